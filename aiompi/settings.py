@@ -1,0 +1,137 @@
+"""Settings: the AIOMPI_* environment variables, and `aiompi.rc` for what a program sets itself.
+
+A value given in the program wins over the environment, which wins over the default. Settings are read once,
+when a rank starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiompi.errors import InvalidArgumentError
+
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What can be set. Environment variable: AIOMPI_ and the upper-case name of the field.
+
+    Attributes:
+        eager_limit: bytes; messages up to this size are sent without asking the receiver.
+        eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
+        pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
+        transports: names of transports that may be used, comma-separated in the environment; empty means all.
+        bind: address that TCP listeners bind to.
+        connect_timeout: seconds to wait for a connection and its proof of the key.
+        coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
+        debug: diagnostics on stderr.
+    """
+
+    eager_limit: int = 64 * 2**10
+    eager_window: int = 4 * 2**20
+    pickle: bool = True
+    transports: tuple[str, ...] = ()
+    bind: str = "127.0.0.1"
+    connect_timeout: float = 30.0
+    coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        if self.eager_limit < 0 or self.eager_window < 0:
+            raise InvalidArgumentError("eager_limit and eager_window are byte counts and cannot be negative")
+
+
+def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
+    """Settings from the environment and from `rc`.
+
+    Args:
+        environ: where to look for AIOMPI_* variables.
+        overrides: values that win over both.
+
+    Raises:
+        InvalidArgumentError: a value cannot be read, or an override has no such name.
+    """
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Settings):
+        text = environ.get(f"AIOMPI_{field.name.upper()}")
+        if text is not None:
+            values[field.name] = _parse(field.name, text)
+    values.update(rc._values)
+    values.update(overrides)
+    unknown = values.keys() - {field.name for field in dataclasses.fields(Settings)}
+    if unknown:
+        raise InvalidArgumentError(f"no such setting: {', '.join(sorted(unknown))}")
+    return Settings(**values)
+
+
+class RC:
+    """Settings made by the program before its first use of a communicator, as in `aiompi.rc.pickle = False`."""
+
+    _values: dict[str, Any]
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", {})
+
+    def __call__(self, **values: Any) -> None:
+        """Set several values at once.
+
+        Raises:
+            InvalidArgumentError: there is no such setting.
+        """
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _DEFAULTS:
+            raise InvalidArgumentError(f"no such setting: {name}; there are {', '.join(_DEFAULTS)}")
+        self._values[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _DEFAULTS:
+            raise AttributeError(name)
+        return self._values.get(name, _DEFAULTS[name])
+
+
+def _parse(name: str, text: str) -> Any:
+    default = _DEFAULTS[name]
+    variable = f"AIOMPI_{name.upper()}"
+    try:
+        if isinstance(default, bool):
+            return _boolean(text)
+        if isinstance(default, int):
+            return _size(text)
+        if isinstance(default, float):
+            return float(text)
+        if isinstance(default, tuple):
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if isinstance(default, Mapping):
+            return {key.strip(): value.strip() for key, value in (p.split("=") for p in text.split(",") if p)}
+    except ValueError as error:
+        raise InvalidArgumentError(f"{variable}={text!r} cannot be read: {error}") from None
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ValueError("expected 1 or 0")
+
+
+def _size(text: str) -> int:
+    digits = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = digits[-1:] if digits[-1:] in _UNITS else ""
+    return int(digits.removesuffix(unit)) * _UNITS[unit]
+
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    field.name: getattr(Settings(), field.name) for field in dataclasses.fields(Settings)
+}
+rc: Final = RC()

@@ -1,0 +1,166 @@
+"""What a rank and the launcher's agent say to each other over the control socket.
+
+After the hello (role ROLE_CONTROL, target RANK_AGENT, the connector's rank or RANK_ANY) both directions carry
+messages of this table, each as a 4-byte big-endian length and a msgpack array [code, field, ...]:
+
+    rank                                        agent
+    Join(pid)                             -->
+                                          <--   Welcome(rank, size, job, directory)
+    Card(card)                            -->
+                                          <--   Cards(cards)        when every rank of the job has sent its card
+      ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
+    Finalize()                            -->
+                                          <--   Finalized()         when every rank has finalized or left
+    Leave()                               -->                       instead: a rank that does not wait for others
+
+The rank closes the connection last. End of file before Finalize or Leave means that the rank died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, Final, TypeAlias
+
+import msgpack
+
+from aiompi.errors import RemoteProtocolError
+
+MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
+_LENGTH: Final = struct.Struct("!I")
+
+# What a rank publishes about how it can be reached: transport name -> address, plus "host".
+BusinessCard: TypeAlias = dict[str, Any]
+
+# Variables by which the launcher tells a rank about its job.
+ENV_CONTROL: Final = "AIOMPI_CONTROL"  # "unix:PATH" or "tcp:HOST:PORT"
+ENV_KEY: Final = "AIOMPI_KEY"  # hexadecimal
+ENV_RANK: Final = "AIOMPI_RANK"
+ENV_SIZE: Final = "AIOMPI_SIZE"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Join:
+    """A rank reports."""
+
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Welcome:
+    """Who the rank is; `directory` is for its sockets, empty when it must make its own."""
+
+    rank: int
+    size: int
+    job: str
+    directory: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    card: BusinessCard
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cards:
+    """Cards of all ranks, in rank order."""
+
+    cards: list[BusinessCard]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Abort:
+    """The job ends: `code` becomes its exit status, `reason` names the rank and the cause."""
+
+    code: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Left:
+    """Another rank has left the job in good order and will send nothing more."""
+
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finalize:
+    pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finalized:
+    pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leave:
+    pass
+
+
+Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave
+
+# Code on the wire -> message and the types of its fields.
+MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
+    1: (Join, (int,)),
+    2: (Welcome, (int, int, str, str)),
+    3: (Card, (dict,)),
+    4: (Cards, (list,)),
+    5: (Abort, (int, str)),
+    6: (Left, (int,)),
+    7: (Finalize, ()),
+    8: (Finalized, ()),
+    9: (Leave, ()),
+}
+_CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
+
+
+def encode(message: Message) -> bytes:
+    """One message, ready to be sent."""
+    fields = (getattr(message, field.name) for field in dataclasses.fields(message))
+    body: bytes = msgpack.packb([_CODES[type(message)], *fields])
+    return _LENGTH.pack(len(body)) + body
+
+
+class Decoder:
+    """Messages out of a stream that may be cut anywhere."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def receive_data(self, data: bytes) -> list[Message]:
+        """Take bytes, return the messages that they complete.
+
+        Raises:
+            RemoteProtocolError: the bytes are no message; the connection must be closed.
+        """
+        self._buffer += data
+        messages = []
+        while (message := self._next()) is not None:
+            messages.append(message)
+        return messages
+
+    def _next(self) -> Message | None:
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > MAX_MESSAGE:
+            raise RemoteProtocolError(f"control message of {length} bytes; at most {MAX_MESSAGE} are allowed")
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_LENGTH.size : end])
+        del self._buffer[:end]
+        return _decode(body)
+
+
+def _decode(body: bytes) -> Message:
+    try:
+        code, *fields = msgpack.unpackb(body)
+        message, types = MESSAGES[code]
+    except Exception as error:
+        raise RemoteProtocolError(f"control message cannot be read: {error!r}") from None
+    if len(fields) != len(types) or not all(map(isinstance, fields, types)):
+        raise RemoteProtocolError(f"control message {message.__name__} has wrong fields")
+    decoded: Message = message(*fields)
+    return decoded

@@ -1,0 +1,169 @@
+"""The first bytes of every connection: both ends prove that they know the key of the job.
+
+    connector                                   acceptor
+    Hello  magic role rank target nonce   -->
+                                          <--   Reply  magic nonce HMAC(key, "acceptor" Hello magic nonce)
+    Proof  HMAC(key, "connector" Hello Reply)  -->
+
+The key itself is never sent. All three messages have fixed lengths, so that neither side reads a byte beyond
+them, and nothing else is looked at before the proof. The connector may send frames directly after its proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import struct
+from typing import Final
+
+from aiompi.errors import AuthenticationError, RemoteProtocolError
+
+MAGIC: Final = b"aiompi\x00\x01"
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+KEY_BYTES: Final = 32
+MIN_KEY_BYTES: Final = 16
+
+# What a connection is for, and pseudo ranks of those who are not ranks (yet).
+ROLE_PEER: Final = 1
+ROLE_CONTROL: Final = 2
+RANK_AGENT: Final = -1
+RANK_ANY: Final = -2
+
+_HELLO: Final = struct.Struct(f"!8siii{NONCE_BYTES}s")
+_REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
+
+
+def _proof(key: bytes, who: bytes, *transcript: bytes) -> bytes:
+    return hmac.digest(key, who + b"".join(transcript), hashlib.sha256)
+
+
+def new_key() -> bytes:
+    """A one-time key of 256 bits."""
+    return os.urandom(KEY_BYTES)
+
+
+def parse_key(text: str) -> bytes:
+    """A key from its hexadecimal form, as in the variable AIOMPI_KEY.
+
+    Raises:
+        AuthenticationError: not hexadecimal, or shorter than 128 bits. The text is not repeated in the message.
+    """
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) < MIN_KEY_BYTES:
+        raise AuthenticationError(
+            f"the key of the job must be hexadecimal and at least {MIN_KEY_BYTES * 8} bits long"
+        )
+    return key
+
+
+class Handshake:
+    """One side of the exchange.
+
+    Feed it exactly what it asks for: read at most `needed` bytes, pass them to `receive_data`, send what
+    `data_to_send` returns, until `done`.
+
+    Attributes:
+        needed: bytes still to read before the next step.
+        done: whether the peer has proven the key.
+        peer_rank: rank that the other side claims, valid once `done`.
+    """
+
+    def __init__(self, key: bytes, peer_rank: int, needed: int) -> None:
+        self._key = key
+        self._buffer = bytearray()
+        self._out = b""
+        self.needed = needed
+        self.done = False
+        self.peer_rank = peer_rank
+
+    def data_to_send(self) -> bytes:
+        out, self._out = self._out, b""
+        return out
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the peer, at most `needed`.
+
+        Raises:
+            RemoteProtocolError: this is no aiompi peer.
+            AuthenticationError: the peer does not know the key.
+        """
+        self._buffer += data
+        self.needed -= len(data)
+        if not self._buffer.startswith(MAGIC[: len(self._buffer)]) and self._starts_with_magic:
+            raise RemoteProtocolError("connection from a stranger: it does not speak aiompi's protocol")
+        if self.needed == 0:
+            message = bytes(self._buffer)
+            self._buffer.clear()
+            self._step(message)
+
+    _starts_with_magic = True
+
+    def _step(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def _check(self, received: bytes, expected: bytes) -> None:
+        if not hmac.compare_digest(received, expected):
+            raise AuthenticationError("a peer could not prove the key of the job: is its key the right one?")
+
+
+class Connector(Handshake):
+    """The side that connects.
+
+    Args:
+        key: of the job, bytes.
+        role: ROLE_PEER or ROLE_CONTROL.
+        rank: own rank, RANK_ANY when it is still to be given.
+        target: rank that is expected to answer, RANK_AGENT for the agent.
+    """
+
+    def __init__(self, key: bytes, *, role: int, rank: int, target: int) -> None:
+        super().__init__(key, peer_rank=target, needed=_REPLY.size)
+        self._hello = _HELLO.pack(MAGIC, role, rank, target, os.urandom(NONCE_BYTES))
+        self._out = self._hello
+
+    def _step(self, message: bytes) -> None:
+        _, _, proof = _REPLY.unpack(message)
+        self._check(proof, _proof(self._key, b"acceptor", self._hello, message[:-PROOF_BYTES]))
+        self._out = _proof(self._key, b"connector", self._hello, message)
+        self.done = True
+
+
+class Acceptor(Handshake):
+    """The side that was connected to.
+
+    Args:
+        key: of the job, bytes.
+        role: what the connection must be for.
+        rank: own rank, which the connector must have aimed at.
+    """
+
+    def __init__(self, key: bytes, *, role: int, rank: int) -> None:
+        super().__init__(key, peer_rank=RANK_ANY, needed=_HELLO.size)
+        self._role = role
+        self._rank = rank
+        self._transcript = b""
+
+    def _step(self, message: bytes) -> None:
+        if not self._transcript:
+            self._answer(message)
+        else:
+            self._check(message, _proof(self._key, b"connector", self._transcript))
+            self.done = True
+
+    def _answer(self, hello: bytes) -> None:
+        _, role, rank, target, _ = _HELLO.unpack(hello)
+        if role != self._role or target != self._rank:
+            raise RemoteProtocolError(
+                f"connection for role {role} and rank {target} reached role {self._role} and rank {self._rank}"
+            )
+        head = MAGIC + os.urandom(NONCE_BYTES)
+        self._out = head + _proof(self._key, b"acceptor", hello, head)
+        self._transcript = hello + self._out
+        self.peer_rank = rank
+        self.needed = PROOF_BYTES
+        self._starts_with_magic = False
