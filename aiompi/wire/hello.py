@@ -55,9 +55,7 @@ def parse_key(text: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) < MIN_KEY_BYTES:
-        raise AuthenticationError(
-            f"the key of the job must be hexadecimal and at least {MIN_KEY_BYTES * 8} bits long"
-        )
+        raise AuthenticationError(f"the key of the job must be hexadecimal and at least {MIN_KEY_BYTES * 8} bits long")
     return key
 
 

@@ -1,0 +1,173 @@
+"""Communicators: a group and a context of its own (sections 5.2 and 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from aiompi.comm.group import Group
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
+from aiompi.engine import Engine, Request, Schedule
+from aiompi.engine.pt2pt import Probe, Receive, Send
+from aiompi.errors import InvalidRankError, InvalidRootError, InvalidTagError
+from aiompi.status import Status
+
+T = TypeVar("T")
+
+
+class Communicator:
+    """What every face of a communicator stands on: checked point-to-point operations, and started collectives.
+
+    Args:
+        engine: of this rank.
+        group: the members; this rank must be one.
+        context_id: point-to-point traffic uses it, collectives the next one (IMPI 0.0, section 4.3).
+        name: for messages and MPI_Comm_get_name.
+
+    Attributes:
+        rank: of this process in the group.
+        size: of the group.
+    """
+
+    __slots__ = ("_collectives", "_matcher", "context_id", "engine", "group", "name", "rank", "size")
+
+    def __init__(self, engine: Engine, group: Group, context_id: int, name: str) -> None:
+        self.engine = engine
+        self.group = group
+        self.context_id = context_id
+        self.name = name
+        self.rank = group.rank
+        self.size = group.size
+        self._matcher = engine.matcher(context_id)
+        self._collectives = 0
+
+    def isend(
+        self, payload: Sequence[memoryview], nbytes: int, dest: int, tag: int, sync: bool = False
+    ) -> Request[None]:
+        """Start a send.
+
+        Args:
+            payload: memory of the message in pieces, `nbytes` together; must stay unchanged until completion.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+            sync: synchronous mode (section 3.4).
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+        """
+        if not 0 <= tag <= TAG_UB:
+            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+        if 0 <= dest < self.size:
+            peer = self.engine.peer(self.group.members[dest])
+            return peer.send(payload, nbytes, self.context_id, self.rank, tag, sync)
+        if dest != PROC_NULL:
+            raise self._bad_rank("destination", dest)
+        request = Send(self.engine, self.engine.peer(self.engine.rank), (), 0)
+        request.complete()
+        return request
+
+    def irecv(
+        self,
+        memory: memoryview | None,
+        source: int,
+        tag: int,
+        decode: Callable[[memoryview], Any] | None = None,
+        status: Status | None = None,
+    ) -> Receive:
+        """Start a receive.
+
+        Args:
+            memory: where the message goes; None to take one of any length.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+            decode: makes the result out of the bytes of the message; without it the result is the Status.
+            status: filled when the result is taken.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+        """
+        peer_rank = self._peer_rank(source, tag)
+        receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
+        if source == PROC_NULL:
+            receive.source = PROC_NULL
+            receive.complete()
+        else:
+            self.engine.receive(receive)
+        return receive
+
+    def probe(self, source: int, tag: int) -> Request[Status]:
+        """Start waiting for a message without receiving it (section 3.8)."""
+        probe = Probe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag))
+        if source == PROC_NULL:
+            probe.complete(Status(source=PROC_NULL))
+        else:
+            self.engine.probe(probe)
+        return probe
+
+    def iprobe(self, source: int, tag: int) -> Status | None:
+        """Envelope of the message that a receive would get now, None if there is none (section 3.8)."""
+        self._peer_rank(source, tag)
+        if source == PROC_NULL:
+            return Status(source=PROC_NULL)
+        return self.engine.iprobe(self._matcher, source, tag)
+
+    def _peer_rank(self, source: int, tag: int) -> int:
+        if not (0 <= tag <= TAG_UB or tag == ANY_TAG):
+            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
+        if 0 <= source < self.size:
+            return self.group.members[source]
+        if source in (ANY_SOURCE, PROC_NULL):
+            return ANY_SOURCE
+        raise self._bad_rank("source", source)
+
+    def _bad_rank(self, role: str, rank: int) -> InvalidRankError:
+        return InvalidRankError(
+            f"{self.name}, rank {self.rank}: {role} {rank} is not in 0..{self.size - 1}, the ranks of this communicator"
+        )
+
+    def check_root(self, root: int) -> None:
+        """
+        Raises:
+            InvalidRootError: root is not a rank of this communicator.
+        """
+        if not 0 <= root < self.size:
+            raise InvalidRootError(f"{self.name}, rank {self.rank}: root {root} is not in 0..{self.size - 1}")
+
+    def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
+        """Start a collective: the next one on this communicator, on a channel that no other traffic meets."""
+        channel = Channel(self, self._collectives)
+        self._collectives = (self._collectives + 1) % TAG_UB
+        return self.engine.spawn(algorithm(channel))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: rank {self.rank} of {self.size}>"
+
+
+class Channel:
+    """What one collective call communicates through: the collective context, and a tag of its own.
+
+    Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
+    tag, and several can be under way at once.
+    """
+
+    __slots__ = ("_context_id", "_engine", "_matcher", "_members", "_tag", "rank", "size")
+
+    def __init__(self, comm: Communicator, number: int) -> None:
+        self._engine = comm.engine
+        self._members = comm.group.members
+        self._context_id = comm.context_id + 1
+        self._matcher = comm.engine.matcher(comm.context_id + 1)
+        self._tag = number
+        self.rank = comm.rank
+        self.size = comm.size
+
+    def isend(self, payload: Sequence[memoryview], nbytes: int, dest: int) -> Request[None]:
+        """Start a send of `nbytes` in pieces to a rank."""
+        peer = self._engine.peer(self._members[dest])
+        return peer.send(payload, nbytes, self._context_id, self.rank, self._tag, False)
+
+    def irecv(self, memory: memoryview | None, source: int) -> Receive:
+        """Start a receive from a rank; without memory the message is in `data` of the completed request."""
+        receive = Receive(self._engine, self._matcher, memory, source, self._tag, self._members[source])
+        self._engine.receive(receive)
+        return receive

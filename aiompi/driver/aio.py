@@ -1,0 +1,56 @@
+"""Waiting inside an asyncio event loop, the application's own: asyncio's or uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any
+
+from aiompi.engine import Request, Timer
+
+
+class AsyncioDriver:
+    """Progress comes from the event loop that runs when the driver is first used."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+        future = (self._loop or self.loop).create_future()
+
+        def wake(_: Request[Any]) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        request.when_done(wake)
+        try:
+            yield from future
+        except BaseException:
+            request.forget(wake)
+            raise
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self.loop.call_soon(callback, *args)
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        return self.loop.call_later(delay, callback)
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        self.loop.add_reader(fd, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        if not self.loop.is_closed():
+            self.loop.remove_reader(fd)
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        self.loop.add_writer(fd, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        if not self.loop.is_closed():
+            self.loop.remove_writer(fd)

@@ -1,0 +1,145 @@
+"""Waiting without an event loop: the calling thread sleeps in epoll until its request is complete."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import select
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from aiompi.engine import Request, Timer
+from aiompi.errors import BlockingCallError, LocalProtocolError
+
+T = TypeVar("T")
+
+
+class BlockingDriver:
+    """Progress is made inside blocking calls, and by `poll`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], object]] = {}
+        self._writers: dict[int, Callable[[], object]] = {}
+        self._soon: deque[Callable[[], object]] = deque()
+        self._timers: list[_Timer] = []
+
+    def wait(self, request: Request[T]) -> T:
+        """Block until the request is complete; its result.
+
+        Raises:
+            aiompi.Exception: the operation failed.
+            LocalProtocolError: nothing can ever complete it.
+        """
+        while not request._done:
+            self._turn(None)
+        return request.result()
+
+    def poll(self) -> None:
+        """Make what progress is possible without blocking."""
+        self._turn(0.0)
+
+    def _turn(self, timeout: float | None) -> None:
+        if self._soon or self._timers:
+            timeout = self._run_due(timeout)
+        if not self._readers and not self._writers and timeout is None:
+            raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
+        for fd, events in self._epoll.poll(timeout):
+            if events & ~select.EPOLLOUT:
+                callback = self._readers.get(fd)
+                if callback is not None:
+                    callback()
+            if events & ~select.EPOLLIN:
+                callback = self._writers.get(fd)
+                if callback is not None:
+                    callback()
+
+    def _run_due(self, timeout: float | None) -> float | None:
+        """Run what is due; how long to sleep then."""
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+        while self._timers and (self._timers[0].cancelled or self._timers[0].due <= time.monotonic()):
+            timer = heapq.heappop(self._timers)
+            if not timer.cancelled:
+                timer.callback()
+        if self._soon:
+            return 0.0
+        if self._timers and timeout is None:
+            return max(0.0, self._timers[0].due - time.monotonic())
+        return timeout
+
+    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+        raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self._soon.append(lambda: callback(*args))
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        timer = _Timer(time.monotonic() + delay, callback)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        self._change(fd, self._readers, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        self._change(fd, self._readers, None)
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        self._change(fd, self._writers, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        self._change(fd, self._writers, None)
+
+    def _change(self, fd: int, table: dict[int, Callable[[], object]], callback: Callable[[], object] | None) -> None:
+        known = fd in self._readers or fd in self._writers
+        if callback is not None:
+            table[fd] = callback
+        else:
+            table.pop(fd, None)
+        mask = (select.EPOLLIN if fd in self._readers else 0) | (select.EPOLLOUT if fd in self._writers else 0)
+        if not known and mask:
+            self._epoll.register(fd, mask)
+        elif known and mask:
+            self._epoll.modify(fd, mask)
+        elif known:
+            self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+class _Timer:
+    """A callback at a time; ordered by it."""
+
+    __slots__ = ("callback", "cancelled", "due", "number")
+
+    _numbers = itertools.count()
+
+    def __init__(self, due: float, callback: Callable[[], object]) -> None:
+        self.due = due
+        self.number = next(self._numbers)
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def __lt__(self, other: _Timer) -> bool:
+        return (self.due, self.number) < (other.due, other.number)
+
+
+def refuse_running_loop(call: str, awaitable: str) -> None:
+    """Raise if an event loop runs in this thread: a blocking call would stop it.
+
+    Raises:
+        BlockingCallError: it does; names the awaitable to use instead.
+    """
+    events = sys.modules.get("asyncio.events")
+    if events is not None and events._get_running_loop() is not None:
+        raise BlockingCallError(
+            f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the native face instead"
+        )

@@ -1,0 +1,14 @@
+"""The engine of one rank: matching, protocols and progress, without sockets, clocks or event loops.
+
+Calling an operation starts it and returns a `Request`; frames that arrive complete requests; a `Schedule` is a
+request that runs a coroutine which awaits others. What waits, and how bytes move, is given from outside: a
+`Driver` and one `Link` per peer (`seams`).
+"""
+
+from aiompi.engine.engine import Engine
+from aiompi.engine.peer import Peer
+from aiompi.engine.request import Owned, OwnedReceive, Request
+from aiompi.engine.schedule import Schedule
+from aiompi.engine.seams import Driver, Link, Timer
+
+__all__ = ["Driver", "Engine", "Link", "Owned", "OwnedReceive", "Peer", "Request", "Schedule", "Timer"]

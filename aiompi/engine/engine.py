@@ -1,0 +1,162 @@
+"""The state of one rank: its contexts, its peers, what it sends and what is arriving."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+from aiompi.constants import ANY_SOURCE
+from aiompi.engine.match import Matcher
+from aiompi.engine.message import Landing
+from aiompi.engine.peer import Peer
+from aiompi.engine.pt2pt import Probe, Receive, Send
+from aiompi.engine.request import Request
+from aiompi.engine.schedule import Schedule
+from aiompi.engine.seams import Driver, Link
+from aiompi.errors import LocalProtocolError
+from aiompi.settings import Settings
+from aiompi.status import Status
+
+T = TypeVar("T")
+
+
+class Engine:
+    """One rank.
+
+    Args:
+        rank: in the world.
+        size: ranks in the world.
+        settings: limits of the protocols.
+        driver: how this rank waits.
+
+    Attributes:
+        connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
+        peer_lost: called when a connection broke; given by the runtime.
+        stepping: whether a schedule is being stepped right now.
+        schedules: the schedules that have not ended.
+        error: set when the job is over; every operation then fails with it.
+    """
+
+    def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
+        self.rank = rank
+        self.size = size
+        self.settings = settings
+        self.driver = driver
+        self.eager_limit = settings.eager_limit
+        self.contexts: dict[int, Matcher] = {}
+        self.sends: dict[int, Send] = {}
+        self.arriving: dict[int, Landing] = {}
+        self.schedules: set[Schedule[Any]] = set()
+        self.stepping = False
+        self.error: Exception | None = None
+        self.next_id = itertools.count(1).__next__
+        self.connect: Callable[[Peer], Link] = self._unconnected
+        self.peer_lost: Callable[[Peer, Exception], object] = lambda peer, error: None
+        self.windows: list[int] = [settings.eager_window] * size
+        self._peers: list[Peer | None] = [None] * size
+
+    def peer(self, rank: int) -> Peer:
+        """Another rank of the world, or this one."""
+        peer = self._peers[rank]
+        if peer is None:
+            peer = self._peers[rank] = Peer(self, rank, self.windows[rank])
+        return peer
+
+    def peers(self) -> list[Peer]:
+        """The ranks that this one has had to do with."""
+        return [peer for peer in self._peers if peer is not None]
+
+    def matcher(self, context: int) -> Matcher:
+        """The queues of a context; messages may come before this rank knows the communicator."""
+        matcher = self.contexts.get(context)
+        if matcher is None:
+            matcher = self.contexts[context] = Matcher()
+        return matcher
+
+    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+        """Wait for a request, in a schedule or in whatever the driver serves."""
+        if self.stepping:
+            while not request.done():
+                yield request
+        else:
+            yield from self.driver.suspend(request)
+
+    def spawn(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
+        """Start a coroutine of requests."""
+        return Schedule(self, coroutine)
+
+    def receive(self, receive: Receive) -> None:
+        """Start a receive: match it with an unexpected message, or post it."""
+        matcher = receive.matcher
+        message = matcher.find_unexpected(receive.want_source, receive.want_tag)
+        if message is not None:
+            message.peer.match(message, receive)
+            return
+        error = self._hopeless(receive.peer_rank)
+        if error is not None:
+            receive.fail(error)
+        else:
+            matcher.post(receive)
+
+    def probe(self, probe: Probe) -> None:
+        """Start a probe."""
+        message = probe.matcher.find_unexpected(probe.want_source, probe.want_tag)
+        error = self._hopeless(probe.peer_rank)
+        if message is not None:
+            probe.complete(message.envelope())
+        elif error is not None:
+            probe.fail(error)
+        else:
+            probe.matcher.probes.append(probe)
+
+    def iprobe(self, matcher: Matcher, source: int, tag: int) -> Status | None:
+        """Envelope of the message that a receive would get now (MPI_Iprobe, section 3.8)."""
+        message = matcher.find_unexpected(source, tag)
+        return None if message is None else message.envelope()
+
+    def _hopeless(self, rank: int) -> Exception | None:
+        if self.error is not None or rank == ANY_SOURCE:
+            return self.error
+        peer = self._peers[rank]
+        if peer is None:
+            return None
+        return peer.error or peer.farewell
+
+    def give_up(self, peer: Peer, error: Exception) -> None:
+        """Fail what waits for a peer that will not answer."""
+        for matcher in self.contexts.values():
+            for receive in matcher.posted():
+                if receive.peer_rank == peer.rank and matcher.withdraw(receive):
+                    receive.fail(error)
+            for probe in [p for p in matcher.probes if p.peer_rank == peer.rank]:
+                matcher.probes.remove(probe)
+                probe.fail(error)
+            for message in matcher.unexpected():
+                if message.peer is peer and (message.rts or message.data is None):
+                    matcher.remove_unexpected(message)
+        for request in [r for r in self.sends.values() if r.peer is peer]:
+            del self.sends[request.srqid]
+            request.fail(error)
+
+    def abort(self, error: Exception) -> None:
+        """End all communication: every request fails with the error, now and later."""
+        if self.error is not None:
+            return
+        self.error = error
+        for matcher in self.contexts.values():
+            for receive in matcher.posted():
+                matcher.withdraw(receive)
+                receive.fail(error)
+            for probe in list(matcher.probes):
+                matcher.probes.remove(probe)
+                probe.fail(error)
+        for request in list(self.sends.values()):
+            request.fail(error)
+        for peer in self.peers():
+            peer.drop_landings(error)
+        self.sends.clear()
+        self.arriving.clear()
+
+    def _unconnected(self, peer: Peer) -> Link:
+        raise LocalProtocolError(f"rank {self.rank} has no way to rank {peer.rank}: it is not initialised")

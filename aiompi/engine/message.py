@@ -1,0 +1,135 @@
+"""Messages on the receiving side: unexpected ones, and the landing of payloads that arrive in pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.engine.match import Matcher
+    from aiompi.engine.peer import Peer
+    from aiompi.engine.pt2pt import Receive
+
+_SCRATCH: Final = memoryview(bytearray(64 * 2**10))
+
+
+def allocate(nbytes: int) -> memoryview:
+    """Memory for a payload whose receiver is not known yet, or takes any length; not cleared."""
+    return np.empty(nbytes, np.uint8).data
+
+
+class Message:
+    """A message that has arrived, or announced itself, before a receive for it was posted.
+
+    Attributes:
+        peer: where it came from.
+        source, tag, length: envelope; the source is a rank of the communicator, the length is in bytes.
+        srqid: the sender's id; for a long message (`rts`) needed to ask for it, in synchronous mode to acknowledge.
+        order: its place among the unexpected messages.
+        data: payload of an eager message that is complete.
+        landing: where the payload of an eager message is arriving.
+        eager: bytes of credit to be returned when it is consumed.
+    """
+
+    __slots__ = (
+        "data",
+        "eager",
+        "landing",
+        "length",
+        "matcher",
+        "order",
+        "peer",
+        "rts",
+        "source",
+        "srqid",
+        "sync",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        matcher: Matcher,
+        source: int,
+        tag: int,
+        length: int,
+        srqid: int,
+        *,
+        rts: bool,
+        sync: bool,
+    ) -> None:
+        self.peer = peer
+        self.matcher = matcher
+        self.source = source
+        self.tag = tag
+        self.length = length
+        self.srqid = srqid
+        self.rts = rts
+        self.sync = sync
+        self.order = 0
+        self.eager = 0
+        self.data: memoryview | None = None
+        self.landing: Landing | None = None
+
+    def envelope(self) -> Status:
+        return Status(self.source, self.tag, self.length)
+
+    def landed(self, landing: Landing) -> None:
+        """The payload is complete, still without a receiver."""
+        self.data = landing.memory
+        self.landing = None
+
+
+class Landing:
+    """Memory that takes the payload of one message while it arrives, and who is told at its end.
+
+    Bytes beyond the memory are dropped, so that a receive buffer that is too small is never overrun.
+
+    Attributes:
+        memory: the first bytes of the payload go here.
+        length: bytes of the payload.
+        filled: bytes that have arrived.
+        target: the receive that was matched, or the unexpected message.
+    """
+
+    __slots__ = ("eager", "filled", "length", "memory", "peer", "target")
+
+    def __init__(self, peer: Peer, target: Receive | Message, memory: memoryview, length: int, eager: int) -> None:
+        self.peer = peer
+        self.target = target
+        self.memory = memory
+        self.length = length
+        self.eager = eager
+        self.filled = 0
+        target.landing = self
+        peer.landings.add(self)
+
+    def room(self) -> memoryview:
+        if self.filled < len(self.memory):
+            return self.memory[self.filled : self.length]
+        return _SCRATCH[: self.length - self.filled]
+
+    def advance(self, nbytes: int) -> bool:
+        self.filled += nbytes
+        if self.filled < self.length:
+            return False
+        self.peer.landings.discard(self)
+        self.target.landed(self)
+        return True
+
+    def put(self, payload: memoryview) -> None:
+        """The whole payload at once."""
+        taken = min(len(payload), len(self.memory))
+        self.memory[:taken] = payload[:taken]
+        self.advance(len(payload))
+
+    def retarget(self, target: Receive | Message, memory: memoryview) -> None:
+        """Continue in other memory: a receiver has come, or gone."""
+        kept = min(self.filled, len(memory))
+        memory[:kept] = self.memory[:kept]
+        self.memory = memory
+        self.target = target
+        target.landing = self

@@ -1,0 +1,358 @@
+"""What passes between this rank and one other: the protocols behind a send and a receive.
+
+Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
+The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
+any frame, or after `ackmark` bytes in a frame of its own. Rendezvous: any other message announces itself (RTS),
+is asked for when it is matched (CTS) and goes from user memory to user memory (DATA). So a sender without credit
+waits for its receiver, and memory at the receiver stays bounded, while order and progress are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from aiompi.engine.message import Landing, Message, allocate
+from aiompi.engine.pt2pt import Receive, Send
+from aiompi.errors import OtherError, ProcessFailedError, RemoteProtocolError
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.seams import Link
+
+#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
+OVERHEAD: Final = 128
+
+
+class Peer:
+    """One other rank, or this rank itself, as the engine sees it.
+
+    Attributes:
+        rank: in the world.
+        link: path for our frames, made when the first one is sent.
+        credit: bytes that we may still send eagerly.
+        error: why no communication with it is possible any more.
+        farewell: set when the peer has finalized: nothing more will come from it.
+        landings: payloads that are arriving.
+    """
+
+    __slots__ = (
+        "_ackmark",
+        "_handlers",
+        "_held",
+        "_hiwater",
+        "_owed",
+        "credit",
+        "engine",
+        "error",
+        "farewell",
+        "landings",
+        "link",
+        "rank",
+    )
+
+    def __init__(self, engine: Engine, rank: int, credit: int) -> None:
+        self.engine = engine
+        self.rank = rank
+        self.link: Link | None = None
+        self.credit = credit
+        self.error: Exception | None = None
+        self.farewell: Exception | None = None
+        self.landings: set[Landing] = set()
+        self._hiwater = engine.settings.eager_window
+        self._ackmark = self._hiwater // 4
+        self._held = 0
+        self._owed = 0
+        self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
+            self._unknown,
+            self._eager,
+            self._eager,
+            self._rts,
+            self._cts,
+            self._data,
+            self._syncack,
+            self._protoack,
+            self._cancel,
+            self._cancelyes,
+            self._cancelno,
+            self._fini,
+        )
+
+    # Sending.
+
+    def send(self, payload: Sequence[memoryview], nbytes: int, context: int, source: int, tag: int, sync: bool) -> Send:
+        """Start a message.
+
+        Args:
+            payload: its memory in pieces, `nbytes` together.
+            source: own rank in the communicator.
+            sync: synchronous mode, complete not before it is matched.
+        """
+        engine = self.engine
+        request = Send(engine, self, payload, nbytes)
+        if engine.error is not None or self.error is not None or self.farewell is not None:
+            self._fail_if_gone(request)
+            return request
+        cost = nbytes + OVERHEAD
+        if nbytes > engine.eager_limit or cost > self.credit:
+            request.acknowledged = False
+            self._register(request)
+            self.emit(frame.RTS, tag, source, context, nbytes, request.srqid, int(sync))
+            return request
+        self.credit -= cost
+        kind = frame.EAGER
+        if sync:
+            kind = frame.EAGER_SYNC
+            request.acknowledged = False
+            self._register(request)
+        owed, self._owed = self._owed, 0
+        header = HEADER.pack(kind, tag, source, owed, context, nbytes, request.srqid, 0)
+        if (self.link or self._connect()).send(header, payload, request):
+            request.sent()
+        else:
+            self._fail_if_gone(request)
+        return request
+
+    def _fail_if_gone(self, request: Send) -> None:
+        error = self.engine.error or self.error or self.farewell
+        if error is not None:
+            request.fail(error)
+
+    def _register(self, request: Send) -> None:
+        request.srqid = self.engine.next_id()
+        self.engine.sends[request.srqid] = request
+
+    def emit(
+        self,
+        kind: int,
+        tag: int = 0,
+        source: int = 0,
+        context: int = 0,
+        length: int = 0,
+        srqid: int = 0,
+        drqid: int = 0,
+    ) -> None:
+        """Send a frame without payload."""
+        if self.error is not None:
+            return
+        owed, self._owed = self._owed, 0
+        header = HEADER.pack(kind, tag, source, owed, context, length, srqid, drqid)
+        (self.link or self._connect()).send(header, (), None)
+
+    def _connect(self) -> Link:
+        link = self.engine.connect(self)
+        if self.link is None:
+            self.link = link
+        return self.link
+
+    # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        credit = header[3]
+        if credit:
+            self.credit += credit
+        self._handlers[header[0]](header, payload)
+
+    def land(self, header: tuple[int, ...]) -> Landing:
+        kind, tag, source, credit, context, length, srqid, drqid = header
+        self.credit += credit
+        if kind == frame.DATA:
+            return self._landing(drqid, length)
+        eager = self._hold(length)
+        sync = kind == frame.EAGER_SYNC
+        matcher = self.engine.matcher(context)
+        receive = matcher.take_posted(source, tag)
+        if receive is not None:
+            if sync:
+                self.emit(frame.SYNCACK, srqid=srqid)
+            return receive.begin(self, source, tag, length, length, eager)
+        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
+        message.eager = eager
+        landing = Landing(self, message, allocate(length), length, 0)
+        matcher.add_unexpected(message)
+        return landing
+
+    def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
+        kind, tag, source, _, context, length, srqid, _ = header
+        matcher = self.engine.matcher(context)
+        receive = matcher.take_posted(source, tag)
+        sync = kind == frame.EAGER_SYNC
+        if receive is not None:
+            if sync:
+                self.emit(frame.SYNCACK, srqid=srqid)
+            self._owed += length + OVERHEAD
+            if self._owed >= self._ackmark:
+                self.emit(frame.PROTOACK)
+            receive.take(source, tag, payload)
+            return
+        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
+        message.eager = self._hold(length)
+        message.data = memoryview(bytearray(payload))
+        matcher.add_unexpected(message)
+
+    def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
+        _, tag, source, _, context, length, srqid, _ = header
+        matcher = self.engine.matcher(context)
+        receive = matcher.take_posted(source, tag)
+        if receive is not None:
+            self._ask(receive, source, tag, length, srqid)
+            return
+        matcher.add_unexpected(Message(self, matcher, source, tag, length, srqid, rts=True, sync=False))
+
+    def match(self, message: Message, receive: Receive) -> None:
+        """An unexpected message has met its receive."""
+        message.matcher.remove_unexpected(message)
+        receive.order = message.order
+        if message.rts:
+            self._ask(receive, message.source, message.tag, message.length, message.srqid)
+            return
+        if message.sync:
+            self.emit(frame.SYNCACK, srqid=message.srqid)
+        if message.landing is None:
+            assert message.data is not None
+            receive.take(message.source, message.tag, message.data)
+            self.consumed(message.eager)
+            return
+        landing = message.landing
+        receive.source, receive.tag, receive.length = message.source, message.tag, message.length
+        landing.eager = message.eager
+        landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
+
+    def _ask(self, receive: Receive, source: int, tag: int, length: int, srqid: int) -> None:
+        wanted = length if receive.memory is None else min(length, len(receive.memory))
+        drqid = self.engine.next_id()
+        try:
+            landing = receive.begin(self, source, tag, length, wanted)
+        except (MemoryError, ValueError):
+            receive.fail(OtherError(f"no memory for a message of {length} bytes from rank {source}, tag {tag}"))
+            wanted = 0
+        else:
+            self.engine.arriving[drqid] = landing
+        self.emit(frame.CTS, length=wanted, srqid=srqid, drqid=drqid)
+
+    def _landing(self, drqid: int, length: int) -> Landing:
+        landing = self.engine.arriving.pop(drqid, None)
+        if landing is None or landing.peer is not self or landing.length != length:
+            raise RemoteProtocolError(f"rank {self.rank} sent {length} bytes of data that nobody asked for")
+        return landing
+
+    def _hold(self, length: int) -> int:
+        cost = length + OVERHEAD
+        self._held += cost
+        if self._held > self._hiwater:
+            raise RemoteProtocolError(
+                f"rank {self.rank} sent {self._held} bytes eagerly, more than the {self._hiwater} it was granted"
+            )
+        return cost
+
+    def consumed(self, eager: int) -> None:
+        """Memory of an eager message is free again."""
+        if eager:
+            self._held -= eager
+            self._owed += eager
+            if self._owed >= self._ackmark:
+                self.emit(frame.PROTOACK)
+
+    def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
+        wanted, srqid, drqid = header[5:]
+        request = self._answered(srqid)
+        if wanted > request.nbytes:
+            raise RemoteProtocolError(f"rank {self.rank} asks for {wanted} bytes of a message of {request.nbytes}")
+        del self.engine.sends[srqid]
+        request.acknowledged = True
+        pieces = request.payload if wanted == request.nbytes else _head(request.payload, wanted)
+        owed, self._owed = self._owed, 0
+        header_bytes = HEADER.pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
+        if (self.link or self._connect()).send(header_bytes, pieces, request):
+            request.sent()
+        else:
+            self._fail_if_gone(request)
+
+    def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
+        length, drqid = header[5], header[7]
+        if length == 0 and drqid not in self.engine.arriving:
+            return
+        self._landing(drqid, length).put(payload)
+
+    def _syncack(self, header: tuple[int, ...], payload: memoryview) -> None:
+        request = self._answered(header[6])
+        del self.engine.sends[request.srqid]
+        request.matched()
+
+    def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """The credit of the header was all."""
+
+    def _cancel(self, header: tuple[int, ...], payload: memoryview) -> None:
+        srqid = header[6]
+        message = self._recallable(srqid)
+        if message is None:
+            self.emit(frame.CANCELNO, srqid=srqid)
+            return
+        message.matcher.remove_unexpected(message)
+        self.consumed(message.eager)
+        self.emit(frame.CANCELYES, srqid=srqid)
+
+    def _recallable(self, srqid: int) -> Message | None:
+        for matcher in self.engine.contexts.values():
+            for message in matcher.unexpected():
+                if message.peer is self and message.srqid == srqid:
+                    return message
+        return None
+
+    def _cancelyes(self, header: tuple[int, ...], payload: memoryview) -> None:
+        request = self._answered(header[6])
+        del self.engine.sends[request.srqid]
+        request.recalled()
+
+    def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """The answer to the message itself completes the send."""
+
+    def _answered(self, srqid: int) -> Send:
+        request = self.engine.sends.get(srqid)
+        if request is None or request.peer is not self:
+            raise RemoteProtocolError(f"rank {self.rank} answers to a message that was not sent to it")
+        return request
+
+    def _unknown(self, header: tuple[int, ...], payload: memoryview) -> None:
+        raise RemoteProtocolError(f"a frame of unknown kind {header[0]}")
+
+    # The end.
+
+    def _fini(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """The peer has finalized: what is still awaited from it will never come."""
+        if self.farewell is None:
+            self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
+            self.engine.give_up(self, self.farewell)
+
+    def lost(self, cause: str) -> None:
+        """The connection to the peer is gone."""
+        if self.error is not None or self.farewell is not None:
+            return
+        self.error = error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
+        self.drop_landings(error)
+        self.engine.give_up(self, error)
+        self.engine.peer_lost(self, error)
+
+    def drop_landings(self, error: Exception) -> None:
+        """Fail the receives whose message has come only in part."""
+        landings, self.landings = self.landings, set()
+        for landing in landings:
+            landing.target.landing = None
+            if isinstance(landing.target, Receive):
+                landing.target.fail(error)
+
+
+def _head(payload: Sequence[memoryview], nbytes: int) -> list[memoryview]:
+    """The first `nbytes` of a payload in pieces."""
+    pieces = []
+    for piece in payload:
+        if nbytes <= 0:
+            break
+        pieces.append(piece[:nbytes])
+        nbytes -= len(pieces[-1])
+    return pieces

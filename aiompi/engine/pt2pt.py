@@ -1,0 +1,252 @@
+"""The requests of point-to-point communication: sends, receives, probes (sections 3.2 to 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine.message import Landing, Message, allocate
+from aiompi.engine.request import Request
+from aiompi.errors import TruncationError
+from aiompi.status import Status
+from aiompi.wire.frame import CANCEL
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.match import Matcher
+    from aiompi.engine.peer import Peer
+
+
+class Send(Request[None]):
+    """A message on its way out.
+
+    Attributes:
+        payload: the memory of the message, in pieces; the user's own until the request is complete.
+        nbytes: its length.
+        srqid: id under which the receiver answers; 0 when it need not.
+        acknowledged: whether no answer is awaited before the send is complete.
+    """
+
+    __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "srqid")
+
+    def __init__(self, engine: Engine, peer: Peer, payload: Sequence[memoryview], nbytes: int) -> None:
+        super().__init__(engine)
+        self.peer = peer
+        self.payload = payload
+        self.nbytes = nbytes
+        self.srqid = 0
+        self.acknowledged = True
+        self.free = False
+
+    def sent(self) -> None:
+        """The memory of the payload is free again."""
+        self.free = True
+        if self.acknowledged:
+            self._complete_once()
+
+    def matched(self) -> None:
+        """The receiver has found the message (synchronous mode, section 3.4)."""
+        self.acknowledged = True
+        if self.free:
+            self._complete_once()
+
+    def recalled(self) -> None:
+        """The receiver will not get the message."""
+        self._cancelled = True
+        self._complete_once()
+
+    def _complete_once(self) -> None:
+        if not self._done:
+            self.payload = ()
+            self.complete()
+
+    def cancel(self) -> bool:
+        """Recall the message from the receiver's unexpected messages (section 3.8).
+
+        The request completes in either case; `cancelled()` then tells which.
+        """
+        if self._done:
+            return False
+        if self.srqid in self._engine.sends:
+            self.peer.emit(CANCEL, srqid=self.srqid)
+        return True
+
+
+class Receive(Request[Any]):
+    """A receive, posted or matched.
+
+    Args:
+        memory: where the message goes, bytes; None to take a message of any length into memory of its own.
+        source, tag: wanted envelope, as ranks of the communicator; may be wildcards.
+        peer_rank: world rank behind `source`, ANY_SOURCE if any.
+        decode: makes the result out of the bytes of the message; without it the result is the Status.
+        status: filled with the envelope when the result is taken.
+
+    Attributes:
+        data: the bytes of a message that was received into memory of its own.
+        source, tag, length: envelope of the message, once matched.
+    """
+
+    __slots__ = (
+        "data",
+        "decode",
+        "landing",
+        "length",
+        "matcher",
+        "memory",
+        "order",
+        "peer_rank",
+        "source",
+        "status_out",
+        "tag",
+        "want_source",
+        "want_tag",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        matcher: Matcher,
+        memory: memoryview | None,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        decode: Callable[[memoryview], Any] | None = None,
+        status: Status | None = None,
+    ) -> None:
+        super().__init__(engine)
+        self.matcher = matcher
+        self.memory = memory
+        self.want_source = source
+        self.want_tag = tag
+        self.peer_rank = peer_rank
+        self.decode = decode
+        self.status_out = status
+        self.data: memoryview | None = None
+        self.landing: Landing | None = None
+        self.source = ANY_SOURCE
+        self.tag = ANY_TAG
+        self.length = 0
+        self.order = 0
+
+    @property
+    def status(self) -> Status:
+        return Status(self.source, self.tag, self.length, self._cancelled)
+
+    def result(self) -> Any:
+        if self._error is not None or not self._done:
+            return super().result()
+        if self.status_out is not None:
+            self.status_out.assign(self.status)
+        if self.decode is None:
+            return self.status
+        if self.data is not None:
+            data, self.data = self.data, None
+            self._value = self.decode(data)
+        return self._value
+
+    def take(self, source: int, tag: int, payload: memoryview) -> None:
+        """A whole message has come."""
+        self.source = source
+        self.tag = tag
+        self.length = length = len(payload)
+        memory = self.memory
+        if memory is None:
+            self.data = memoryview(bytearray(payload))
+        elif length <= len(memory):
+            memory[:length] = payload
+        else:
+            memory[:] = payload[: len(memory)]
+            self._truncated()
+            return
+        self._finish()
+
+    def begin(self, peer: Peer, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
+        """A message has been matched that is still to arrive; `wanted` bytes of it will."""
+        self.source = source
+        self.tag = tag
+        self.length = length
+        memory = allocate(wanted) if self.memory is None else self.memory
+        return Landing(peer, self, memory, wanted, eager)
+
+    def landed(self, landing: Landing) -> None:
+        """The message is complete."""
+        self.landing = None
+        landing.peer.consumed(landing.eager)
+        if self.memory is None:
+            self.data = landing.memory
+        elif self.length > len(self.memory):
+            self._truncated()
+            return
+        self._finish()
+
+    def _truncated(self) -> None:
+        assert self.memory is not None
+        self.fail(
+            TruncationError(
+                f"message of {self.length} bytes from rank {self.source} with tag {self.tag} does not fit the "
+                f"receive buffer of {len(self.memory)} bytes: probe for the length first, or receive into more"
+            )
+        )
+
+    def cancel(self) -> bool:
+        """Cancel the receive if it has not been matched (MPI_Cancel, section 3.8)."""
+        if self._done or not self.matcher.withdraw(self):
+            return False
+        self._cancelled = True
+        self._finish()
+        return True
+
+    def withdraw(self) -> None:
+        """Undo the receive; a message that it has matched goes back to the unexpected ones."""
+        if self._error is not None or self._cancelled or self.cancel():
+            return
+        landing = self.landing
+        if landing is not None and landing.length < self.length:
+            return  # it would have been truncated: the rest was never asked for
+        engine = self._engine
+        peer = engine.peer(engine.rank) if landing is None else landing.peer
+        message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
+        message.order = self.order
+        if landing is None:
+            message.data = self._kept()
+        else:
+            message.eager, landing.eager = landing.eager, 0
+            landing.retarget(message, landing.memory if self.memory is None else allocate(self.length))
+            self.landing = None
+        self._cancelled = True
+        if not self._done:
+            self._finish()
+        self.matcher.restore(message)
+
+    def _kept(self) -> memoryview:
+        if self.memory is None:
+            assert self.data is not None
+            return self.data
+        return memoryview(bytearray(self.memory[: self.length]))
+
+
+class Probe(Request[Status]):
+    """Waits for a message without receiving it (section 3.8)."""
+
+    __slots__ = ("matcher", "peer_rank", "want_source", "want_tag")
+
+    def __init__(self, engine: Engine, matcher: Matcher, source: int, tag: int, peer_rank: int) -> None:
+        super().__init__(engine)
+        self.matcher = matcher
+        self.want_source = source
+        self.want_tag = tag
+        self.peer_rank = peer_rank
+
+    def matches(self, message: Message) -> bool:
+        return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
+
+    def cancel(self) -> bool:
+        """Stop waiting."""
+        if self._done:
+            return False
+        self.matcher.probes.remove(self)
+        self._cancelled = True
+        self.complete(Status(cancelled=True))
+        return True

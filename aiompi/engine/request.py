@@ -1,0 +1,195 @@
+"""Requests: operations that have been started (section 3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from aiompi.errors import PendingError
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Request(Generic[T_co]):
+    """An operation in progress; it has been started by the call that returned it.
+
+    `await request` waits for it and gives its result. Cancelling the task that awaits leaves the operation alone:
+    await it again, or `cancel` it. It also has the methods of `asyncio.Future` that `asyncio.wait` and done
+    callbacks need.
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_value")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._done = False
+        self._cancelled = False
+        self._error: BaseException | None = None
+        self._value: Any = None
+        self._callbacks: list[Callable[[Request[Any]], object]] | None = None
+
+    def done(self) -> bool:
+        """Whether the operation is complete: successfully, with an error, or cancelled."""
+        return self._done
+
+    def cancelled(self) -> bool:
+        """Whether the operation was cancelled before it took effect (section 3.8)."""
+        return self._cancelled
+
+    def exception(self) -> BaseException | None:
+        """The error that ended the operation, None when it succeeded.
+
+        Raises:
+            PendingError: it is not complete.
+        """
+        if not self._done:
+            raise PendingError("the request is not complete: await it, or test done() first")
+        return self._error
+
+    def result(self) -> T_co:
+        """What the operation gave: an object, a Status, or None.
+
+        Raises:
+            PendingError: it is not complete.
+            aiompi.Exception: the operation failed.
+        """
+        if not self._done:
+            raise PendingError("the request is not complete: await it, or test done() first")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> Status:
+        """Status of the completed operation; the empty one for a send (section 3.7.3)."""
+        return Status(cancelled=self._cancelled)
+
+    def cancel(self) -> bool:
+        """Ask for cancellation (MPI_Cancel, section 3.8): local, and the request must still be completed.
+
+        Returns:
+            Whether the request had not been complete yet.
+        """
+        return not self._done
+
+    def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
+        """Call `callback(request)` in a turn of its own once the request is complete."""
+        soon = _Soon(callback, context)
+        if self._done:
+            soon(self)
+        else:
+            self.when_done(soon)
+
+    def remove_done_callback(self, callback: Callable[[Request[Any]], object]) -> int:
+        """Undo `add_done_callback`; the number of callbacks removed."""
+        before = self._callbacks or []
+        kept = [c for c in before if not (isinstance(c, _Soon) and c.callback == callback)]
+        self._callbacks = kept or None
+        return len(before) - len(kept)
+
+    def when_done(self, callback: Callable[[Request[Any]], object]) -> None:
+        """Call back inside the call that completes the request; it must not be complete yet."""
+        if self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def forget(self, callback: Callable[[Request[Any]], object]) -> None:
+        """Undo `when_done`; nothing happens when it has been called already."""
+        if self._callbacks is not None and callback in self._callbacks:
+            self._callbacks.remove(callback)
+
+    def complete(self, value: Any = None) -> None:
+        """The operation has succeeded."""
+        self._value = value
+        self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        """The operation has failed; no effect on a complete request."""
+        if not self._done:
+            self._error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        self._done = True
+        callbacks = self._callbacks
+        if callbacks is not None:
+            self._callbacks = None
+            for callback in callbacks:
+                callback(self)
+
+    def withdraw(self) -> None:
+        """Undo the operation as far as possible; for those who own it."""
+        self.cancel()
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        if not self._done:
+            yield from self._engine.suspend(self)
+        return self.result()
+
+    def __repr__(self) -> str:
+        state = "pending"
+        if self._done:
+            state = "cancelled" if self._cancelled else "failed" if self._error else "done"
+        return f"<{type(self).__name__} {state}>"
+
+
+class _Soon:
+    """A public done callback: called by the driver, never inside the engine."""
+
+    __slots__ = ("callback", "context")
+
+    def __init__(self, callback: Callable[[Request[Any]], object], context: Context | None) -> None:
+        self.callback = callback
+        self.context = context
+
+    def __call__(self, request: Request[Any]) -> None:
+        call_soon = request._engine.driver.call_soon
+        if self.context is None:
+            call_soon(self.callback, request)
+        else:
+            call_soon(self.context.run, self.callback, request)
+
+
+class Owned(Generic[T_co]):
+    """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
+
+    Cancelling or timing out the await withdraws the operation as far as that is still possible.
+    """
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request[T_co]) -> None:
+        self._request: Request[T_co] | None = request
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        request, self._request = self._request, None
+        if request is None:
+            raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
+        if not request._done:
+            try:
+                yield from request._engine.suspend(request)
+            except BaseException:
+                request.withdraw()
+                raise
+        return request.result()
+
+
+class OwnedReceive(Owned[T_co]):
+    """A receive that belongs to whoever awaits it, as `await comm.recv()`.
+
+    A message that had been matched already goes back to the front of the unexpected messages. Dropping the
+    receive without ever awaiting it withdraws it too: a task that is cancelled before its first step does so.
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if self._request is not None:
+            self._request.withdraw()

@@ -1,0 +1,65 @@
+"""What the engine is given: a way to wait, and ways to its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from aiompi.engine.request import Request
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Driver(Protocol):
+    """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5)."""
+
+    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+        """Yield whatever makes the awaiting code wait until the request is done."""
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in a later turn."""
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        """Call back after `delay` seconds."""
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call back whenever the descriptor is readable."""
+
+    def remove_reader(self, fd: int) -> None: ...
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call back whenever the descriptor is writable."""
+
+    def remove_writer(self, fd: int) -> None: ...
+
+
+class Owner(Protocol):
+    """Who lends memory to a link until it has been sent."""
+
+    def sent(self) -> None:
+        """The memory is no longer needed."""
+
+    def fail(self, error: BaseException) -> None:
+        """It will not be sent."""
+
+
+class Link(Protocol):
+    """A path for frames to one peer, in order."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was handed over has left this process."""
+
+    def send(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> bool:
+        """Hand over one frame.
+
+        Returns:
+            True when the memory of the payload is free again at return. Otherwise `owner.sent()` is called, now or
+            later, or `owner.fail()` when the connection breaks; when it is broken already, `peer.error` tells.
+        """
+
+    def close(self) -> None:
+        """Drop the connection at once."""

@@ -1,0 +1,80 @@
+"""Messages within one process: to oneself, and between the ranks of a local world."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from aiompi.engine import Engine, Link, Peer
+from aiompi.engine.seams import Owner
+from aiompi.transport.template import Site, Transport
+from aiompi.wire.frame import HEADER
+
+
+class Hub:
+    """Delivers frames between engines of one process, in the order in which they were sent.
+
+    A frame is delivered inside the `send` that brought it, unless that send is itself the consequence of a
+    delivery: then it waits its turn, so that chains of messages do not become chains of calls.
+    """
+
+    def __init__(self) -> None:
+        self.engines: dict[int, Engine] = {}
+        self._queue: deque[tuple[Peer, bytes, Sequence[memoryview], Owner | None]] = deque()
+        self._delivering = False
+
+    def send(self, to: Peer, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> None:
+        self._queue.append((to, header, payload, owner))
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._queue:
+                to, header, payload, owner = self._queue.popleft()
+                to.frame(HEADER.unpack(header), payload[0] if len(payload) == 1 else memoryview(b"".join(payload)))
+                if owner is not None:
+                    owner.sent()
+        finally:
+            self._delivering = False
+
+
+class LoopbackLink:
+    """A link to an engine of the same process."""
+
+    idle = True
+
+    def __init__(self, hub: Hub, to: Peer) -> None:
+        self._hub = hub
+        self._to = to
+
+    def send(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> bool:
+        self._hub.send(self._to, header, payload, owner)
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+class Loopback(Transport):
+    """Frames to the engines of a hub; a rank of its own process has a hub for itself."""
+
+    name: ClassVar[str] = "loopback"
+    preference: ClassVar[int] = 100
+
+    def __init__(self, engine: Engine, site: Site, hub: Hub | None = None) -> None:
+        super().__init__(engine, site)
+        self.hub = hub or Hub()
+        self.hub.engines[engine.rank] = engine
+
+    def address(self) -> Any:
+        return self.engine.rank
+
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        return peer.rank in self.hub.engines
+
+    def connect(self, peer: Peer, address: Any) -> Link:
+        return LoopbackLink(self.hub, self.hub.engines[peer.rank].peer(self.engine.rank))
+
+    def close(self) -> None:
+        self.hub.engines.pop(self.engine.rank, None)

@@ -1,0 +1,46 @@
+"""Which transports there are, and which one serves a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from aiompi.engine import Link, Peer
+from aiompi.errors import InvalidArgumentError, OtherError
+from aiompi.transport.loopback import Loopback
+from aiompi.transport.tcp import TCP
+from aiompi.transport.template import Transport
+from aiompi.transport.unix import Unix
+from aiompi.wire.control import BusinessCard
+
+TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopback, Unix, TCP)}
+
+
+def select(names: Iterable[str]) -> list[type[Transport]]:
+    """The transports with these names, all without a name, the preferred ones first.
+
+    Raises:
+        InvalidArgumentError: there is no transport of that name.
+    """
+    wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
+    unknown = wanted - TRANSPORTS.keys()
+    if unknown:
+        raise InvalidArgumentError(f"no transport {', '.join(sorted(unknown))}; there are {', '.join(TRANSPORTS)}")
+    return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
+
+
+def connect(transports: Iterable[Transport], peer: Peer, card: BusinessCard) -> Link:
+    """A link to a peer over the preferred of the transports that reach it.
+
+    Raises:
+        OtherError: none does.
+    """
+    offered = card["transports"]
+    for transport in transports:
+        address = offered.get(transport.name)
+        if address is not None and transport.reaches(peer, address):
+            return transport.connect(peer, address)
+    raise OtherError(
+        f"rank {peer.engine.rank} cannot reach rank {peer.rank}: it offers {', '.join(offered) or 'nothing'}, "
+        f"this rank may use {', '.join(t.name for t in transports)} (settings `transports` and `bind`)"
+    )

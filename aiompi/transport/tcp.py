@@ -1,0 +1,36 @@
+"""TCP, between ranks of any hosts."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, ClassVar
+
+from aiompi.engine import Peer
+from aiompi.transport.stream import StreamTransport
+
+
+class TCP(StreamTransport):
+    """One listener per rank, on loopback unless the setting `bind` says otherwise."""
+
+    name: ClassVar[str] = "tcp"
+    preference: ClassVar[int] = 10
+
+    def listen(self) -> tuple[socket.socket, Any]:
+        bind = self.engine.settings.bind
+        family, _, _, _, target = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.bind(target)
+        listener.listen(4096)
+        host, port = listener.getsockname()[:2]
+        return listener, [host, port]
+
+    def dial(self, address: Any) -> tuple[socket.socket, Any]:
+        host, port = address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.socket(family, socket.SOCK_STREAM), (host, port)
+
+    def tune(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        return True

@@ -1,0 +1,68 @@
+"""The seam: what a transport is. To add one, derive from `Transport` in a module of its own and register it."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from aiompi.engine import Engine, Link, Peer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """Where a rank is and what it may use.
+
+    Attributes:
+        key: of the job, for the hello on each connection.
+        directory: for sockets, mode 0700.
+        remote: whether ranks of the job may be on other machines.
+    """
+
+    key: bytes
+    directory: str
+    remote: bool
+
+
+class Transport(ABC):
+    """Makes links from this rank to others, and accepts theirs.
+
+    A link carries frames in order; the two directions between two ranks may use one link or two, since each rank
+    sends on one link only, the first that it had: connections made by both at once need no arbitration. A link
+    that breaks calls `peer.lost(cause)`, once.
+
+    Attributes:
+        name: in business cards and in the setting `transports`.
+        preference: of all transports that reach a peer the one with the highest is used.
+    """
+
+    name: ClassVar[str]
+    preference: ClassVar[int]
+
+    def __init__(self, engine: Engine, site: Site) -> None:
+        self.engine = engine
+        self.site = site
+
+    @abstractmethod
+    def address(self) -> Any:
+        """Start listening; what goes into the business card (msgpack types), None when others cannot come this way."""
+
+    @abstractmethod
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        """Whether this rank can connect to the address of that peer."""
+
+    @abstractmethod
+    def connect(self, peer: Peer, address: Any) -> Link:
+        """A link that takes frames at once, even while the connection is still being made."""
+
+    def pending(self) -> bool:
+        """Whether connections from peers are still being accepted, so that frames of theirs may be behind them."""
+        return False
+
+    def idle(self) -> bool:
+        """Whether every frame that was handed over has left this process."""
+        return True
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close everything at once and leave nothing behind."""

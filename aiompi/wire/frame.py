@@ -1,0 +1,148 @@
+"""Frames between two ranks: a fixed header, and for three kinds a payload that goes from user memory to user memory.
+
+| kind       | meaning                                                      | fields                               |
+|------------|--------------------------------------------------------------|--------------------------------------|
+| EAGER      | a whole message                                              | tag source context length            |
+| EAGER_SYNC | the same in synchronous mode: answer SYNCACK when it matches | ... srqid                            |
+| RTS        | request to send: the envelope of a long message              | tag source context length srqid sync |
+| CTS        | clear to send: the first `length` bytes are wanted           | srqid drqid length                   |
+| DATA       | the payload of a long message                                | drqid length                         |
+| SYNCACK    | the message has been matched                                 | srqid                                |
+| PROTOACK   | returns credit, when no other frame does it in time          |                                      |
+| CANCEL     | recall the message if it is not matched yet                  | srqid                                |
+| CANCELYES  | it has been recalled                                         | srqid                                |
+| CANCELNO   | too late                                                     | srqid                                |
+| FINI       | the last frame of this rank                                  |                                      |
+
+Every frame returns `credit` bytes of eager memory to its receiver. srqid is the id that the sender of the
+message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, Protocol
+
+from aiompi.errors import RemoteProtocolError
+
+EAGER: Final = 1
+EAGER_SYNC: Final = 2
+RTS: Final = 3
+CTS: Final = 4
+DATA: Final = 5
+SYNCACK: Final = 6
+PROTOACK: Final = 7
+CANCEL: Final = 8
+CANCELYES: Final = 9
+CANCELNO: Final = 10
+FINI: Final = 11
+LAST_KIND: Final = FINI
+
+#: kinds whose header is followed by `length` bytes
+WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, DATA})
+
+HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
+HEADER_BYTES: Final = HEADER.size
+
+#: bytes read ahead per connection: many small frames per system call, and cheap to copy when a payload follows
+READ_AHEAD: Final = 64 * 2**10
+
+
+class Header(NamedTuple):
+    """Fields of a frame in wire order."""
+
+    kind: int
+    tag: int = 0
+    source: int = 0
+    credit: int = 0
+    context: int = 0
+    length: int = 0
+    srqid: int = 0
+    drqid: int = 0
+
+
+class Landing(Protocol):
+    """Where the payload of a frame goes that has not arrived as a whole."""
+
+    def room(self) -> memoryview:
+        """Memory for the next bytes, never empty, never longer than what is missing."""
+
+    def advance(self, nbytes: int) -> bool:
+        """`nbytes` more have been written; True when the payload is complete."""
+
+
+class Sink(Protocol):
+    """What the frames of one connection are handed to."""
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """A whole frame. The payload is valid only during the call."""
+
+    def land(self, header: tuple[int, ...]) -> Landing:
+        """A frame whose payload is still on its way."""
+
+
+class Reader:
+    """Cuts the byte stream of one connection into frames.
+
+    Read into `get_buffer()`, then report how much with `buffer_updated`. Headers and what comes along with them
+    pass through a small buffer; the rest of a payload is read straight into its landing.
+    """
+
+    __slots__ = ("_buffer", "_end", "_landing", "_sink", "_view")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._buffer = bytearray(READ_AHEAD)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+        self._landing: Landing | None = None
+
+    @property
+    def between_frames(self) -> bool:
+        """Whether the stream may end here."""
+        return self._end == 0 and self._landing is None
+
+    def get_buffer(self) -> memoryview:
+        """Memory for the next bytes of the stream."""
+        if self._landing is not None:
+            return self._landing.room()
+        return self._view[self._end :] if self._end else self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
+
+        Raises:
+            RemoteProtocolError: these are no frames; the connection must be closed.
+        """
+        if self._landing is not None:
+            if self._landing.advance(nbytes):
+                self._landing = None
+            return
+        start, end = 0, self._end + nbytes
+        while end - start >= HEADER_BYTES:
+            header = HEADER.unpack_from(self._buffer, start)
+            kind = header[0]
+            if not 0 < kind <= LAST_KIND:
+                raise RemoteProtocolError(f"a frame of unknown kind {kind}")
+            start += HEADER_BYTES
+            stop = start + header[5] if kind in WITH_PAYLOAD else start
+            if stop > end:
+                self._landing = self._land(header, start, end)
+                start = end
+                break
+            self._sink.frame(header, self._view[start:stop])
+            start = stop
+        rest = end - start
+        if rest and start:
+            self._view[:rest] = self._view[start:end]
+        self._end = rest
+
+    def _land(self, header: tuple[int, ...], start: int, end: int) -> Landing:
+        landing = self._sink.land(header)
+        while start < end:
+            room = landing.room()
+            nbytes = min(len(room), end - start)
+            room[:nbytes] = self._view[start : start + nbytes]
+            landing.advance(nbytes)
+            start += nbytes
+        return landing
