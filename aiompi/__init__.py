@@ -1,0 +1,69 @@
+"""MPI for asyncio: awaitable message passing between Python programs, on one machine or many.
+
+    import aiompi
+
+    async def main(world):
+        if world.rank == 0:
+            await world.send({"answer": 42}, dest=1)
+        elif world.rank == 1:
+            print(await world.recv(source=0))
+
+    aiompi.run(main)
+
+This is the native face. `from aiompi import MPI` is the blocking one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from aiompi import MPI
+    from aiompi.comm import Group
+    from aiompi.constants import *
+    from aiompi.datatype import *
+    from aiompi.engine import Request
+    from aiompi.errors import *
+    from aiompi.face.job import Session, World, init, join, local_world, run
+    from aiompi.face.native import Intracomm
+    from aiompi.op import *
+    from aiompi.settings import Settings, rc
+    from aiompi.status import Status
+
+# The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
+_MODULES = {
+    "aiompi.comm": ("Group",),
+    "aiompi.engine": ("Request",),
+    "aiompi.face.job": ("Session", "World", "init", "join", "local_world", "run"),
+    "aiompi.face.native": ("Intracomm",),
+    "aiompi.settings": ("Settings", "rc"),
+    "aiompi.status": ("Status",),
+}
+_STARRED = ("aiompi.constants", "aiompi.errors", "aiompi.datatype", "aiompi.op")
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MPI":
+        return importlib.import_module("aiompi.MPI")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
+    for home in (_HOMES[name],) if name in _HOMES else _STARRED:
+        module = importlib.import_module(home)
+        if name in _public(module):
+            value = globals()[name] = getattr(module, name)
+            return value
+    raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    starred = (name for home in _STARRED for name in _public(importlib.import_module(home)))
+    return sorted({*globals(), *_HOMES, *starred, "MPI"})
+
+
+def _public(module: Any) -> list[str]:
+    names: list[str] = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    return names

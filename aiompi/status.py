@@ -10,7 +10,7 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 
 class _Sized(Protocol):
     @property
-    def size(self) -> int: ...
+    def extent(self) -> int: ...
 
 
 class Status:
@@ -56,9 +56,9 @@ class Status:
         """
         if datatype is None:
             return self.nbytes
-        if datatype.size == 0:
+        if datatype.extent == 0:
             return 0 if self.nbytes == 0 else UNDEFINED
-        count, rest = divmod(self.nbytes, datatype.size)
+        count, rest = divmod(self.nbytes, datatype.extent)
         return UNDEFINED if rest else count
 
     @property

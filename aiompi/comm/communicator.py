@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiompi.comm.group import Group
@@ -11,6 +11,7 @@ from aiompi.engine import Engine, Request, Schedule
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.errors import InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status
+from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
 
@@ -41,9 +42,7 @@ class Communicator:
         self._matcher = engine.matcher(context_id)
         self._collectives = 0
 
-    def isend(
-        self, payload: Sequence[memoryview], nbytes: int, dest: int, tag: int, sync: bool = False
-    ) -> Request[None]:
+    def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, sync: bool = False) -> Request[None]:
         """Start a send.
 
         Args:
@@ -125,17 +124,26 @@ class Communicator:
             f"{self.name}, rank {self.rank}: {role} {rank} is not in 0..{self.size - 1}, the ranks of this communicator"
         )
 
-    def check_root(self, root: int) -> None:
+    def check_root(self, root: int, operation: str) -> None:
         """
         Raises:
             InvalidRootError: root is not a rank of this communicator.
         """
         if not 0 <= root < self.size:
-            raise InvalidRootError(f"{self.name}, rank {self.rank}: root {root} is not in 0..{self.size - 1}")
+            raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
 
-    def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
-        """Start a collective: the next one on this communicator, on a channel that no other traffic meets."""
-        channel = Channel(self, self._collectives)
+    def where(self, operation: str) -> str:
+        """Which call a message is about: the operation, the communicator and this rank."""
+        return f"{operation} on {self.name}, rank {self.rank}"
+
+    def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
+        """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
+
+        Args:
+            algorithm: makes the coroutine that communicates through the channel, and through nothing else.
+            operation: its name, for messages.
+        """
+        channel = Channel(self, self._collectives, operation)
         self._collectives = (self._collectives + 1) % TAG_UB
         return self.engine.spawn(algorithm(channel))
 
@@ -150,9 +158,11 @@ class Channel:
     tag, and several can be under way at once.
     """
 
-    __slots__ = ("_context_id", "_engine", "_matcher", "_members", "_tag", "rank", "size")
+    __slots__ = ("_comm", "_context_id", "_engine", "_matcher", "_members", "_operation", "_tag", "rank", "size")
 
-    def __init__(self, comm: Communicator, number: int) -> None:
+    def __init__(self, comm: Communicator, number: int, operation: str) -> None:
+        self._comm = comm
+        self._operation = operation
         self._engine = comm.engine
         self._members = comm.group.members
         self._context_id = comm.context_id + 1
@@ -161,7 +171,12 @@ class Channel:
         self.rank = comm.rank
         self.size = comm.size
 
-    def isend(self, payload: Sequence[memoryview], nbytes: int, dest: int) -> Request[None]:
+    @property
+    def where(self) -> str:
+        """Which call this is, for messages."""
+        return self._comm.where(self._operation)
+
+    def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start a send of `nbytes` in pieces to a rank."""
         peer = self._engine.peer(self._members[dest])
         return peer.send(payload, nbytes, self._context_id, self.rank, self._tag, False)

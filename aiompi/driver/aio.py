@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
 
 from aiompi.engine import Request, Timer
+
+T = TypeVar("T")
 
 
 class AsyncioDriver:
@@ -54,3 +56,18 @@ class AsyncioDriver:
     def remove_writer(self, fd: int) -> None:
         if not self.loop.is_closed():
             self.loop.remove_writer(fd)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a new event loop, uvloop's when it is installed."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(main)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

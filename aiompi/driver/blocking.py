@@ -34,9 +34,18 @@ class BlockingDriver:
             aiompi.Exception: the operation failed.
             LocalProtocolError: nothing can ever complete it.
         """
+        self.finish(request)
+        return request.result()
+
+    def finish(self, request: Request[Any]) -> None:
+        """Block until the request is complete, however it ends."""
         while not request._done:
             self._turn(None)
-        return request.result()
+
+    def wait_until(self, satisfied: Callable[[], bool]) -> None:
+        """Block until a condition on requests holds."""
+        while not satisfied():
+            self._turn(None)
 
     def poll(self) -> None:
         """Make what progress is possible without blocking."""

@@ -31,16 +31,15 @@ class Engine:
         driver: how this rank waits.
 
     Attributes:
+        windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
-        peer_lost: called when a connection broke; given by the runtime.
+        peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
         error: set when the job is over; every operation then fails with it.
     """
 
     def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
-        self.rank = rank
-        self.size = size
         self.settings = settings
         self.driver = driver
         self.eager_limit = settings.eager_limit
@@ -52,8 +51,14 @@ class Engine:
         self.error: Exception | None = None
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Peer], Link] = self._unconnected
-        self.peer_lost: Callable[[Peer, Exception], object] = lambda peer, error: None
-        self.windows: list[int] = [settings.eager_window] * size
+        self.peer_lost: Callable[[Peer, str], object] = Peer.gone
+        self.enrol(rank, size)
+
+    def enrol(self, rank: int, size: int) -> None:
+        """Take a place in the world, before any communication."""
+        self.rank = rank
+        self.size = size
+        self.windows = [self.settings.eager_window] * size
         self._peers: list[Peer | None] = [None] * size
 
     def peer(self, rank: int) -> Peer:
@@ -154,7 +159,7 @@ class Engine:
         for request in list(self.sends.values()):
             request.fail(error)
         for peer in self.peers():
-            peer.drop_landings(error)
+            peer.abandon(error)
         self.sends.clear()
         self.arriving.clear()
 

@@ -9,18 +9,18 @@ waits for its receiver, and memory at the receiver stays bounded, while order an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.pt2pt import Receive, Send
 from aiompi.errors import OtherError, ProcessFailedError, RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER
+from aiompi.wire.frame import HEADER, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.seams import Link
+    from aiompi.engine.seams import Link, Owner
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
@@ -36,6 +36,7 @@ class Peer:
         error: why no communication with it is possible any more.
         farewell: set when the peer has finalized: nothing more will come from it.
         landings: payloads that are arriving.
+        orphans: sends whose link broke; failed once it is known what became of the peer.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Peer:
         "farewell",
         "landings",
         "link",
+        "orphans",
         "rank",
     )
 
@@ -61,6 +63,7 @@ class Peer:
         self.error: Exception | None = None
         self.farewell: Exception | None = None
         self.landings: set[Landing] = set()
+        self.orphans: list[Owner] = []
         self._hiwater = engine.settings.eager_window
         self._ackmark = self._hiwater // 4
         self._held = 0
@@ -82,7 +85,7 @@ class Peer:
 
     # Sending.
 
-    def send(self, payload: Sequence[memoryview], nbytes: int, context: int, source: int, tag: int, sync: bool) -> Send:
+    def send(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, sync: bool) -> Send:
         """Start a message.
 
         Args:
@@ -327,19 +330,28 @@ class Peer:
         """The peer has finalized: what is still awaited from it will never come."""
         if self.farewell is None:
             self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
-            self.engine.give_up(self, self.farewell)
+            self._give_up(self.farewell)
 
     def lost(self, cause: str) -> None:
-        """The connection to the peer is gone."""
-        if self.error is not None or self.farewell is not None:
-            return
-        self.error = error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
-        self.drop_landings(error)
-        self.engine.give_up(self, error)
-        self.engine.peer_lost(self, error)
+        """The connection to the peer broke; the runtime judges what that means."""
+        if self.error is None and self.farewell is None:
+            self.engine.peer_lost(self, cause)
 
-    def drop_landings(self, error: Exception) -> None:
-        """Fail the receives whose message has come only in part."""
+    def gone(self, cause: str) -> None:
+        """The peer has died or cannot be reached: nothing with it can succeed any more."""
+        if self.error is None and self.farewell is None:
+            self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
+            self._give_up(self.error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.abandon(error)
+        self.engine.give_up(self, error)
+
+    def abandon(self, error: Exception) -> None:
+        """Fail what the link had begun: messages that have come, or gone, only in part."""
+        orphans, self.orphans = self.orphans, []
+        for owner in orphans:
+            owner.fail(error)
         landings, self.landings = self.landings, set()
         for landing in landings:
             landing.target.landing = None
@@ -347,7 +359,7 @@ class Peer:
                 landing.target.fail(error)
 
 
-def _head(payload: Sequence[memoryview], nbytes: int) -> list[memoryview]:
+def _head(payload: Payload, nbytes: int) -> Payload:
     """The first `nbytes` of a payload in pieces."""
     pieces = []
     for piece in payload:

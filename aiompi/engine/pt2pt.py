@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -10,7 +10,7 @@ from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.request import Request
 from aiompi.errors import TruncationError
 from aiompi.status import Status
-from aiompi.wire.frame import CANCEL
+from aiompi.wire.frame import CANCEL, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -30,7 +30,7 @@ class Send(Request[None]):
 
     __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "srqid")
 
-    def __init__(self, engine: Engine, peer: Peer, payload: Sequence[memoryview], nbytes: int) -> None:
+    def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
         super().__init__(engine)
         self.peer = peer
         self.payload = payload

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
+
+from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.request import Request
@@ -53,7 +55,7 @@ class Link(Protocol):
     def idle(self) -> bool:
         """Whether everything that was handed over has left this process."""
 
-    def send(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         """Hand over one frame.
 
         Returns:

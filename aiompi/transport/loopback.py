@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import Owner
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import HEADER
+from aiompi.wire.frame import HEADER, Payload
 
 
 class Hub:
@@ -21,10 +20,10 @@ class Hub:
 
     def __init__(self) -> None:
         self.engines: dict[int, Engine] = {}
-        self._queue: deque[tuple[Peer, bytes, Sequence[memoryview], Owner | None]] = deque()
+        self._queue: deque[tuple[Peer, bytes, Payload, Owner | None]] = deque()
         self._delivering = False
 
-    def send(self, to: Peer, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> None:
+    def send(self, to: Peer, header: bytes, payload: Payload, owner: Owner | None) -> None:
         self._queue.append((to, header, payload, owner))
         if self._delivering:
             return
@@ -32,7 +31,8 @@ class Hub:
         try:
             while self._queue:
                 to, header, payload, owner = self._queue.popleft()
-                to.frame(HEADER.unpack(header), payload[0] if len(payload) == 1 else memoryview(b"".join(payload)))
+                whole = payload[0] if len(payload) == 1 else b"".join(payload)
+                to.frame(HEADER.unpack(header), memoryview(whole))
                 if owner is not None:
                     owner.sent()
         finally:
@@ -48,7 +48,7 @@ class LoopbackLink:
         self._hub = hub
         self._to = to
 
-    def send(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         self._hub.send(self._to, header, payload, owner)
         return False
 

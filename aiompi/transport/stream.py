@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from aiompi import errors
-from aiompi.engine import Driver, Engine, Link, Peer, Timer
+from aiompi.engine import Driver, Engine, Link, Peer
 from aiompi.engine.seams import Owner
+from aiompi.transport.dial import Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import Reader
-from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector, Handshake
+from aiompi.wire.frame import Payload, Reader
+from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
 #: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
 COPIED: Final = 16 * 2**10
@@ -40,6 +39,7 @@ class StreamLink:
         self._reader = Reader(peer)
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
         self._writing = False
+        self._closed = False
 
     @property
     def idle(self) -> bool:
@@ -52,7 +52,7 @@ class StreamLink:
         if self._queue:
             self._writable()
 
-    def send(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         sock = self._socket
         if self._queue or sock is None:
             return self._enqueue(header, payload, owner)
@@ -69,7 +69,7 @@ class StreamLink:
         except (BlockingIOError, InterruptedError):
             done = 0
         except OSError as error:
-            self.lost(_cause(error))
+            self.lost(describe(error))
             return False
         if done == nbytes:
             return True
@@ -77,15 +77,17 @@ class StreamLink:
         self._watch()
         return free
 
-    def _enqueue(self, header: bytes, payload: Sequence[memoryview], owner: Owner | None, done: int = 0) -> bool:
+    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
         """Keep the rest of a frame of which `done` bytes have left."""
-        if self.peer.error is not None:
-            return False
         copy = sum(map(len, payload)) <= COPIED
         pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *payload]
         while done >= len(pieces[0]):
             done -= len(pieces.pop(0))
         pieces[0] = memoryview(pieces[0])[done:]
+        if self._closed:
+            if owner is not None and not copy:
+                self.peer.orphans.append(owner)
+            return copy
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
         self._queue.append((last, None if copy else owner))
@@ -108,7 +110,7 @@ class StreamLink:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                self.lost(_cause(error))
+                self.lost(describe(error))
                 return
             self._left(done)
         if queue:
@@ -142,7 +144,7 @@ class StreamLink:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self.lost(_cause(error))
+                self.lost(describe(error))
                 return
             if nbytes == 0:
                 self._eof()
@@ -164,16 +166,13 @@ class StreamLink:
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
-        owners = [owner for _, owner in self._queue if owner is not None]
+        self.peer.orphans.extend(owner for _, owner in self._queue if owner is not None)
         self.close()
         self.peer.lost(cause)
-        error = self.peer.error or self.peer.farewell
-        for owner in owners:
-            if error is not None:
-                owner.fail(error)
         self._transport.drained()
 
     def close(self) -> None:
+        self._closed = True
         self._queue.clear()
         self._transport.links.discard(self)
         sock, self._socket = self._socket, None
@@ -184,80 +183,15 @@ class StreamLink:
             sock.close()
 
 
-class Greeting:
-    """A connection on which the hello is being exchanged."""
-
-    def __init__(
-        self,
-        driver: Driver,
-        sock: socket.socket,
-        handshake: Handshake,
-        timeout: float,
-        done: Callable[[Greeting, str | None], object],
-    ) -> None:
-        self.socket = sock
-        self.handshake = handshake
-        self._driver = driver
-        self._done = done
-        self._timer: Timer = driver.call_later(timeout, lambda: self._end("it did not answer the hello in time"))
-        driver.add_reader(sock.fileno(), self._readable)
-        self._flush()
-
-    def _readable(self) -> None:
-        try:
-            data = self.socket.recv(self.handshake.needed)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._end(_cause(error))
-            return
-        if not data:
-            self._end("it closed the connection during the hello")
-            return
-        try:
-            self.handshake.receive_data(data)
-        except errors.RemoteProtocolError as error:
-            self._end(str(error))
-            return
-        if self._flush() and self.handshake.done:
-            self._end(None)
-
-    def _flush(self) -> bool:
-        data = self.handshake.data_to_send()
-        try:
-            # A hello is far smaller than the buffer of a fresh connection: less than all of it means an error.
-            if data and self.socket.send(data) < len(data):
-                raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
-        except OSError as error:
-            self._end(_cause(error))
-            return False
-        return True
-
-    def _end(self, cause: str | None) -> None:
-        self.detach()
-        if cause is not None:
-            self.socket.close()
-        self._done(self, cause)
-
-    def detach(self) -> None:
-        self._timer.cancel()
-        self._driver.remove_reader(self.socket.fileno())
-
-    def close(self) -> None:
-        self.detach()
-        self.socket.close()
-
-
 class StreamTransport(Transport):
     """A transport over stream sockets; a derived one says of which family."""
 
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
         self.links: set[StreamLink] = set()
-        self.drained: Callable[[], object] = lambda: None
         self._listener: socket.socket | None = None
         self._greetings: dict[Greeting, None] = {}
-        self._dialling: set[_Dialling] = set()
+        self._diallings: set[Dialling] = set()
 
     @abstractmethod
     def listen(self) -> tuple[socket.socket, Any]:
@@ -281,15 +215,20 @@ class StreamTransport(Transport):
         self.links.add(link)
         if peer.link is None:
             peer.link = link
-        self._dialling.add(_Dialling(self, link, address))
-        return link
+        sock, target = self.dial(address)
+        handshake = Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
 
-    def greet(
-        self, sock: socket.socket, handshake: Handshake, done: Callable[[Greeting, str | None], object]
-    ) -> Greeting:
-        """Exchange the hello over a connected socket, then call `done` with None or what went wrong."""
-        self.tune(sock)
-        return Greeting(self.engine.driver, sock, handshake, self.engine.settings.connect_timeout, done)
+        def dialled(dialling: Dialling, cause: str | None) -> None:
+            self._diallings.discard(dialling)
+            if cause is not None:
+                link.lost(cause)
+            else:
+                self.tune(dialling.socket)
+                link.open(dialling.socket)
+
+        timeout = self.engine.settings.connect_timeout
+        self._diallings.add(Dialling(self.engine.driver, sock, target, handshake, timeout, dialled))
+        return link
 
     def accept(self) -> None:
         """Take the connections that are waiting."""
@@ -305,8 +244,10 @@ class StreamTransport(Transport):
             sock.setblocking(False)
             if len(self._greetings) >= HALF_OPEN:
                 self._drop(next(iter(self._greetings)))
+            self.tune(sock)
             handshake = Acceptor(self.site.key, role=ROLE_PEER, rank=self.engine.rank)
-            self._greetings[self.greet(sock, handshake, self._accepted)] = None
+            timeout = self.engine.settings.connect_timeout
+            self._greetings[Greeting(self.engine.driver, sock, handshake, timeout, self._accepted)] = None
 
     def _drop(self, greeting: Greeting) -> None:
         del self._greetings[greeting]
@@ -329,8 +270,8 @@ class StreamTransport(Transport):
         self.accept()
         return bool(self._greetings)
 
-    def dialled(self, dialling: _Dialling) -> None:
-        self._dialling.discard(dialling)
+    def linked(self, peer: Peer) -> bool:
+        return any(link.peer is peer for link in self.links)
 
     def idle(self) -> bool:
         return all(link.idle for link in self.links)
@@ -340,81 +281,10 @@ class StreamTransport(Transport):
             link.close()
         for greeting in list(self._greetings):
             self._drop(greeting)
-        for dialling in list(self._dialling):
+        for dialling in self._diallings:
             dialling.close()
+        self._diallings.clear()
         if self._listener is not None:
             self.engine.driver.remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
-
-
-class _Dialling:
-    """A connection being made: connect, hello, then the link opens."""
-
-    def __init__(self, transport: StreamTransport, link: StreamLink, address: Any) -> None:
-        self._transport = transport
-        self._link = link
-        self._driver = transport.engine.driver
-        self._socket, self._target = transport.dial(address)
-        self._socket.setblocking(False)
-        self._greeting: Greeting | None = None
-        self._timer: Timer | None = None
-        self._waiting = False
-        self._connect()
-
-    def _connect(self) -> None:
-        code = self._socket.connect_ex(self._target)
-        if code in (0, errno.EISCONN):
-            self._connected()
-        elif code == errno.EINPROGRESS:
-            self._waiting = True
-            self._driver.add_writer(self._socket.fileno(), self._progressed)
-        elif code == errno.EAGAIN:
-            # The backlog of a Unix listener is full; there is no readiness to wait for.
-            self._timer = self._driver.call_later(0.005, self._connect)
-        else:
-            self._failed(os.strerror(code))
-
-    def _progressed(self) -> None:
-        self._unwatch()
-        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._failed(os.strerror(code))
-        else:
-            self._connected()
-
-    def _unwatch(self) -> None:
-        if self._waiting:
-            self._waiting = False
-            self._driver.remove_writer(self._socket.fileno())
-
-    def _connected(self) -> None:
-        engine = self._transport.engine
-        handshake = Connector(self._transport.site.key, role=ROLE_PEER, rank=engine.rank, target=self._link.peer.rank)
-        self._greeting = self._transport.greet(self._socket, handshake, self._greeted)
-
-    def _greeted(self, greeting: Greeting, cause: str | None) -> None:
-        self._greeting = None
-        self._transport.dialled(self)
-        if cause is None:
-            self._link.open(self._socket)
-        else:
-            self._link.lost(cause)
-
-    def _failed(self, cause: str) -> None:
-        self._transport.dialled(self)
-        self._socket.close()
-        self._link.lost(f"cannot connect to it: {cause}")
-
-    def close(self) -> None:
-        self._transport.dialled(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._unwatch()
-        if self._greeting is not None:
-            self._greeting.detach()
-        self._socket.close()
-
-
-def _cause(error: OSError) -> str:
-    return f"its connection failed: {error.strerror or error}"

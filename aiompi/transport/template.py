@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Peer
@@ -16,12 +17,10 @@ class Site:
     Attributes:
         key: of the job, for the hello on each connection.
         directory: for sockets, mode 0700.
-        remote: whether ranks of the job may be on other machines.
     """
 
     key: bytes
     directory: str
-    remote: bool
 
 
 class Transport(ABC):
@@ -34,6 +33,7 @@ class Transport(ABC):
     Attributes:
         name: in business cards and in the setting `transports`.
         preference: of all transports that reach a peer the one with the highest is used.
+        drained: called whenever a link has become idle.
     """
 
     name: ClassVar[str]
@@ -42,6 +42,7 @@ class Transport(ABC):
     def __init__(self, engine: Engine, site: Site) -> None:
         self.engine = engine
         self.site = site
+        self.drained: Callable[[], object] = lambda: None
 
     @abstractmethod
     def address(self) -> Any:
@@ -62,6 +63,10 @@ class Transport(ABC):
     def idle(self) -> bool:
         """Whether every frame that was handed over has left this process."""
         return True
+
+    def linked(self, peer: Peer) -> bool:
+        """Whether there is a link with that peer, from which frames may still come."""
+        return False
 
     @abstractmethod
     def close(self) -> None:

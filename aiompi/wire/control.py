@@ -35,6 +35,7 @@ BusinessCard: TypeAlias = dict[str, Any]
 # Variables by which the launcher tells a rank about its job.
 ENV_CONTROL: Final = "AIOMPI_CONTROL"  # "unix:PATH" or "tcp:HOST:PORT"
 ENV_KEY: Final = "AIOMPI_KEY"  # hexadecimal
+ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # where a rank that no launcher started may find it
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_SIZE: Final = "AIOMPI_SIZE"
 

@@ -21,7 +21,8 @@ message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5).
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 
@@ -43,6 +44,9 @@ WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, DATA})
 
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
 HEADER_BYTES: Final = HEADER.size
+
+#: memory of a payload, in pieces of unsigned bytes
+Payload: TypeAlias = Sequence[bytes | memoryview]
 
 #: bytes read ahead per connection: many small frames per system call, and cheap to copy when a payload follows
 READ_AHEAD: Final = 64 * 2**10

@@ -1,0 +1,90 @@
+"""The blocking, mpi4py-shaped face: `from aiompi import MPI`.
+
+Importing it does no I/O; the first use of a communicator initialises, the end of the process finalizes.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from aiompi.comm import Group
+from aiompi.constants import *
+from aiompi.datatype import *
+from aiompi.errors import *
+from aiompi.face.blocking import COMM_SELF, COMM_WORLD, REQUEST_NULL, Intracomm, Request, process
+from aiompi.op import *
+from aiompi.status import Status
+
+__all__ = [
+    "COMM_SELF",
+    "COMM_WORLD",
+    "Finalize",
+    "Get_processor_name",
+    "Get_version",
+    "Group",
+    "Init",
+    "Intracomm",
+    "Is_finalized",
+    "Is_initialized",
+    "REQUEST_NULL",
+    "Request",
+    "Status",
+    "Wtick",
+    "Wtime",
+]
+
+Comm = Intracomm
+VERSION, SUBVERSION = 1, 1
+
+
+def Init() -> None:
+    """Join the job now instead of at the first use of a communicator (section 7.5).
+
+    Raises:
+        LocalProtocolError: it was called before, or Finalize was.
+    """
+    if process.initialized:
+        raise LocalProtocolError("MPI_Init was called before, or a communicator has been used: call it first and once")
+    process.runtime  # noqa: B018
+
+
+def Is_initialized() -> bool:
+    """Whether the job has been joined; stays true after Finalize (section 7.5)."""
+    return process.initialized
+
+
+def Finalize() -> None:
+    """End communication: returns when every rank of the job has called it (section 7.5).
+
+    A program that ends without it leaves the job by itself, without waiting for the others.
+
+    Raises:
+        LocalProtocolError: it was called before.
+    """
+    process.finalize()
+
+
+def Is_finalized() -> bool:
+    """Whether this process has called Finalize."""
+    return process.finalized
+
+
+def Wtime() -> float:
+    """Seconds since some moment in the past; the same clock for all processes of a machine (section 7.4)."""
+    return time.monotonic()
+
+
+def Wtick() -> float:
+    """Resolution of Wtime in seconds (section 7.4)."""
+    return time.get_clock_info("monotonic").resolution
+
+
+def Get_processor_name() -> str:
+    """Name of the machine (section 7.1.1)."""
+    return socket.gethostname()
+
+
+def Get_version() -> tuple[int, int]:
+    """(version, subversion) of the MPI standard that is implemented."""
+    return VERSION, SUBVERSION

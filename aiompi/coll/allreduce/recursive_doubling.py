@@ -1,0 +1,54 @@
+"""Allreduce by recursive doubling (section 4.9.6)."""
+
+from __future__ import annotations
+
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def recursive_doubling(channel: Channel, operand: Operand) -> None:
+    """Exchange partial results with the partner 1, 2, 4, ... places away, so that blocks double in size.
+
+    Order-safe: the two partners hold neighbouring blocks of ranks and both combine them in the same order, so that
+    all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above n. Per rank, for
+    m bytes: log2 p messages and m * log2 p bytes sent, as many received. Other sizes than p: of the first
+    2 * (n - p) ranks the odd ones give their contribution to the even rank below and get the result from it,
+    which makes two steps more.
+
+    Five ranks, p = 4:
+
+        0     1   2   3   4
+        0<----1   2   3   4        01  2  3  4
+        0<------->2   3<->4        012 (in 0, 2)  34 (in 3, 4)
+        0<----------->3            01234 (in 0, 3)
+                  2<----->4        01234 (in 2, 4)
+        0---->1                    01234 (in 1)
+    """
+    rank, size = channel.rank, channel.size
+    power = 1 << (size.bit_length() - 1)
+    paired = 2 * (size - power)
+    if rank < paired and rank % 2:
+        await operand.slot().isend(channel, rank - 1)
+        await operand.incoming().irecv(channel, rank - 1)
+        operand.adopt()
+        return
+    if rank < paired:
+        await operand.incoming().irecv(channel, rank + 1)
+        operand.absorb(lower=False)
+    position = rank // 2 if rank < paired else rank - paired // 2
+    distance = 1
+    while distance < power:
+        other = position ^ distance
+        partner = 2 * other if 2 * other < paired else other + paired // 2
+        await _exchange(channel, operand, partner)
+        distance *= 2
+    if rank < paired:
+        await operand.slot().isend(channel, rank + 1)
+
+
+async def _exchange(channel: Channel, operand: Operand, partner: int) -> None:
+    arrival = operand.incoming().irecv(channel, partner)
+    send = operand.slot().isend(channel, partner)
+    await arrival
+    await send
+    operand.absorb(lower=partner < channel.rank)

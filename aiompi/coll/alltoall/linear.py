@@ -1,0 +1,31 @@
+"""Alltoall with all messages at once (section 4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+    """Start the receives from all ranks, then the sends to all, and wait for them.
+
+    A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per
+    rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is stored on
+    the way. Any number of ranks.
+
+    Five ranks; the order in which the sends are started:
+
+        rank 0: 1 2 3 4   rank 1: 2 3 4 0   rank 2: 3 4 0 1   rank 3: 4 0 1 2   rank 4: 0 1 2 3
+    """
+    rank, size = channel.rank, channel.size
+    sources = [(rank - distance) % size for distance in range(1, size)]
+    targets = [(rank + distance) % size for distance in range(1, size)]
+    arrivals = [incoming[source].irecv(channel, source) for source in sources]
+    sends = [outgoing[target].isend(channel, target) for target in targets]
+    incoming[rank].copy(outgoing[rank])
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send

@@ -1,0 +1,29 @@
+"""Gather straight to the root (section 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+    """Every rank sends to the root, which is ready for all at once.
+
+    Steps: 1, in which the root receives n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
+    sends m bytes. Nothing is stored on the way. Any number of ranks.
+
+    Five ranks, root 1:
+
+        0 --.   .-- 2
+             > 1 <---- 3
+                `----- 4
+    """
+    if slots is None:
+        await own.isend(channel, root)
+        return
+    arrivals = [slots[rank].irecv(channel, rank) for rank in range(channel.size) if rank != root]
+    slots[root].copy(own)
+    for arrival in arrivals:
+        await arrival

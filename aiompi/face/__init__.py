@@ -1,0 +1,1 @@
+"""The faces: ways of waiting for one and the same engine. `native` awaits, `blocking` blocks."""

@@ -1,0 +1,620 @@
+"""The blocking face, shaped as mpi4py: every call starts an operation of the engine and waits for it in place.
+
+Importing does no I/O. The first use of a communicator joins the job that the launcher has started this process
+for, or makes a job of one rank; the end of the process leaves it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Generic, NoReturn, TypeVar
+
+from aiompi.coll import buffers, objects
+from aiompi.comm import Communicator, Group
+from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
+from aiompi.datatype import resolve_recv, resolve_send
+from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
+from aiompi.engine import Request as EngineRequest
+from aiompi.errors import (
+    Exception,
+    InStatusError,
+    InvalidRequestError,
+    LocalProtocolError,
+)
+from aiompi.op import SUM, Op
+from aiompi.runtime import Runtime
+from aiompi.status import Status
+from aiompi.transport.agent import Contact
+
+T = TypeVar("T")
+
+
+class Process:
+    """The one rank that a process of the blocking face is."""
+
+    def __init__(self) -> None:
+        self._runtime: Runtime | None = None
+        self.driver: BlockingDriver
+
+    @property
+    def initialized(self) -> bool:
+        return self._runtime is not None
+
+    @property
+    def finalized(self) -> bool:
+        return self._runtime is not None and self._runtime.finalized
+
+    @property
+    def runtime(self) -> Runtime:
+        """The rank; started when it is first asked for."""
+        if self._runtime is None:
+            self._start()
+        assert self._runtime is not None
+        return self._runtime
+
+    def _start(self) -> None:
+        refuse_running_loop("MPI_Init", "async with aiompi.init() as world")
+        self.driver = BlockingDriver()
+        runtime = Runtime(self.driver, Contact.from_environ())
+        self.driver.wait(runtime.start())
+        self._runtime = runtime
+        if runtime.launched:
+            runtime.on_end = runtime.exit
+        self._excepthook, sys.excepthook = sys.excepthook, self._failed
+        atexit.register(self._leave)
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _failed(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        """An exception that nobody caught ends the job."""
+        self._excepthook(kind, error, traceback)
+        runtime = self._runtime
+        if runtime is not None and not runtime.finalized and runtime.engine.error is None:
+            runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
+
+    def _leave(self) -> None:
+        runtime = self._runtime
+        if runtime is not None and not runtime.finalized and runtime.engine.error is None:
+            self.driver.wait(runtime.leave())
+
+    def _forked(self) -> None:
+        """A forked child shares the sockets of its parent and must not touch them."""
+        if self._runtime is not None:
+            self._runtime.engine.error = LocalProtocolError(
+                f"this process was forked from rank {self._runtime.engine.rank} and is no rank itself"
+            )
+
+    def finalize(self) -> None:
+        refuse_running_loop("MPI_Finalize", "async with aiompi.init() as world")
+        self.driver.wait(self.runtime.finalize())
+
+
+process = Process()
+
+
+class Request(Generic[T]):
+    """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: EngineRequest[T] | None = None) -> None:
+        self._core = core
+
+    def __bool__(self) -> bool:
+        return self._core is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Request) and self._core is other._core
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # One request.
+
+    def Wait(self, status: Status | None = None) -> bool:
+        """Wait until the operation is complete (MPI_Wait, section 3.7.3).
+
+        Args:
+            status: filled with the envelope of a received message; the empty status for a null request.
+        """
+        self._wait(status)
+        return True
+
+    def wait(self, status: Status | None = None) -> T | None:
+        """Wait until the operation is complete; the received object, None otherwise."""
+        return self._wait(status)
+
+    def _wait(self, status: Status | None) -> T | None:
+        if self._core is None:
+            return self._complete(status)
+        refuse_running_loop("Request.Wait", "await request")
+        process.driver.finish(self._core)
+        return self._complete(status)
+
+    def Test(self, status: Status | None = None) -> bool:
+        """Whether the operation is complete; if so, as `Wait` (MPI_Test, section 3.7.3)."""
+        return self.test(status)[0]
+
+    def test(self, status: Status | None = None) -> tuple[bool, T | None]:
+        """Whether the operation is complete, and the received object if so."""
+        if not _progress(self):
+            return False, None
+        return True, self._complete(status)
+
+    def _complete(self, status: Status | None) -> T | None:
+        """Take the result of a completed operation; the request is null from now on."""
+        core, self._core = self._core, None
+        if core is None:
+            if status is not None:
+                status.assign(Status())
+            return None
+        if status is not None:
+            status.assign(core.status)
+        value = core.result()
+        return None if isinstance(value, Status) else value
+
+    def Cancel(self) -> None:
+        """Mark for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
+
+        Raises:
+            InvalidRequestError: it is null.
+        """
+        if self._core is None:
+            raise InvalidRequestError("Request.Cancel: the request is MPI_REQUEST_NULL")
+        self._core.cancel()
+
+    cancel = Cancel
+
+    def Free(self) -> None:
+        """Give up the handle; the operation completes (MPI_Request_free, section 3.7.3).
+
+        Raises:
+            InvalidRequestError: it is null.
+        """
+        if self._core is None:
+            raise InvalidRequestError("Request.Free: the request is MPI_REQUEST_NULL")
+        self._core = None
+
+    # Several requests (section 3.7.5). Null requests among them are passed over.
+
+    @classmethod
+    def Waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
+        """Wait until all are complete.
+
+        Args:
+            requests: become null.
+            statuses: filled, and extended when too short; an element per request.
+
+        Raises:
+            InStatusError: some have failed; the statuses' errors tell which.
+        """
+        _wait_until(requests, lambda: all(map(_is_done, requests)))
+        _complete_all(requests, statuses)
+        return True
+
+    @classmethod
+    def waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[Any]:
+        """Wait until all are complete; what each of them received, in their order."""
+        _wait_until(requests, lambda: all(map(_is_done, requests)))
+        return _complete_all(requests, statuses)
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
+        """Whether all are complete; if so, as `Waitall`, otherwise none is changed."""
+        return cls.testall(requests, statuses)[0]
+
+    @classmethod
+    def testall(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[bool, list[Any] | None]:
+        """Whether all are complete, and what they received if so."""
+        if not all(_progress(request) for request in requests):
+            return False, None
+        return True, _complete_all(requests, statuses)
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> int:
+        """Wait until one is complete; its index, UNDEFINED when all are null."""
+        return cls.waitany(requests, status)[0]
+
+    @classmethod
+    def waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, Any]:
+        """Wait until one is complete; its index and what it received."""
+        _wait_until(requests, lambda: any(_active_done(requests)) or not any(requests))
+        return _complete_one(requests, status)
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
+        """(index, True) when one is complete, (UNDEFINED, True) when all are null, else (UNDEFINED, False)."""
+        index, flag, _ = cls.testany(requests, status)
+        return index, flag
+
+    @classmethod
+    def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
+        """As `Testany`, and what the request received."""
+        active = [request for request in requests if request]
+        if active and not any(_progress(request) for request in active):
+            return UNDEFINED, False, None
+        index, value = _complete_one(requests, status)
+        return index, True, value
+
+    @classmethod
+    def Waitsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
+        """Wait until at least one is complete; the indices of all that are, None when all are null."""
+        return cls.waitsome(requests, statuses)[0]
+
+    @classmethod
+    def waitsome(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As `Waitsome`, and what the requests received."""
+        _wait_until(requests, lambda: any(_active_done(requests)) or not any(requests))
+        return _complete_some(requests, statuses)
+
+    @classmethod
+    def Testsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
+        """The indices of all that are complete, maybe none; None when all are null."""
+        return cls.testsome(requests, statuses)[0]
+
+    @classmethod
+    def testsome(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As `Testsome`, and what the requests received."""
+        if any(requests):
+            process.driver.poll()
+        return _complete_some(requests, statuses)
+
+    def __repr__(self) -> str:
+        return "<Request null>" if self._core is None else repr(self._core)
+
+
+def _is_done(request: Request[Any]) -> bool:
+    return request._core is None or request._core.done()
+
+
+def _active_done(requests: Sequence[Request[Any]]) -> list[bool]:
+    return [request._core.done() for request in requests if request._core is not None]
+
+
+def _progress(request: Request[Any]) -> bool:
+    """Whether the request is complete, after a look at what has arrived."""
+    if not _is_done(request):
+        process.driver.poll()
+    return _is_done(request)
+
+
+def _wait_until(requests: Sequence[Request[Any]], satisfied: Any) -> None:
+    if not satisfied():
+        refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
+        process.driver.wait_until(satisfied)
+
+
+def _complete_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> list[Any]:
+    return _complete_listed(requests, range(len(requests)), statuses)
+
+
+def _complete_some(
+    requests: Sequence[Request[Any]], statuses: list[Status] | None
+) -> tuple[list[int] | None, list[Any] | None]:
+    if not any(requests):
+        return None, None
+    indices = [i for i, request in enumerate(requests) if request and _is_done(request)]
+    return indices, _complete_listed(requests, indices, statuses)
+
+
+def _complete_one(requests: Sequence[Request[Any]], status: Status | None) -> tuple[int, Any]:
+    for index, request in enumerate(requests):
+        if request and _is_done(request):
+            return index, request._complete(status)
+    if status is not None:
+        status.assign(Status())
+    return UNDEFINED, None
+
+
+def _complete_listed(
+    requests: Sequence[Request[Any]], indices: Sequence[int], statuses: list[Status] | None
+) -> list[Any]:
+    """Complete several requests; the errors go into the statuses (section 3.7.5)."""
+    values: list[Any] = []
+    filled = [Status() for _ in indices]
+    failures: list[tuple[int, Exception]] = []
+    for index, status in zip(indices, filled, strict=True):
+        try:
+            values.append(requests[index]._complete(status))
+        except Exception as error:
+            failures.append((index, error))
+            status.error = error.error_class
+            values.append(None)
+    if statuses is not None:
+        for position, status in enumerate(filled):
+            if position == len(statuses):
+                statuses.append(Status())
+            statuses[position].assign(status)
+            if failures:
+                statuses[position].error = status.error
+    if failures:
+        index, first = failures[0]
+        raise InStatusError(f"{len(failures)} of {len(indices)} requests failed; request {index}: {first}") from first
+    return values
+
+
+class Intracomm:
+    """A communicator of the blocking face (chapter 5), with mpi4py's names.
+
+    Errors are raised as `MPI.Exception`s by the call that meets them.
+    """
+
+    __slots__ = ("_core", "_driver", "_predefined")
+
+    def __init__(self, predefined: str) -> None:
+        self._predefined = predefined
+
+    def __getattr__(self, name: str) -> Any:
+        """The first use of a predefined communicator initialises."""
+        if name not in ("_core", "_driver"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        runtime = process.runtime
+        self._core: Communicator = getattr(runtime, self._predefined)
+        self._driver: BlockingDriver = process.driver
+        return getattr(self, name)
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process, 0..size-1."""
+        return self._core.rank
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self._core.size
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def group(self) -> Group:
+        """The processes in rank order."""
+        return self._core.group
+
+    def Get_rank(self) -> int:
+        return self._core.rank
+
+    def Get_size(self) -> int:
+        return self._core.size
+
+    def Get_name(self) -> str:
+        return self._core.name
+
+    def Get_group(self) -> Group:
+        return self._core.group
+
+    def _finish(self, request: EngineRequest[T]) -> T:
+        if not request._done:
+            return self._driver.wait(request)
+        return request.result()
+
+    # Point-to-point, buffers (chapter 3).
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start a standard send of a buffer specification (section 3.7)."""
+        buffer = resolve_send(buf)
+        return Request(self._core.isend((buffer.view,), buffer.nbytes, dest, tag))
+
+    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start a synchronous send of a buffer specification (section 3.4)."""
+        buffer = resolve_send(buf)
+        return Request(self._core.isend((buffer.view,), buffer.nbytes, dest, tag, sync=True))
+
+    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+        """Start a receive into a writable buffer specification (section 3.7)."""
+        return Request(self._core.irecv(resolve_recv(buf).view, source, tag))
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, standard mode (section 3.2.1)."""
+        refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
+        buffer = resolve_send(buf)
+        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, tag))
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, synchronous mode (section 3.4)."""
+        refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
+        buffer = resolve_send(buf)
+        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, tag, sync=True))
+
+    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
+        """Receive into a writable buffer specification (section 3.2.4).
+
+        Raises:
+            TruncationError: the message is longer than the buffer.
+        """
+        refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
+        request = self._core.irecv(resolve_recv(buf).view, source, tag)
+        if not request._done:
+            self._driver.finish(request)
+        if status is not None:
+            status.assign(request.status)
+        request.result()
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send one buffer and receive into another, without deadlock (section 3.10)."""
+        refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
+        received = self._core.irecv(resolve_recv(recvbuf).view, source, recvtag)
+        buffer = resolve_send(sendbuf)
+        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, sendtag))
+        Request(received).Wait(status)
+
+    # Point-to-point, Python objects.
+
+    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start a standard send of an object."""
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        return Request(self._core.isend(payload, nbytes, dest, tag))
+
+    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start a synchronous send of an object."""
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        return Request(self._core.isend(payload, nbytes, dest, tag, sync=True))
+
+    def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
+        """Start receiving an object of any size; `buf` is not needed and ignored."""
+        return Request(self._core.irecv(None, source, tag, process.runtime.codec.loads))
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, standard mode."""
+        refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
+        self.isend(obj, dest, tag).wait()
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, synchronous mode."""
+        refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
+        self.issend(obj, dest, tag).wait()
+
+    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
+        """Receive an object of any size; `buf` is not needed and ignored."""
+        refuse_running_loop("Comm.recv", "await comm.recv(source)")
+        return self._finish(self._core.irecv(None, source, tag, process.runtime.codec.loads, status))
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
+        refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
+        received = self.irecv(None, source, recvtag)
+        self.isend(sendobj, dest, sendtag).wait()
+        return received.wait(status)
+
+    # Probe (section 3.8).
+
+    def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Wait for a message without receiving it."""
+        refuse_running_loop("Comm.Probe", "await comm.probe(source, tag)")
+        envelope = self._finish(self._core.probe(source, tag))
+        if status is not None:
+            status.assign(envelope)
+        return True
+
+    def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Whether there is a message that a receive would get now."""
+        envelope = self._core.iprobe(source, tag)
+        if envelope is None:
+            self._driver.poll()
+            envelope = self._core.iprobe(source, tag)
+        if envelope is not None and status is not None:
+            status.assign(envelope)
+        return envelope is not None
+
+    probe = Probe
+    iprobe = Iprobe
+
+    # Collectives (chapter 4); `face.native` describes the arguments.
+
+    def Barrier(self) -> None:
+        """Wait until every rank has called it (section 4.3)."""
+        refuse_running_loop("Comm.Barrier", "await comm.barrier()")
+        self._finish(buffers.barrier(self._core))
+
+    barrier = Barrier
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """The root's object, on every rank (section 4.4)."""
+        refuse_running_loop("Comm.bcast", "await comm.bcast(obj, root)")
+        return self._finish(objects.bcast(self._core, process.runtime.codec, obj, root))
+
+    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
+        """Item i of the root's sequence, on rank i (section 4.6)."""
+        refuse_running_loop("Comm.scatter", "await comm.scatter(sendobj, root)")
+        return self._finish(objects.scatter(self._core, process.runtime.codec, sendobj, root))
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+        """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+        refuse_running_loop("Comm.gather", "await comm.gather(sendobj, root)")
+        return self._finish(objects.gather(self._core, process.runtime.codec, sendobj, root))
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """The objects of all ranks in rank order (section 4.7)."""
+        refuse_running_loop("Comm.allgather", "await comm.allgather(sendobj)")
+        return self._finish(objects.allgather(self._core, process.runtime.codec, sendobj))
+
+    def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
+        """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
+        refuse_running_loop("Comm.alltoall", "await comm.alltoall(sendobj)")
+        return self._finish(objects.alltoall(self._core, process.runtime.codec, sendobj))
+
+    def reduce(self, sendobj: Any, op: Op = SUM, root: int = 0) -> Any:
+        """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
+        refuse_running_loop("Comm.reduce", "await comm.reduce(sendobj, op, root)")
+        return self._finish(objects.reduce(self._core, process.runtime.codec, sendobj, op, root))
+
+    def allreduce(self, sendobj: Any, op: Op = SUM) -> Any:
+        """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
+        refuse_running_loop("Comm.allreduce", "await comm.allreduce(sendobj, op)")
+        return self._finish(objects.allreduce(self._core, process.runtime.codec, sendobj, op))
+
+    def Bcast(self, buf: Any, root: int = 0) -> None:
+        """Fill the buffer of every rank with the root's (section 4.4)."""
+        refuse_running_loop("Comm.Bcast", "await comm.Bcast(buf, root)")
+        self._finish(buffers.bcast(self._core, buf, root))
+
+    def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
+        """Block i of the root's buffer goes to rank i (section 4.6)."""
+        refuse_running_loop("Comm.Scatter", "await comm.Scatter(sendbuf, recvbuf, root)")
+        self._finish(buffers.scatter(self._core, sendbuf, recvbuf, root))
+
+    def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
+        """The buffers of all ranks become the blocks of the root's (section 4.5)."""
+        refuse_running_loop("Comm.Gather", "await comm.Gather(sendbuf, recvbuf, root)")
+        self._finish(buffers.gather(self._core, sendbuf, recvbuf, root))
+
+    def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
+        """The buffers of all ranks become the blocks of everyone's (section 4.7)."""
+        refuse_running_loop("Comm.Allgather", "await comm.Allgather(sendbuf, recvbuf)")
+        self._finish(buffers.allgather(self._core, sendbuf, recvbuf))
+
+    def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Block r of every rank goes to rank r (section 4.8)."""
+        refuse_running_loop("Comm.Alltoall", "await comm.Alltoall(sendbuf, recvbuf)")
+        self._finish(buffers.alltoall(self._core, sendbuf, recvbuf))
+
+    def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
+        """Combine the buffers of all ranks element by element, into the root's (section 4.9)."""
+        refuse_running_loop("Comm.Reduce", "await comm.Reduce(sendbuf, recvbuf, op, root)")
+        self._finish(buffers.reduce(self._core, sendbuf, recvbuf, op, root))
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
+        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6)."""
+        refuse_running_loop("Comm.Allreduce", "await comm.Allreduce(sendbuf, recvbuf, op)")
+        self._finish(buffers.allreduce(self._core, sendbuf, recvbuf, op))
+
+    def Abort(self, errorcode: int = 1) -> NoReturn:
+        """End all ranks of the job, and this process, with this exit status (section 7.5)."""
+        runtime = process.runtime
+        runtime.abort(errorcode, f"rank {runtime.engine.rank} called Abort({errorcode})")
+        runtime.exit(errorcode)
+
+    def __repr__(self) -> str:
+        return repr(self._core) if process.initialized else f"<MPI {self._predefined}, not initialised yet>"
+
+
+COMM_WORLD = Intracomm("world")
+COMM_SELF = Intracomm("self_comm")
+REQUEST_NULL: Request[None] = Request()

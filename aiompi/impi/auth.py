@@ -1,0 +1,163 @@
+"""Authentication of a client (IMPI 0.0, section 2.3.3).
+
+    client                                            server
+    AUTH  mask of the methods it has available  -->
+                                                <--   Server_auth {which, len}, without a command header
+    for KEY: Auth_key {Uint8 key}, likewise     -->   closes the connection when the key is another
+
+A method is available when the user enabled it through its environment variable, at each side separately. The key
+travels in clear, as the specification has it: it keeps strangers and stray jobs out, not somebody who listens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+import re
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from aiompi.errors import InvalidArgumentError, RemoteProtocolError
+from aiompi.impi.command import LENGTHS, Code, encode
+
+NONE: Final = 0
+KEY: Final = 1
+
+#: methods and their environment variables, the strongest first: the order of preference unless the user gives one
+METHODS: Final[dict[int, str]] = {KEY: "IMPI_AUTH_KEY", NONE: "IMPI_AUTH_NONE"}
+
+SERVER_AUTH_BYTES: Final = 8
+KEY_BYTES: Final = 8
+
+_MASK_BITS: Final = 32
+_METHOD_LIMIT: Final = 8 * (LENGTHS[Code.AUTH].most or 0)
+_SERVER_AUTH: Final = struct.Struct(">ii")
+_AUTH_KEY: Final = struct.Struct(">Q")
+_KEY_TEXT: Final = re.compile(r"0[xX][0-9a-fA-F]{1,32}|[0-9]{1,32}")
+_ENTRY: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Credentials:
+    """The methods that one side has available.
+
+    Attributes:
+        none: whether NONE is.
+        key: the key of method KEY, 0..2**64-1, or None when that method is not available; never shown.
+    """
+
+    none: bool = False
+    key: int | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not 0 <= self.key < 2**64:
+            raise InvalidArgumentError("the key of IMPI_AUTH_KEY must fit 64 bits")
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Credentials:
+        """What the user enabled: NONE by the existence of IMPI_AUTH_NONE, KEY by a value of IMPI_AUTH_KEY.
+
+        Args:
+            environ: the environment variables.
+
+        Raises:
+            InvalidArgumentError: IMPI_AUTH_KEY is no number of 64 bits (decimal, or hexadecimal after 0x), or
+                nothing is enabled.
+        """
+        text = environ.get(METHODS[KEY], "").strip()
+        if text and not _KEY_TEXT.fullmatch(text):
+            raise InvalidArgumentError("IMPI_AUTH_KEY must be a decimal number of at most 64 bits")
+        key = int(text, 16 if text[1:2] in {"x", "X"} else 10) if text else None
+        credentials = cls(METHODS[NONE] in environ, key)
+        credentials.require()
+        return credentials
+
+    @property
+    def methods(self) -> tuple[int, ...]:
+        """Numbers of the available methods, the strongest first."""
+        available = {NONE: self.none, KEY: self.key is not None}
+        return tuple(method for method in METHODS if available[method])
+
+    def require(self, preference: Collection[int] = tuple(METHODS)) -> None:
+        """Check that there is a method to use at all.
+
+        Args:
+            preference: methods that may be used.
+
+        Raises:
+            InvalidArgumentError: there is none.
+        """
+        if not set(self.methods) & set(preference):
+            raise InvalidArgumentError(
+                "no authentication method available: set IMPI_AUTH_KEY to a number that the server and all clients"
+                " share, or set IMPI_AUTH_NONE to let anybody in, and check the -auth list of the server"
+            )
+
+    def matches(self, received: bytes) -> bool:
+        """Whether an Auth_key message holds our key; takes the same time for every wrong key."""
+        return self.key is not None and hmac.compare_digest(_AUTH_KEY.pack(self.key), received)
+
+    def encode_key(self) -> bytes:
+        """The Auth_key message; only with method KEY available."""
+        return _AUTH_KEY.pack(self.key)
+
+
+def parse_preference(text: str) -> tuple[int, ...]:
+    """The methods of an -auth list, most preferred first: "3,1-0" means 3, then 1, then 0.
+
+    Raises:
+        InvalidArgumentError: the list is empty or malformed.
+    """
+    methods: dict[int, None] = {}
+    for entry in text.split(","):
+        found = _ENTRY.fullmatch(entry.strip())
+        if not found:
+            raise InvalidArgumentError(f"-auth {text!r}: {entry!r} is no method number and no range like 1-0")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if max(first, last) >= _METHOD_LIMIT:
+            raise InvalidArgumentError(f"-auth {text!r}: method numbers are below {_METHOD_LIMIT}")
+        step = 1 if first <= last else -1
+        methods.update(dict.fromkeys(range(first, last + step, step)))
+    return tuple(methods)
+
+
+def choose(preference: Iterable[int], ours: Collection[int], theirs: Collection[int]) -> int | None:
+    """The most preferred method that both sides have available, or None."""
+    return next((method for method in preference if method in ours and method in theirs), None)
+
+
+def encode_auth(methods: Sequence[int]) -> bytes:
+    """The AUTH command of a client: one word of mask per 32 methods, bit i for method i."""
+    words = [0] * (1 + max(methods, default=0) // _MASK_BITS)
+    for method in methods:
+        words[method // _MASK_BITS] |= 1 << method % _MASK_BITS
+    return encode(Code.AUTH, struct.pack(f">{len(words)}I", *words))
+
+
+def decode_auth(payload: bytes) -> frozenset[int]:
+    """Methods that the mask words of an AUTH command name, known to us or not."""
+    words = struct.unpack(f">{len(payload) // 4}I", payload)
+    return frozenset(
+        _MASK_BITS * place + bit for place, word in enumerate(words) for bit in range(_MASK_BITS) if word >> bit & 1
+    )
+
+
+def encode_server_auth(which: int) -> bytes:
+    """The server's choice, without a command header and without method-specific bytes."""
+    return _SERVER_AUTH.pack(which, 0)
+
+
+def decode_server_auth(data: bytes, offered: Collection[int]) -> tuple[int, int]:
+    """The server's choice and the number of bytes that follow it.
+
+    Raises:
+        RemoteProtocolError: a method that was not offered, or a negative length.
+    """
+    which, length = _SERVER_AUTH.unpack(data)
+    if which not in offered or length < 0:
+        raise RemoteProtocolError(
+            f"the server chose authentication method {which} with {length} more bytes; offered were"
+            f" {', '.join(METHODS[method] for method in offered)}. Is there an IMPI server at this address?"
+        )
+    return which, length

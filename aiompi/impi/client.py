@@ -1,0 +1,361 @@
+"""The start-up conversation from the side of a client (IMPI 0.0, sections 2.3 and 2.4).
+
+    state      meaning                                           expects            sends on entering
+    CHOOSING   the server has not chosen a method yet            Server_auth        AUTH
+    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY, IMPI
+    LABELS     our DONE is still to come                         COLL               the fourteen labels
+    WAITING    labels of others may still come                   COLL, DONE         DONE
+    RUNNING    the exchange is over
+    FINISHED   all our procs have ended                          end of file        FINI
+    BROKEN     an exception ended the conversation
+
+LABELS lasts only when every client of the job is aiompi and this one takes part in private labels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeAlias
+
+from aiompi.errors import (
+    AuthenticationError,
+    InvalidArgumentError,
+    LocalProtocolError,
+    ProcessFailedError,
+    RemoteProtocolError,
+)
+from aiompi.impi import auth
+from aiompi.impi.auth import Credentials
+from aiompi.impi.command import (
+    MAX_BROADCAST_BYTES,
+    MAX_CLIENTS,
+    MAX_LABEL_BYTES,
+    Broadcast,
+    Code,
+    Command,
+    Reader,
+    decode_broadcast,
+    decode_impi,
+    encode,
+    encode_coll,
+    encode_impi,
+)
+from aiompi.impi.label import (
+    FIRST_PRIVATE,
+    LABEL_VALUES,
+    LAST_PRIVATE,
+    ClientPart,
+    encode_private,
+    join,
+    split_private,
+)
+from aiompi.impi.universe import Universe
+
+
+class State(enum.Enum):
+    """Where the conversation stands; see the table at the top of the module."""
+
+    CHOOSING = enum.auto()
+    JOINING = enum.auto()
+    LABELS = enum.auto()
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
+    BROKEN = enum.auto()
+
+
+#: state -> what each command of the server leads to. Server_auth, the only message in CHOOSING, is no command.
+TRANSITIONS: Final[dict[State, dict[Code, State]]] = {
+    State.CHOOSING: {},
+    State.JOINING: {Code.IMPI: State.LABELS},
+    State.LABELS: {Code.COLL: State.LABELS},
+    State.WAITING: {Code.COLL: State.WAITING, Code.DONE: State.RUNNING},
+    State.RUNNING: {},
+    State.FINISHED: {},
+    State.BROKEN: {},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accepted:
+    """The server knows our rank.
+
+    Attributes:
+        size: number of clients of the job.
+    """
+
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Described:
+    """All standard labels have arrived. `submit` and `done` are due now if `Client.may_submit`.
+
+    Attributes:
+        universe: the job.
+    """
+
+    universe: Universe
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrivateLabel:
+    """A private label of aiompi clients has arrived.
+
+    Attributes:
+        label: its value.
+        parts: client rank -> data, of the clients that submitted it.
+    """
+
+    label: int
+    parts: dict[int, bytes]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Started:
+    """The server has sent DONE: hosts may connect, programs may run.
+
+    Attributes:
+        universe: the job.
+    """
+
+    universe: Universe
+
+
+Event: TypeAlias = Accepted | Described | PrivateLabel | Started
+
+
+class Client:
+    """One client's connection to the server.
+
+    Send what `data_to_send` returns after construction and after each call of another method. A connection that
+    ends, in good order or not, is reported with `receive_eof`.
+
+    Args:
+        rank: of this client, 0..31, unique in the job.
+        credentials: authentication methods that the user enabled.
+        part: what this client tells about itself. With `part.native`, and if every client of the job is aiompi,
+            the client stops at `Described` for private labels: call `submit` any number of times, then `done`.
+
+    Raises:
+        InvalidArgumentError: the rank is out of range, or no authentication method is available.
+
+    Attributes:
+        state: where the conversation stands.
+        size: number of clients, 0 until the server tells it.
+        universe: the job, None until all labels have arrived.
+    """
+
+    def __init__(self, rank: int, credentials: Credentials, part: ClientPart) -> None:
+        if not 0 <= rank < MAX_CLIENTS:
+            raise InvalidArgumentError(f"client rank {rank} is not in 0..{MAX_CLIENTS - 1}")
+        credentials.require()
+        self.rank = rank
+        self.state = State.CHOOSING
+        self.size = 0
+        self.universe: Universe | None = None
+        self._credentials = credentials
+        self._part = part
+        self._method = auth.NONE
+        self._reader = Reader(MAX_BROADCAST_BYTES)
+        self._arrays: dict[int, Broadcast] = {}
+        self._last_private = FIRST_PRIVATE - 1
+        self._events: list[Event] = []
+        self._out = [auth.encode_auth(credentials.methods)]
+
+    @property
+    def may_submit(self) -> bool:
+        """Whether private labels may be submitted, and `done` must be called: all clients are aiompi."""
+        return self.state is State.LABELS and self.universe is not None
+
+    def data_to_send(self) -> bytes:
+        """Bytes for the server, each returned once."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        """Take bytes from the server, cut anywhere, and return what they mean.
+
+        Raises:
+            RemoteProtocolError: the server, or the label of another client, breaks the protocol; the job cannot start.
+            LocalProtocolError: the conversation has ended with an exception before.
+        """
+        if self.state is State.BROKEN:
+            raise LocalProtocolError("this IMPI client has failed; make a new one for a new connection")
+        if self.state is State.FINISHED:
+            return []
+        self._reader.receive_data(data)
+        try:
+            while self._step():
+                pass
+        except RemoteProtocolError:
+            self.state = State.BROKEN
+            raise
+        events, self._events = self._events, []
+        return events
+
+    def receive_eof(self) -> None:
+        """The connection has ended; after FINI this is in order.
+
+        Raises:
+            AuthenticationError: the server did not let us in.
+            RemoteProtocolError: the server did not take our rank.
+            ProcessFailedError: the server is gone before the end of the job.
+        """
+        state = self.state
+        if state in {State.FINISHED, State.BROKEN}:
+            return
+        self.state = State.BROKEN
+        if state is State.CHOOSING:
+            self._refused_methods()
+        if state is State.JOINING:
+            self._refused_rank()
+        raise ProcessFailedError(
+            f"the IMPI server closed the connection of client {self.rank} before the end of the job:"
+            " it died, or another client failed; see its messages"
+        )
+
+    def submit(self, label: int, data: bytes) -> None:
+        """Submit this client's part of a private label, while `may_submit`.
+
+        Args:
+            label: FIRST_PRIVATE..LAST_PRIVATE, larger than the one before.
+            data: any bytes.
+
+        Raises:
+            LocalProtocolError: not the time for it, or not in ascending order.
+            InvalidArgumentError: not a private label, or too much data.
+        """
+        self._require_turn("submit")
+        if not FIRST_PRIVATE <= label <= LAST_PRIVATE:
+            raise InvalidArgumentError(f"private labels are {FIRST_PRIVATE:#x} to {LAST_PRIVATE:#x}, not {label:#x}")
+        if label <= self._last_private:
+            raise LocalProtocolError(f"label {label:#x} after {self._last_private:#x}: labels must ascend")
+        if len(data) > MAX_LABEL_BYTES // 2:
+            raise InvalidArgumentError(f"{len(data)} bytes of a private label; at most {MAX_LABEL_BYTES // 2}")
+        self._last_private = label
+        self._out.append(encode_coll(label, encode_private(data)))
+
+    def done(self) -> None:
+        """Tell the server that no more labels follow. Needed only while `may_submit`.
+
+        Raises:
+            LocalProtocolError: not the time for it.
+        """
+        self._require_turn("done")
+        self._done()
+
+    def finish(self) -> None:
+        """Send FINI: all procs of this client have ended, all its channels are closed (section 2.3.7).
+
+        Raises:
+            LocalProtocolError: the job has not started, or FINI has been sent.
+        """
+        if self.state is not State.RUNNING:
+            raise LocalProtocolError(f"finish() in state {self.state.name}; FINI is sent once, after Started")
+        self._out.append(encode(Code.FINI))
+        self.state = State.FINISHED
+
+    def _require_turn(self, verb: str) -> None:
+        if not self.may_submit:
+            raise LocalProtocolError(
+                f"{verb}() in state {self.state.name}; it is due after Described, when may_submit is true"
+            )
+
+    def _step(self) -> bool:
+        if self.state is State.CHOOSING:
+            data = self._reader.next_bytes(auth.SERVER_AUTH_BYTES)
+            if data is not None:
+                self._chosen(data)
+            return data is not None
+        transitions = TRANSITIONS[self.state]
+        command = self._reader.next_command(transitions)
+        if command is None:
+            return False
+        self.state = transitions[command.code]
+        _HANDLERS[command.code](self, command)
+        return True
+
+    def _chosen(self, data: bytes) -> None:
+        self._method, extra = auth.decode_server_auth(data, self._credentials.methods)
+        self._reader.skip(extra)
+        if self._method == auth.KEY:
+            self._out.append(self._credentials.encode_key())
+        self._out.append(encode_impi(self.rank))
+        self.state = State.JOINING
+
+    def _joined(self, command: Command) -> None:
+        size = decode_impi(command.payload)
+        if not self.rank < size <= MAX_CLIENTS:
+            raise RemoteProtocolError(
+                f"the server counts {size} clients, which have the ranks 0..{size - 1}; this one has rank {self.rank}"
+            )
+        self.size = size
+        self._events.append(Accepted(size))
+        self._out.extend(encode_coll(label, data) for label, data in self._part.encode())
+        if not self._part.native:
+            self._done()
+
+    def _label(self, command: Command) -> None:
+        array = decode_broadcast(command.payload)
+        if not array.mask:
+            return  # a label that nobody submitted: some servers say so
+        if array.label in LABEL_VALUES:
+            self._standard_label(array)
+        elif self._is_private(array.label):
+            self._events.append(PrivateLabel(array.label, split_private(array)))
+
+    def _standard_label(self, array: Broadcast) -> None:
+        if self.universe is not None or array.label in self._arrays:
+            raise RemoteProtocolError(f"the server sent label {array.label:#x} twice")
+        self._arrays[array.label] = array
+        if len(self._arrays) == len(LABEL_VALUES):
+            self._describe()
+
+    def _describe(self) -> Universe:
+        self.universe = universe = join(self.size, self._arrays)
+        self._arrays.clear()
+        self._events.append(Described(universe))
+        if self.state is State.LABELS and not universe.native:
+            self._done()
+        return universe
+
+    def _started(self, _: Command) -> None:
+        self._events.append(Started(self.universe or self._describe()))
+
+    def _is_private(self, label: int) -> bool:
+        """Whether a label is ours: what such a number means to others, we cannot know."""
+        native = self._part.native and self.universe is not None and self.universe.native
+        return native and FIRST_PRIVATE <= label <= LAST_PRIVATE
+
+    def _done(self) -> None:
+        self._out.append(encode(Code.DONE))
+        self.state = State.WAITING
+
+    def _refused_methods(self) -> NoReturn:
+        methods = ", ".join(auth.METHODS[method] for method in self._credentials.methods)
+        raise AuthenticationError(
+            f"the IMPI server closed the connection without an answer: it accepts none of {methods},"
+            " or there is no IMPI server at this address"
+        )
+
+    def _refused_rank(self) -> NoReturn:
+        rank = f"client rank {self.rank} is taken or not below the server's number of clients"
+        if self._method == auth.KEY:
+            raise AuthenticationError(
+                "the IMPI server closed the connection after IMPI_AUTH_KEY: possibly a wrong key, so compare the"
+                f" variable at both sides; or {rank}"
+            )
+        raise RemoteProtocolError(
+            f"the IMPI server closed the connection of client {self.rank} instead of accepting it: {rank}"
+        )
+
+
+_HANDLERS: Final[dict[Code, Callable[[Client, Command], None]]] = {
+    Code.IMPI: Client._joined,
+    Code.COLL: Client._label,
+    Code.DONE: Client._started,
+}

@@ -1,0 +1,204 @@
+"""Commands between an IMPI client and the server (IMPI 0.0, section 2.3.2).
+
+A command is `IMPI_Cmd {Int4 cmd, Int4 len}` and `len` bytes. Two messages of the AUTH conversation travel without
+that header (section 2.3.3), so the reader is pulled: its user says what it expects next.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from aiompi.errors import RemoteProtocolError
+
+MAX_CLIENTS: Final = 32  # width of client_mask
+
+#: bytes of labels that one client may have waiting in the server, hence also the longest COLL of a client
+MAX_LABEL_BYTES: Final = 16 * 2**20
+
+#: longest broadcast that follows from it
+MAX_BROADCAST_BYTES: Final = MAX_CLIENTS * MAX_LABEL_BYTES
+
+_HEADER: Final = struct.Struct(">ii")
+_WORD: Final = struct.Struct(">i")
+_BROADCAST: Final = struct.Struct(">iI")
+
+
+class Code(enum.IntEnum):
+    """IMPI_CMD_ constants: the ASCII letters of their names."""
+
+    AUTH = 0x41555448
+    IMPI = 0x494D5049
+    COLL = 0x434F4C4C
+    DONE = 0x444F4E45
+    FINI = 0x46494E49
+
+
+class Length(NamedTuple):
+    """Which lengths a command may announce; `most` None stands for the limit that the reader was given."""
+
+    least: int
+    most: int | None
+    multiple: int
+
+
+# DONE and FINI carry nothing; a few bytes are skipped, as other implementations do.
+LENGTHS: Final[dict[Code, Length]] = {
+    Code.AUTH: Length(4, 128, 4),
+    Code.IMPI: Length(4, 4, 4),
+    Code.COLL: Length(4, None, 1),
+    Code.DONE: Length(0, 128, 1),
+    Code.FINI: Length(0, 128, 1),
+}
+
+
+class Command(NamedTuple):
+    """A command that has arrived as a whole."""
+
+    code: Code
+    payload: bytes
+
+
+def encode(code: Code, payload: bytes = b"") -> bytes:
+    """Bytes of one command."""
+    return _HEADER.pack(code, len(payload)) + payload
+
+
+def encode_impi(word: int) -> bytes:
+    """IMPI with the client's rank, or with the number of clients in the answer (section 2.3.4)."""
+    return encode(Code.IMPI, _WORD.pack(word))
+
+
+def decode_impi(payload: bytes) -> int:
+    """The word of an IMPI command."""
+    (word,) = _WORD.unpack(payload)
+    return int(word)
+
+
+def encode_coll(label: int, data: bytes) -> bytes:
+    """One client's part of a label (section 2.3.5)."""
+    return encode(Code.COLL, _WORD.pack(label) + data)
+
+
+def decode_coll(payload: bytes) -> tuple[int, bytes]:
+    """Label and data out of a client's COLL."""
+    (label,) = _WORD.unpack_from(payload)
+    return int(label), payload[_WORD.size :]
+
+
+class Broadcast(NamedTuple):
+    """What the server sends about a label.
+
+    Attributes:
+        label: its value.
+        mask: bit i is set when the client of rank i has submitted the label; unsigned.
+        data: the parts of these clients in the order of their ranks, without separators.
+    """
+
+    label: int
+    mask: int
+    data: bytes
+
+
+def encode_broadcast(broadcast: Broadcast) -> bytes:
+    """The joint array of a label (section 2.3.5)."""
+    return encode(Code.COLL, _BROADCAST.pack(broadcast.label, broadcast.mask) + broadcast.data)
+
+
+def decode_broadcast(payload: bytes) -> Broadcast:
+    """Label, client mask and joint data out of a server's COLL.
+
+    Raises:
+        RemoteProtocolError: the mask is missing.
+    """
+    if len(payload) < _BROADCAST.size:
+        raise RemoteProtocolError(f"COLL of the server has {len(payload)} bytes; label and client mask need 8")
+    label, mask = _BROADCAST.unpack_from(payload)
+    return Broadcast(label, mask, payload[_BROADCAST.size :])
+
+
+class Reader:
+    """Cuts the byte stream of one connection, which TCP may split anywhere, into commands.
+
+    Give it bytes with `receive_data`, then pull with `next_command` or `next_bytes` until they return None.
+    Lengths are checked as soon as they are known, before the bytes they announce are kept.
+
+    Args:
+        max_coll: bytes that the payload of a COLL may have.
+    """
+
+    def __init__(self, max_coll: int = MAX_LABEL_BYTES) -> None:
+        self._buffer = bytearray()
+        self._skipping = 0
+        self._max_coll = max_coll
+
+    def receive_data(self, data: bytes) -> None:
+        """Append the next bytes of the stream."""
+        self._buffer += data
+        self._drain()
+
+    def skip(self, nbytes: int) -> None:
+        """Discard the next `nbytes` bytes of the stream, also those still to come, without keeping them."""
+        self._skipping += nbytes
+        self._drain()
+
+    def next_bytes(self, nbytes: int) -> bytes | None:
+        """Exactly `nbytes` bytes that have no command header, or None when they are not all here."""
+        return self._take(nbytes) if len(self._buffer) >= nbytes else None
+
+    def next_command(self, allowed: Collection[Code], *, skip_unknown: bool = True) -> Command | None:
+        """The next command, or None when it is not all here.
+
+        Args:
+            allowed: commands that are in order now.
+            skip_unknown: pass over commands that IMPI 0.0 does not know, whatever their length.
+
+        Raises:
+            RemoteProtocolError: a command out of order, an impossible length, or a forbidden unknown command;
+                already its header is enough.
+        """
+        while len(self._buffer) >= _HEADER.size:
+            number, length = _HEADER.unpack_from(self._buffer)
+            if number not in LENGTHS:
+                self._pass_over(number, length, skip_unknown, allowed)
+                continue
+            code = Code(number)
+            self._check(code, length, allowed)
+            if len(self._buffer) < _HEADER.size + length:
+                return None
+            return Command(code, self._take(_HEADER.size + length)[_HEADER.size :])
+        return None
+
+    def _check(self, code: Code, length: int, allowed: Collection[Code]) -> None:
+        if code not in allowed:
+            raise RemoteProtocolError(f"{code.name} is out of order, expected {_names(allowed)}")
+        least, most, multiple = LENGTHS[code]
+        limit = self._max_coll if most is None else most
+        if not least <= length <= limit or length % multiple:
+            raise RemoteProtocolError(
+                f"{code.name} of {length} bytes; allowed are {least} to {limit} in steps of {multiple}"
+            )
+
+    def _pass_over(self, number: int, length: int, skip: bool, allowed: Collection[Code]) -> None:
+        if not skip:
+            raise RemoteProtocolError(f"unknown command {number & 0xFFFFFFFF:#010x}, expected {_names(allowed)}")
+        if length < 0:
+            raise RemoteProtocolError(f"command {number & 0xFFFFFFFF:#010x} has the negative length {length}")
+        self.skip(_HEADER.size + length)
+
+    def _take(self, nbytes: int) -> bytes:
+        taken = bytes(self._buffer[:nbytes])
+        del self._buffer[:nbytes]
+        return taken
+
+    def _drain(self) -> None:
+        if self._skipping:
+            dropped = min(self._skipping, len(self._buffer))
+            del self._buffer[:dropped]
+            self._skipping -= dropped
+
+
+def _names(codes: Collection[Code]) -> str:
+    return " or ".join(code.name for code in codes) or "no command at all"

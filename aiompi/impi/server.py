@@ -1,0 +1,426 @@
+"""The IMPI server: lets clients in, joins their labels, waits for their end (IMPI 0.0, sections 2.3 and 2.4).
+
+A connection goes through these states:
+
+    state      meaning                                        expects       answers
+    AUTH       nothing has come yet                           AUTH          Server_auth
+    KEY        the key is still to come                       Auth_key      nothing; another key closes
+    RANK       authenticated                                  IMPI          IMPI, when all clients are here
+    LABELS     the client submits labels                      COLL, DONE    COLL for each complete label
+    WAITING    other clients still do                                       DONE, when all clients have sent it
+    RUNNING    the programs run                               FINI          nothing
+    FINISHED   the client has ended, the socket may close
+    CLOSED     dropped, or the connection has ended
+
+Before a client has a rank, whatever goes wrong concerns its connection only: the server drops it and waits on.
+Afterwards it is the end of the job: the server says so, and closes all connections.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from aiompi.errors import AuthenticationError, InvalidArgumentError, RemoteProtocolError
+from aiompi.impi import auth
+from aiompi.impi.auth import Credentials
+from aiompi.impi.collation import Collation
+from aiompi.impi.command import (
+    MAX_CLIENTS,
+    MAX_LABEL_BYTES,
+    Code,
+    Reader,
+    decode_coll,
+    decode_impi,
+    encode,
+    encode_broadcast,
+    encode_impi,
+)
+
+
+class State(enum.Enum):
+    """State of a connection; see the table at the top of the module."""
+
+    AUTH = enum.auto()
+    KEY = enum.auto()
+    RANK = enum.auto()
+    LABELS = enum.auto()
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
+    CLOSED = enum.auto()
+
+
+#: state -> commands that are in order. Auth_key, the only message in KEY, is no command.
+ALLOWED: Final[dict[State, tuple[Code, ...]]] = {
+    State.AUTH: (Code.AUTH,),
+    State.KEY: (),
+    State.RANK: (Code.IMPI,),
+    State.LABELS: (Code.COLL, Code.DONE),
+    State.WAITING: (),
+    State.RUNNING: (Code.FINI,),
+    State.FINISHED: (),
+    State.CLOSED: (),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A client was let in.
+
+    Attributes:
+        connection: its connection.
+        method: by which it proved itself, auth.KEY or auth.NONE.
+    """
+
+    connection: ServerConnection
+    method: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell the user, on standard error.
+
+    Attributes:
+        text: one line.
+    """
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Joined:
+    """A client has taken its rank.
+
+    Attributes:
+        connection: its connection; connection.rank is the rank.
+        missing: number of clients that have not come yet.
+    """
+
+    connection: ServerConnection
+    missing: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dropped:
+    """A connection that never became a client was closed; the job is not touched.
+
+    Attributes:
+        connection: the connection.
+        reason: why, one line.
+    """
+
+    connection: ServerConnection
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AllStarted:
+    """DONE went to all clients: the programs run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientFinished:
+    """A client has sent FINI.
+
+    Attributes:
+        rank: its client rank.
+    """
+
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobFinished:
+    """All clients have sent FINI: the server may exit with status 0."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientLost:
+    """A client ended before FINI or broke the protocol; all connections are being closed. Exit with another status.
+
+    Attributes:
+        rank: its client rank.
+        reason: why, one line that names client and address.
+    """
+
+    rank: int
+    reason: str
+
+
+Event: TypeAlias = Authenticated | Notice | Joined | Dropped | AllStarted | ClientFinished | JobFinished | ClientLost
+
+
+class ServerConnection:
+    """One connection of the server; made by `Server.add_connection`.
+
+    Attributes:
+        peer: network address of the other side, for messages.
+        state: where the conversation stands.
+        rank: client rank, None until the client has taken one.
+        deadline: time at which it is dropped unless it has become a client by then, None when there is no limit.
+    """
+
+    def __init__(self, server: Server, peer: str, deadline: float) -> None:
+        self.peer = peer
+        self.state = State.AUTH
+        self.rank: int | None = None
+        self.deadline: float | None = deadline
+        self._server = server
+        self._reader = Reader(server.max_label_bytes)
+        self._out: list[bytes] = []
+
+    @property
+    def closing(self) -> bool:
+        """Whether the shell should send what `data_to_send` still returns and close the socket."""
+        return self.state in {State.FINISHED, State.CLOSED}
+
+    def data_to_send(self) -> bytes:
+        """Bytes for the client, each returned once."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the client, cut anywhere. Never raises, whatever they are; look at `Server.events`."""
+        if self.closing:
+            return
+        self._reader.receive_data(data)
+        try:
+            while not self.closing and self._step():
+                pass
+        except RemoteProtocolError as error:
+            self._server._drop(self, str(error))
+
+    def receive_eof(self) -> None:
+        """The connection has ended, in good order or not; after FINI this is in order."""
+        if not self.closing:
+            self._server._drop(self, "the connection ended before FINI" if self.rank is not None else _LEFT_EARLY)
+
+    def _step(self) -> bool:
+        if self.state is State.KEY:
+            key = self._reader.next_bytes(auth.KEY_BYTES)
+            if key is not None:
+                self._check_key(key)
+            return key is not None
+        # Whoever has not authenticated is not listened to for long: only afterwards unknown commands are skipped.
+        command = self._reader.next_command(ALLOWED[self.state], skip_unknown=self.state is not State.AUTH)
+        if command is None:
+            return False
+        _HANDLERS[command.code](self, command.payload)
+        return True
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+
+    def _auth(self, payload: bytes) -> None:
+        offered = auth.decode_auth(payload)
+        method = auth.choose(self._server.preference, self._server.credentials.methods, offered)
+        if method is None:
+            raise AuthenticationError(
+                f"no common authentication method: the client has {sorted(offered)} available,"
+                f" the server {list(self._server.credentials.methods)}"
+            )
+        self._send(auth.encode_server_auth(method))
+        if method == auth.KEY:
+            self.state = State.KEY
+        else:
+            self._authenticated(method)
+
+    def _check_key(self, key: bytes) -> None:
+        if not self._server.credentials.matches(key):
+            raise AuthenticationError("wrong key: IMPI_AUTH_KEY of the client is not the one of the server")
+        self._authenticated(auth.KEY)
+
+    def _authenticated(self, method: int) -> None:
+        self.state = State.RANK
+        self._server._authenticated(self, method)
+
+    def _impi(self, payload: bytes) -> None:
+        self._server._join(self, decode_impi(payload))
+
+    def _coll(self, payload: bytes) -> None:
+        self._server._submit(self, *decode_coll(payload))
+
+    def _done(self, _: bytes) -> None:
+        self.state = State.WAITING
+        self._server._client_done(self)
+
+    def _fini(self, _: bytes) -> None:
+        self.state = State.FINISHED
+        self._server._client_finished(self)
+
+
+_LEFT_EARLY: Final = "the connection ended before it became a client"
+
+_HANDLERS: Final[dict[Code, Callable[[ServerConnection, bytes], None]]] = {
+    Code.AUTH: ServerConnection._auth,
+    Code.IMPI: ServerConnection._impi,
+    Code.COLL: ServerConnection._coll,
+    Code.DONE: ServerConnection._done,
+    Code.FINI: ServerConnection._fini,
+}
+
+
+class Server:
+    """The rendezvous of one job.
+
+    Bytes that one connection receives may produce bytes for all others: after each call, send what
+    `data_to_send` of every open connection returns, then close those that are `closing`.
+
+    Args:
+        count: number of clients to wait for, 1..32.
+        credentials: authentication methods that the user enabled.
+        preference: methods that may be used, the most preferred first; see `auth.parse_preference`.
+        auth_timeout: seconds that a connection has to become a client.
+        max_label_bytes: what the labels of one client that wait for other clients may hold.
+
+    Raises:
+        InvalidArgumentError: count or max_label_bytes out of range, or no authentication method is available.
+
+    Attributes:
+        count: number of clients of the job.
+        failed: whether a client was lost.
+        finished: whether all clients have sent FINI.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        credentials: Credentials,
+        *,
+        preference: Sequence[int] = tuple(auth.METHODS),
+        auth_timeout: float = 30.0,
+        max_label_bytes: int = MAX_LABEL_BYTES,
+    ) -> None:
+        if not 1 <= count <= MAX_CLIENTS:
+            raise InvalidArgumentError(f"{count} clients: an IMPI job has 1 to {MAX_CLIENTS}")
+        if not 0 < max_label_bytes <= MAX_LABEL_BYTES:
+            raise InvalidArgumentError(f"max_label_bytes {max_label_bytes} is not in 1..{MAX_LABEL_BYTES}")
+        credentials.require(preference)
+        self.count = count
+        self.credentials = credentials
+        self.preference = tuple(preference)
+        self.max_label_bytes = max_label_bytes
+        self.failed = False
+        self._auth_timeout = auth_timeout
+        self._collation = Collation(count, max_label_bytes)
+        self._clients: dict[int, ServerConnection] = {}
+        self._newcomers: list[ServerConnection] = []
+        self._events: list[Event] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether all clients have sent FINI."""
+        return not self.failed and self._full and all(c.state is State.FINISHED for c in self._clients.values())
+
+    @property
+    def deadline(self) -> float | None:
+        """When `handle_timer` is due next, None when it is not."""
+        return min((c.deadline for c in self._newcomers if c.deadline is not None), default=None)
+
+    def add_connection(self, peer: str, now: float) -> ServerConnection:
+        """A connection was accepted.
+
+        Args:
+            peer: its network address, for messages.
+            now: seconds, on the clock of `handle_timer`.
+
+        Returns:
+            The connection; it is `closing` already when nobody can join any more.
+        """
+        connection = ServerConnection(self, peer, now + self._auth_timeout)
+        self._newcomers.append(connection)
+        if self.failed:
+            self._drop(connection, "the job has failed")
+        elif self._full:
+            self._drop(connection, _FULL)
+        return connection
+
+    def handle_timer(self, now: float) -> None:
+        """Drop the connections whose `deadline` has passed.
+
+        Args:
+            now: seconds.
+        """
+        for connection in list(self._newcomers):
+            if connection.deadline is not None and connection.deadline <= now:
+                self._drop(connection, f"it did not become a client within {self._auth_timeout:g} seconds")
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def _full(self) -> bool:
+        return len(self._clients) == self.count
+
+    def _authenticated(self, connection: ServerConnection, method: int) -> None:
+        self._events.append(Authenticated(connection, method))
+        if method == auth.NONE:
+            self._events.append(
+                Notice(f"warning: the client at {connection.peer} was let in without authentication (IMPI_AUTH_NONE)")
+            )
+
+    def _join(self, connection: ServerConnection, rank: int) -> None:
+        if not 0 <= rank < self.count:
+            raise RemoteProtocolError(f"client rank {rank} is not in 0..{self.count - 1}")
+        if rank in self._clients:
+            raise RemoteProtocolError(f"client rank {rank} is taken by the client at {self._clients[rank].peer}")
+        self._newcomers.remove(connection)
+        self._clients[rank] = connection
+        connection.rank, connection.deadline, connection.state = rank, None, State.LABELS
+        self._events.append(Joined(connection, self.count - len(self._clients)))
+        if self._full:
+            self._send_all(encode_impi(self.count))
+            for newcomer in list(self._newcomers):
+                self._drop(newcomer, _FULL)
+
+    def _submit(self, connection: ServerConnection, label: int, data: bytes) -> None:
+        assert connection.rank is not None
+        self._collation.submit(connection.rank, label, data)
+        self._send_ready()
+
+    def _client_done(self, connection: ServerConnection) -> None:
+        assert connection.rank is not None
+        self._collation.done(connection.rank)
+        self._send_ready()
+        if self._collation.complete:
+            self._send_all(encode(Code.DONE))
+            for client in self._clients.values():
+                client.state = State.RUNNING
+            self._events.append(AllStarted())
+
+    def _client_finished(self, connection: ServerConnection) -> None:
+        assert connection.rank is not None
+        self._events.append(ClientFinished(connection.rank))
+        if self.finished:
+            self._events.append(JobFinished())
+
+    def _send_ready(self) -> None:
+        for broadcast in self._collation.ready():
+            self._send_all(encode_broadcast(broadcast))
+
+    def _send_all(self, data: bytes) -> None:
+        for client in self._clients.values():
+            client._send(data)
+
+    def _drop(self, connection: ServerConnection, reason: str) -> None:
+        connection.state = State.CLOSED
+        connection.deadline = None
+        if connection.rank is None:
+            self._newcomers.remove(connection)
+            self._events.append(Dropped(connection, reason))
+            return
+        self.failed = True
+        self._events.append(ClientLost(connection.rank, f"client {connection.rank} at {connection.peer}: {reason}"))
+        for client in self._clients.values():
+            client.state = State.CLOSED
+        for newcomer in list(self._newcomers):
+            self._drop(newcomer, "the job has failed")
+
+
+_FULL: Final = "all clients of the job have joined already"

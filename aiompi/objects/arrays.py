@@ -1,0 +1,155 @@
+"""NumPy arrays and scalars as messages: the dtype, the shape, and the memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from aiompi.objects import kinds
+from aiompi.objects.decode import Decoder
+from aiompi.objects.encode import Encoder
+from aiompi.objects.kinds import InexpressibleError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+# Without "O": an object dtype from the network would be an array of addresses.
+_DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
+
+
+def encode_array(encoder: Encoder, array: Array) -> Any:
+    """An array of exactly the class ndarray: dtype, whether in Fortran order, payload, *shape.
+
+    Raises:
+        InexpressibleError: the dtype holds objects, or has no exact description.
+    """
+    description = encoder.encode(describe(array.dtype))
+    flags = array.flags
+    fortran = flags.f_contiguous and not flags.c_contiguous
+    if not (fortran or flags.c_contiguous):
+        array = np.ascontiguousarray(array)
+    if array.nbytes < encoder.out_of_band:
+        payload: bytes | None = array.tobytes("A")
+    else:
+        payload = encoder.payload(memoryview((array.T if fortran else array).reshape(-1).view(np.uint8)))
+    return encoder.node(kinds.ARRAY, [description, fortran, payload, *array.shape])
+
+
+def decode_array(decoder: Decoder, items: list[Any]) -> Array:
+    """The array: a view of its buffer, or of memory of its own when it was sent inside the body."""
+    description, fortran, data, *shape = items
+    dtype = parse(description)
+    payload = decoder.array_payload(data)
+    if not _is_shape(shape) or dtype.itemsize * math.prod(shape) != len(payload):
+        raise ValueError(f"array of shape {shape} and dtype {dtype} with {len(payload)} bytes")
+    return np.ndarray(shape, dtype, payload, order="F" if fortran else "C")
+
+
+def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
+    """A scalar: dtype, bytes. Strings are sent by value: their memory does not tell trailing zeros from padding."""
+    if isinstance(scalar, (np.str_, np.bytes_)):
+        value = str(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
+        return encoder.node(kinds.SCALAR, [scalar.dtype.kind, value])
+    description = encoder.encode(describe(scalar.dtype))
+    return encoder.node(kinds.SCALAR, [description, scalar.tobytes()])
+
+
+def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
+    """The scalar."""
+    description, data = items
+    if isinstance(description, str) and description in ("U", "S"):
+        return np.str_(str(data)) if description == "U" else np.bytes_(bytes(data))
+    dtype = parse(description)
+    if type(data) is not bytes or len(data) != dtype.itemsize:
+        raise ValueError(f"scalar of dtype {dtype} without its bytes")
+    scalar: np.generic = np.ndarray((), dtype, bytearray(data))[()]
+    return scalar
+
+
+def describe(dtype: np.dtype[Any]) -> Any:
+    """A dtype in builtin types: a str; (base, shape) of a subarray; or a dict for a structured type.
+
+    Raises:
+        InexpressibleError: the dtype holds objects, has titles, or is a class of its own.
+    """
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return (describe(base), shape)
+    if dtype.fields is None:
+        return _name(dtype, dtype.num)
+    names = list(dtype.names or ())
+    fields = [dtype.fields[name] for name in names]
+    description = {
+        "names": names,
+        "formats": [describe(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+    }
+    if any(len(field) > 2 for field in fields):
+        raise InexpressibleError(np.ndarray, f"of dtype {dtype}, which has titles")
+    return _checked(description, dtype)
+
+
+def parse(description: Any) -> np.dtype[Any]:
+    """The dtype that `describe` took apart.
+
+    Raises:
+        ValueError, TypeError, KeyError: the description is malformed.
+    """
+    if isinstance(description, str):
+        return _named(description)
+    if isinstance(description, tuple):
+        base, shape = description
+        if not isinstance(shape, tuple) or not _is_shape(list(shape)):
+            raise ValueError(f"subarray of shape {shape}")
+        return np.dtype((parse(base), shape))
+    layout = {
+        "names": list(description["names"]),
+        "formats": [parse(field) for field in description["formats"]],
+        "offsets": list(description["offsets"]),
+        "itemsize": int(description["itemsize"]),
+    }
+    return np.dtype(layout, align=bool(description["aligned"]))  # type: ignore[call-overload, no-any-return]
+
+
+@lru_cache(256)
+def _name(dtype: np.dtype[Any], _number: int) -> str:
+    # The number is part of the key because equal types, such as long and long long, have different numbers.
+    name = dtype.str
+    if dtype.kind not in "SUVmM" and np.dtype(name).num != dtype.num:
+        name = (">" if dtype.str[0] == ">" else "") + dtype.char
+    checked: str = _checked(name, dtype)
+    return checked
+
+
+@lru_cache(256)
+def _named(name: str) -> np.dtype[Any]:
+    if not _DTYPE.fullmatch(name):
+        raise ValueError(f"no dtype of plain memory: {name!r}")
+    return np.dtype(name)
+
+
+def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
+    try:
+        same = parse(description)
+        if same == dtype and same.type is dtype.type and same.num == dtype.num:
+            return description
+    except (ValueError, TypeError):
+        pass
+    raise InexpressibleError(np.ndarray, f"of dtype {dtype}")
+
+
+def _is_shape(shape: list[Any]) -> bool:
+    return all(type(extent) is int and extent >= 0 for extent in shape)
+
+
+_SCALARS: Final = {np.dtype(code).type for code in "?bBhHiIlLqQefdgFDGSUVmM"}
+ENCODERS: Final[dict[type, Callable[[Encoder, Any], Any]]] = {
+    np.ndarray: encode_array,
+    **dict.fromkeys(_SCALARS, encode_scalar),
+}

@@ -1,0 +1,143 @@
+"""Dataclasses as messages: the name of the class, then the values of its fields."""
+
+from __future__ import annotations
+
+import copyreg
+import dataclasses
+import importlib
+import sys
+from types import ModuleType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from aiompi.objects.kinds import InexpressibleError
+
+_OWN_STATE_METHODS: Final = ("_dataclass_getstate", "_dataclass_setstate")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Layout:
+    reference: str
+    names: tuple[str, ...]
+    slotted: bool
+
+
+_layouts: WeakKeyDictionary[type, _Layout | None] = WeakKeyDictionary()
+
+
+def state(obj: Any) -> tuple[str, list[Any]]:
+    """What makes up an instance.
+
+    Returns:
+        Its class as "module:qualname", and the values of its fields, in their order.
+
+    Raises:
+        InexpressibleError: the fields are not all of the instance, or its class says itself how it is pickled.
+    """
+    layout = _layout(type(obj))
+    if layout is None:
+        raise InexpressibleError(type(obj), "whose state is not simply that of its fields")
+    if layout.slotted:
+        try:
+            return layout.reference, [getattr(obj, name) for name in layout.names]
+        except AttributeError:
+            raise InexpressibleError(type(obj), "with an unset field") from None
+    attributes = obj.__dict__
+    if attributes.keys() != set(layout.names):
+        raise InexpressibleError(type(obj), "with attributes that are not its fields")
+    return layout.reference, [attributes[name] for name in layout.names]
+
+
+def restore(reference: str, values: list[Any], *, imports: bool) -> Any:
+    """The instance that `state` took apart. As in pickling, neither __init__ nor __post_init__ run.
+
+    Args:
+        reference: "module:qualname".
+        values: of the fields, in their order.
+        imports: whether the module may be imported, or has to be there already.
+
+    Raises:
+        ValueError: there is no such dataclass here, or it has other fields.
+        ImportError: the module cannot be imported.
+    """
+    cls = _find(reference, imports=imports)
+    layout = _layout(cls) if isinstance(cls, type) else None
+    if layout is None or layout.reference != reference:
+        raise ValueError(f"{reference} is not a dataclass here; the module must be the same on all ranks")
+    if len(values) != len(layout.names):
+        raise ValueError(
+            f"{reference} has {len(layout.names)} fields here and {len(values)} at the sender; "
+            "the module must be the same on all ranks"
+        )
+    instance = object.__new__(cls)
+    if not layout.slotted:
+        instance.__dict__.update(zip(layout.names, values, strict=True))
+        return instance
+    for name, value in zip(layout.names, values, strict=True):
+        object.__setattr__(instance, name, value)
+    return instance
+
+
+def _layout(cls: type) -> _Layout | None:
+    try:
+        return _layouts[cls]
+    except KeyError:
+        layout = _layouts[cls] = _inspect(cls)
+        return layout
+
+
+def _inspect(cls: type) -> _Layout | None:
+    if "__dataclass_fields__" not in cls.__dict__ or _has_own_ways(cls):
+        return None
+    reference = f"{cls.__module__}:{cls.__qualname__}"
+    try:
+        found = _find(reference, imports=False)
+    except ValueError:
+        return None
+    names = tuple(field.name for field in dataclasses.fields(cls))
+    slots = _slots(cls)
+    slotted = cls.__dictoffset__ == 0
+    if found is not cls or slots != (set(names) if slotted else set()):
+        return None
+    return _Layout(reference, names, slotted)
+
+
+def _has_own_ways(cls: type) -> bool:
+    """Whether pickle would do anything but copy the state of an instance."""
+    setstate = getattr(cls, "__setstate__", None)
+    getstate = getattr(cls, "__getstate__", None)
+    return (
+        cls in copyreg.dispatch_table
+        or cls.__new__ is not object.__new__
+        or cls.__reduce__ is not object.__reduce__
+        or cls.__reduce_ex__ is not object.__reduce_ex__
+        or hasattr(cls, "__getnewargs__")
+        or hasattr(cls, "__getnewargs_ex__")
+        or (setstate is not None and getattr(setstate, "__name__", "") not in _OWN_STATE_METHODS)
+        or (
+            getstate is not object.__getstate__  # type: ignore[attr-defined]
+            and getattr(getstate, "__name__", "") not in _OWN_STATE_METHODS
+        )
+    )
+
+
+def _slots(cls: type) -> set[str]:
+    slots: set[str] = set()
+    for base in cls.__mro__:
+        own = base.__dict__.get("__slots__", ())
+        slots.update([own] if isinstance(own, str) else own)
+    return slots - {"__dict__", "__weakref__"}
+
+
+def _find(reference: str, *, imports: bool) -> Any:
+    module_name, _, qualname = reference.partition(":")
+    module = importlib.import_module(module_name) if imports else sys.modules.get(module_name)
+    if not isinstance(module, ModuleType):
+        raise ValueError(f"module {module_name!r} is not imported here")
+    found: Any = module
+    for name in qualname.split("."):
+        # Looked up without getattr: a name from the network must not run the module's or class's own code.
+        if not isinstance(found, (ModuleType, type)) or name not in vars(found):
+            raise ValueError(f"module {module_name!r} has no class {qualname!r}")
+        found = vars(found)[name]
+    return found

@@ -1,0 +1,138 @@
+"""From the arrays of an unpacked body, their kinds and the buffers, to the object."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from aiompi.objects import dataclass, kinds
+
+
+class Decoder:
+    """The state of one message.
+
+    Args:
+        kinds: of the arrays, in the order in which they end.
+        buffers: what was sent out of band, in the same order.
+        imports: whether modules of dataclasses may be imported.
+    """
+
+    __slots__ = ("_next_kind", "buffers", "imports")
+
+    def __init__(self, kinds: Iterator[int], buffers: Iterator[memoryview], imports: bool) -> None:
+        self._next_kind = kinds.__next__
+        self.buffers = buffers
+        self.imports = imports
+
+    def revive(self, items: list[Any]) -> Any:
+        """The object that an array stands for; msgpack calls this at the end of each array.
+
+        Raises:
+            builtins.Exception: of any class, when the message is malformed.
+        """
+        kind = self._next_kind()
+        if kind == kinds.TUPLE:
+            return tuple(items)
+        if kind == kinds.LIST:
+            return items
+        return _DECODERS[kind](self, items)
+
+    def payload(self, data: bytes | None) -> bytes | memoryview:
+        """Data that stood in the body, or was sent out of band."""
+        if data is None:
+            return next(self.buffers)
+        if type(data) is not bytes:
+            raise ValueError(f"payload is a {type(data).__name__}")
+        return data
+
+    def array_payload(self, data: bytes | None) -> bytearray | memoryview:
+        """As `payload`, in memory that is as writable as the message."""
+        payload = self.payload(data)
+        return bytearray(payload) if isinstance(payload, bytes) else payload
+
+
+def _decode_pairs(_decoder: Decoder, items: list[Any]) -> dict[Any, Any]:
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _decode_complex(_decoder: Decoder, items: list[Any]) -> complex:
+    real, imaginary = items
+    return complex(float(real), float(imaginary))
+
+
+def _decode_integer(_decoder: Decoder, items: list[Any]) -> int:
+    (data,) = items
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _decode_bytes(decoder: Decoder, items: list[Any]) -> bytes:
+    (data,) = items
+    return bytes(decoder.payload(data))
+
+
+def _decode_bytearray(decoder: Decoder, items: list[Any]) -> bytearray:
+    (data,) = items
+    return bytearray(decoder.payload(data))
+
+
+def _decode_memoryview(decoder: Decoder, items: list[Any]) -> memoryview:
+    readonly, code, data, *shape = items
+    view = memoryview(decoder.array_payload(data))
+    if code != "B" or shape != [view.nbytes]:
+        view = _cast(view, code, shape)
+    return view.toreadonly() if readonly else view
+
+
+def _cast(view: memoryview, code: str, shape: list[int]) -> memoryview:
+    if math.prod(shape):
+        return view.cast("B").cast(code, shape)  # type: ignore[call-overload, no-any-return]
+    if view.nbytes or len(shape) != 1:
+        raise ValueError(f"memoryview of shape {shape} with {view.nbytes} bytes")
+    return view.cast(code)  # type: ignore[call-overload, no-any-return]
+
+
+def _decode_range(_decoder: Decoder, items: list[Any]) -> range:
+    start, stop, step = items
+    return range(start, stop, step)
+
+
+def _decode_slice(_decoder: Decoder, items: list[Any]) -> slice:
+    start, stop, step = items
+    return slice(start, stop, step)
+
+
+def _decode_dataclass(decoder: Decoder, items: list[Any]) -> Any:
+    reference, *values = items
+    return dataclass.restore(reference, values, imports=decoder.imports)
+
+
+def _decode_array(decoder: Decoder, items: list[Any]) -> Any:
+    from aiompi.objects import arrays
+
+    return arrays.decode_array(decoder, items)
+
+
+def _decode_scalar(decoder: Decoder, items: list[Any]) -> Any:
+    from aiompi.objects import arrays
+
+    return arrays.decode_scalar(decoder, items)
+
+
+DecodeFunction: TypeAlias = Callable[[Decoder, list[Any]], Any]
+
+_DECODERS: Final[dict[int, DecodeFunction]] = {
+    kinds.SET: lambda _decoder, items: set(items),
+    kinds.FROZENSET: lambda _decoder, items: frozenset(items),
+    kinds.PAIRS: _decode_pairs,
+    kinds.COMPLEX: _decode_complex,
+    kinds.INTEGER: _decode_integer,
+    kinds.BYTES: _decode_bytes,
+    kinds.BYTEARRAY: _decode_bytearray,
+    kinds.MEMORYVIEW: _decode_memoryview,
+    kinds.RANGE: _decode_range,
+    kinds.SLICE: _decode_slice,
+    kinds.DATACLASS: _decode_dataclass,
+    kinds.ARRAY: _decode_array,
+    kinds.SCALAR: _decode_scalar,
+}

@@ -1,0 +1,188 @@
+"""From an object to a tree that msgpack packs, the kinds of its arrays, and its buffers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
+from types import NoneType
+from typing import Any, Final, TypeAlias
+
+from aiompi.objects import dataclass, kinds
+from aiompi.objects.kinds import InexpressibleError
+
+# Types that msgpack packs and unpacks exactly. An int beyond 64 bits makes the packer raise OverflowError.
+ATOMS: Final[frozenset[type]] = frozenset({NoneType, bool, int, float, str})
+ATOMS_WITHOUT_INT: Final = ATOMS - {int}
+
+_ROWS: Final[dict[type, bytes]] = {list: bytes([kinds.LIST]), tuple: bytes([kinds.TUPLE]), dict: b""}
+
+
+class Encoder:
+    """The state of one message.
+
+    Args:
+        out_of_band: bytes; payloads of at least this size become buffers.
+        atoms: types that are left to the packer.
+
+    Attributes:
+        kinds: of the arrays met so far.
+        buffers: contiguous views of the user's memory, format "B".
+    """
+
+    __slots__ = ("atoms", "buffers", "kinds", "out_of_band")
+
+    def __init__(self, out_of_band: int, atoms: frozenset[type] = ATOMS) -> None:
+        self.out_of_band = out_of_band
+        self.atoms = atoms
+        self.kinds = bytearray()
+        self.buffers: list[memoryview] = []
+
+    def encode(self, obj: Any) -> Any:
+        """The tree of `obj`.
+
+        Raises:
+            InexpressibleError: only pickle can express the object, or something in it.
+        """
+        return _ENCODERS.get(type(obj), _encode_other)(self, obj)
+
+    def encode_all(self, values: Collection[Any]) -> Collection[Any]:
+        """The trees of several objects; `values` itself when they are their own trees."""
+        atoms = self.atoms
+        found = set(map(type, values))
+        if found <= atoms or (len(found) == 1 and self._are_flat(values, *found)):
+            return values
+        return [x if type(x) in atoms else _ENCODERS.get(type(x), _encode_other)(self, x) for x in values]
+
+    def node(self, kind: int, items: Iterable[Any]) -> Any:
+        """An array of a kind, after everything inside of it."""
+        self.kinds.append(kind)
+        return items
+
+    def payload(self, data: memoryview) -> bytes | None:
+        """Data as it stands in the body: itself, or None when it goes out of band."""
+        if data.nbytes < self.out_of_band:
+            return data.tobytes()
+        self.buffers.append(data)
+        return None
+
+    def _are_flat(self, rows: Collection[Any], kind: type) -> bool:
+        # Records of one kind, such as a list of pairs, are checked in C: 8 times as fast as row by row.
+        if kind not in _ROWS:
+            return False
+        cells = chain.from_iterable(rows)
+        if kind is dict:
+            cells = chain(cells, chain.from_iterable(map(dict.values, rows)))
+        if not self.atoms.issuperset(map(type, cells)):
+            return False
+        self.kinds += _ROWS[kind] * len(rows)
+        return True
+
+
+def _encode_atom(_encoder: Encoder, obj: Any) -> Any:
+    return obj
+
+
+def _encode_int(encoder: Encoder, number: int) -> Any:
+    if -(2**63) <= number < 2**64:
+        return number
+    return encoder.node(kinds.INTEGER, [number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)])
+
+
+def _encode_complex(encoder: Encoder, number: complex) -> Any:
+    return encoder.node(kinds.COMPLEX, [number.real, number.imag])
+
+
+def _encode_list(encoder: Encoder, items: list[Any]) -> Any:
+    return encoder.node(kinds.LIST, encoder.encode_all(items))
+
+
+def _encode_tuple(encoder: Encoder, items: tuple[Any, ...]) -> Any:
+    return encoder.node(kinds.TUPLE, encoder.encode_all(items))
+
+
+def _encode_set(encoder: Encoder, items: set[Any]) -> Any:
+    return encoder.node(kinds.SET, list(encoder.encode_all(items)))
+
+
+def _encode_frozenset(encoder: Encoder, items: frozenset[Any]) -> Any:
+    return encoder.node(kinds.FROZENSET, list(encoder.encode_all(items)))
+
+
+def _encode_dict(encoder: Encoder, mapping: dict[Any, Any]) -> Any:
+    if not encoder.atoms.issuperset(map(type, mapping)):
+        return encoder.node(kinds.PAIRS, encoder.encode_all(list(chain.from_iterable(mapping.items()))))
+    values = mapping.values()
+    encoded = encoder.encode_all(values)
+    return mapping if encoded is values else dict(zip(mapping, encoded, strict=True))
+
+
+def _encode_bytes(encoder: Encoder, data: bytes) -> Any:
+    if len(data) < encoder.out_of_band:
+        return data
+    return encoder.node(kinds.BYTES, [encoder.payload(memoryview(data))])
+
+
+def _encode_bytearray(encoder: Encoder, data: bytearray) -> Any:
+    return encoder.node(kinds.BYTEARRAY, [encoder.payload(memoryview(data))])
+
+
+def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
+    if view.ndim == 0 or len(view.format.removeprefix("@")) != 1:
+        raise InexpressibleError(memoryview, f"of format {view.format!r} and {view.ndim} dimensions")
+    shape = view.shape
+    if not view.c_contiguous or 0 in shape:  # memoryview.cast takes neither
+        data = memoryview(view.tobytes())
+    else:
+        data = view.cast("B")
+    return encoder.node(kinds.MEMORYVIEW, [view.readonly, view.format, encoder.payload(data), *shape])
+
+
+def _encode_range(encoder: Encoder, steps: range) -> Any:
+    return encoder.node(kinds.RANGE, encoder.encode_all((steps.start, steps.stop, steps.step)))
+
+
+def _encode_slice(encoder: Encoder, part: slice) -> Any:
+    return encoder.node(kinds.SLICE, encoder.encode_all((part.start, part.stop, part.step)))
+
+
+def _encode_dataclass(encoder: Encoder, obj: Any) -> Any:
+    reference, values = dataclass.state(obj)
+    return encoder.node(kinds.DATACLASS, [reference, *encoder.encode_all(values)])
+
+
+def _encode_other(encoder: Encoder, obj: Any) -> Any:
+    kind = type(obj)
+    if "__dataclass_fields__" in kind.__dict__:
+        return _encode_dataclass(encoder, obj)
+    # There can be no array without NumPy having been imported.
+    if kind.__module__ == "numpy" and "numpy" in sys.modules:
+        from aiompi.objects import arrays
+
+        _ENCODERS.update(arrays.ENCODERS)
+        if kind in arrays.ENCODERS:
+            return arrays.ENCODERS[kind](encoder, obj)
+    raise InexpressibleError(kind)
+
+
+EncodeFunction: TypeAlias = Callable[[Encoder, Any], Any]
+
+# By exact type: a subclass, such as a namedtuple or an IntEnum, is another type and is not here.
+_ENCODERS: Final[dict[type, EncodeFunction]] = {
+    NoneType: _encode_atom,
+    bool: _encode_atom,
+    int: _encode_int,
+    float: _encode_atom,
+    str: _encode_atom,
+    complex: _encode_complex,
+    list: _encode_list,
+    tuple: _encode_tuple,
+    set: _encode_set,
+    frozenset: _encode_frozenset,
+    dict: _encode_dict,
+    bytes: _encode_bytes,
+    bytearray: _encode_bytearray,
+    memoryview: _encode_memoryview,
+    range: _encode_range,
+    slice: _encode_slice,
+}

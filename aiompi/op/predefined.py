@@ -1,0 +1,150 @@
+"""The predefined operations: kernels, then the table of section 4.9.2 (types by group, groups by operation)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from aiompi.datatype import Datatype
+from aiompi.datatype import predefined as mpi
+from aiompi.errors import InvalidOpError
+from aiompi.op.operation import PREDEFINED, Op
+from aiompi.op.user import Kernel, Vector
+
+__all__ = [
+    "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN", "MINLOC", "NO_OP", "OP_NULL",
+    "PROD", "REPLACE", "SUM",
+]  # fmt: skip
+
+C_INTEGER: Final = frozenset({
+    mpi.INT, mpi.LONG, mpi.SHORT, mpi.UNSIGNED_SHORT, mpi.UNSIGNED, mpi.UNSIGNED_LONG,
+    mpi.LONG_LONG_INT, mpi.UNSIGNED_LONG_LONG,
+    mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T,
+    mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
+})  # fmt: skip
+# With the address-sized integers, which later versions define for the same operations.
+FORTRAN_INTEGER: Final = frozenset({
+    mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
+})  # fmt: skip
+FLOATING: Final = frozenset({
+    mpi.FLOAT, mpi.DOUBLE, mpi.REAL, mpi.DOUBLE_PRECISION, mpi.LONG_DOUBLE, mpi.REAL2, mpi.REAL4, mpi.REAL8,
+})  # fmt: skip
+LOGICAL: Final = frozenset({mpi.LOGICAL, mpi.C_BOOL})
+COMPLEX: Final = frozenset({
+    mpi.COMPLEX, mpi.DOUBLE_COMPLEX, mpi.COMPLEX8, mpi.COMPLEX16,
+    mpi.C_FLOAT_COMPLEX, mpi.C_DOUBLE_COMPLEX, mpi.C_LONG_DOUBLE_COMPLEX,
+})  # fmt: skip
+BYTE: Final = frozenset({mpi.BYTE})
+PAIRS: Final = frozenset({
+    mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT,
+    mpi.TWOREAL, mpi.TWODOUBLE_PRECISION, mpi.TWOINTEGER,
+})  # fmt: skip
+
+_ORDERED: Final = C_INTEGER | FORTRAN_INTEGER | FLOATING
+_ARITHMETIC: Final = _ORDERED | COMPLEX
+_LOGICAL: Final = C_INTEGER | LOGICAL
+_BITWISE: Final = C_INTEGER | FORTRAN_INTEGER | BYTE
+_NONE: Final[frozenset[Datatype]] = frozenset()
+
+
+def _elementwise(ufunc: np.ufunc) -> Kernel:
+    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+        # Integer loops never warn, so they are spared the price of errstate.
+        if inoutvec.dtype.kind in "fc":
+            with np.errstate(all="ignore"):
+                ufunc(invec, inoutvec, out=inoutvec)
+        else:
+            ufunc(invec, inoutvec, out=inoutvec)
+
+    return kernel
+
+
+def _extreme_with_index(beats: np.ufunc) -> Kernel:
+    """Take the pair of `invec` where its value beats the other, or equals it with a lower index (4.9.3)."""
+
+    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+        value, other = invec["value"], inoutvec["value"]
+        with np.errstate(all="ignore"):
+            lower_index = (value == other) & (invec["index"] < inoutvec["index"])
+            np.copyto(inoutvec, invec, where=beats(value, other) | lower_index)
+
+    return kernel
+
+
+def _undefined_kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+    raise InvalidOpError(f"the operation is not defined for vectors of {datatype.name}")
+
+
+def _max(a: Any, b: Any) -> Any:
+    return b if b > a else a
+
+
+def _min(a: Any, b: Any) -> Any:
+    return b if b < a else a
+
+
+def _land(a: Any, b: Any) -> bool:
+    return bool(a) and bool(b)
+
+
+def _lor(a: Any, b: Any) -> bool:
+    return bool(a) or bool(b)
+
+
+def _lxor(a: Any, b: Any) -> bool:
+    return bool(a) != bool(b)
+
+
+def _maxloc(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    (u, i), (v, j) = a, b
+    return (v, j) if v > u or (v == u and j < i) else (u, i)
+
+
+def _minloc(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    (u, i), (v, j) = a, b
+    return (v, j) if v < u or (v == u and j < i) else (u, i)
+
+
+def _first(a: Any, b: Any) -> Any:
+    return a
+
+
+def _second(a: Any, b: Any) -> Any:
+    return b
+
+
+def _null(a: Any, b: Any) -> Any:
+    raise InvalidOpError("OP_NULL cannot combine anything; pass an operation such as SUM")
+
+
+def _define(
+    name: str,
+    combine: Callable[[Any, Any], Any],
+    kernel: Kernel,
+    types: frozenset[Datatype],
+    commute: bool = True,
+) -> Op:
+    PREDEFINED[name] = op = Op(name, combine, kernel, commute=commute, types=types)
+    return op
+
+
+MAX: Final = _define("MPI_MAX", _max, _elementwise(np.maximum), _ORDERED)
+MIN: Final = _define("MPI_MIN", _min, _elementwise(np.minimum), _ORDERED)
+SUM: Final = _define("MPI_SUM", operator.add, _elementwise(np.add), _ARITHMETIC)
+PROD: Final = _define("MPI_PROD", operator.mul, _elementwise(np.multiply), _ARITHMETIC)
+LAND: Final = _define("MPI_LAND", _land, _elementwise(np.logical_and), _LOGICAL)
+LOR: Final = _define("MPI_LOR", _lor, _elementwise(np.logical_or), _LOGICAL)
+LXOR: Final = _define("MPI_LXOR", _lxor, _elementwise(np.logical_xor), _LOGICAL)
+BAND: Final = _define("MPI_BAND", operator.and_, _elementwise(np.bitwise_and), _BITWISE)
+BOR: Final = _define("MPI_BOR", operator.or_, _elementwise(np.bitwise_or), _BITWISE)
+BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise(np.bitwise_xor), _BITWISE)
+MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), PAIRS)
+MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), PAIRS)
+
+# Not reductions: mpi4py offers them on objects; on vectors the standard has them in one-sided operations only.
+REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, _NONE, commute=False)
+NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, _NONE, commute=False)
+OP_NULL: Final = _define("MPI_OP_NULL", _null, _undefined_kernel, _NONE)

@@ -1,0 +1,34 @@
+"""User-defined reduction functions (section 4.9.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from aiompi.datatype import Datatype, bytes_of
+
+Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+# Combines two vectors: inoutvec[i] = invec[i] o inoutvec[i], in place.
+Kernel: TypeAlias = Callable[[Vector, Vector, Datatype], None]
+
+
+def vector_kernel(function: Callable[..., Any]) -> Kernel:
+    """Adapt a user function of memory, as `Op.Create` describes it, to numpy vectors."""
+
+    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+        if inoutvec.size:
+            function(bytes_of(invec), bytes_of(inoutvec), datatype)
+
+    return kernel
+
+
+def object_function(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Adapt a user function to two objects: the third argument, the datatype, is None."""
+
+    def combine(a: Any, b: Any) -> Any:
+        return function(a, b, None)
+
+    return combine

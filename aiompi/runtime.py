@@ -1,0 +1,270 @@
+"""One rank, from its start to its end: finds its job, wires its transports, makes its communicators."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from aiompi import settings as settings_module
+from aiompi.comm import Communicator, Group
+from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
+from aiompi.engine import Driver, Engine, Link, Peer, Request, Schedule
+from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError
+from aiompi.objects import Codec
+from aiompi.settings import Settings
+from aiompi.transport import registry
+from aiompi.transport.agent import Agent, Contact
+from aiompi.transport.loopback import Hub, Loopback
+from aiompi.transport.tcp import TCP
+from aiompi.transport.template import Site, Transport
+from aiompi.wire import control
+from aiompi.wire.frame import FINI
+
+#: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
+_RECHECK: Final = 0.02
+
+
+class Runtime:
+    """A rank of a job; of one of its own, alone, when there is no contact.
+
+    Args:
+        driver: how this rank waits.
+        contact: the job to join.
+        settings: limits and choices, from the environment by default.
+
+    Attributes:
+        engine: of this rank.
+        world, self_comm: the communicators COMM_WORLD and COMM_SELF, valid once started.
+        codec: makes messages of objects.
+        on_end: called with an exit status when the job ended early, not by this rank's will.
+        finalized: whether communication has ended.
+    """
+
+    def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
+        self.settings = settings_module.load() if settings is None else settings
+        self.engine = Engine(0, 1, self.settings, driver)
+        self.codec = Codec(pickle=self.settings.pickle)
+        self.finalized = False
+        self.on_end: Callable[[int], object] = lambda code: None
+        self.world: Communicator
+        self.self_comm: Communicator
+        self._contact = contact
+        self._agent: Agent | None = None
+        self._transports: list[Transport] = []
+        self._directory: str | None = None
+        self._welcome: Request[control.Welcome] = Request(self.engine)
+        self._cards: Request[list[control.BusinessCard]] = Request(self.engine)
+        self._farewell: Request[None] = Request(self.engine)
+        self._drained: Request[None] | None = None
+        self._departed: set[int] = set()
+
+    # Start.
+
+    def start(self) -> Schedule[None]:
+        """Join the job (MPI_Init, section 7.5): complete when every rank of it has.
+
+        Raises:
+            JobAbortedError: it cannot be joined, or ended meanwhile.
+        """
+        return self.engine.spawn(self._start())
+
+    async def _start(self) -> None:
+        if self._contact is None:
+            self._wire(Site(b"", ""), [Loopback])
+            self._make_communicators(0, 1)
+            return
+        try:
+            cards = await self._join(self._contact)
+        except BaseException:
+            self.close()
+            raise
+        self.engine.windows[:] = (card["window"] for card in cards)
+        self.engine.connect = lambda peer: registry.connect(self._transports, peer, cards[peer.rank])
+
+    async def _join(self, contact: Contact) -> list[control.BusinessCard]:
+        self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
+        await agent.connected
+        agent.send(control.Join(os.getpid()))
+        welcome = await self._welcome
+        self.engine.enrol(welcome.rank, welcome.size)
+        self.engine.peer_lost = self._on_peer_lost
+        directory = welcome.directory or self._make_directory()
+        kinds = registry.select(self.settings.transports)
+        if contact.local and not self.settings.transports:
+            kinds.remove(TCP)
+        self._wire(Site(contact.key, directory), kinds)
+        self._make_communicators(welcome.rank, welcome.size)
+        addresses = {transport.name: transport.address() for transport in self._transports}
+        card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}
+        agent.send(control.Card(card))
+        return await self._cards
+
+    def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
+        for kind in kinds:
+            transport = kind(self.engine, site)
+            transport.drained = self._on_drained
+            self._transports.append(transport)
+        own = next(transport for transport in self._transports if isinstance(transport, Loopback))
+        self.engine.connect = lambda peer: own.connect(peer, peer.rank)
+
+    def _make_directory(self) -> str:
+        self._directory = tempfile.mkdtemp(prefix="aiompi-")
+        return self._directory
+
+    def _make_communicators(self, rank: int, size: int) -> None:
+        self.world = Communicator(self.engine, Group(range(size), rank), CONTEXT_WORLD, "MPI_COMM_WORLD")
+        self.self_comm = Communicator(self.engine, Group((rank,), rank), CONTEXT_SELF, "MPI_COMM_SELF")
+
+    # What the agent and the transports report.
+
+    def _on_message(self, message: control.Message) -> None:
+        match message:
+            case control.Welcome():
+                self._welcome.complete(message)
+            case control.Cards():
+                self._cards.complete(message.cards)
+            case control.Finalized():
+                self._farewell.complete()
+            case control.Left():
+                self._departed.add(message.rank)
+                self._conclude(self.engine.peer(message.rank))
+            case control.Abort():
+                self._end(message.code, message.reason)
+            case _:
+                self._end(1, f"the agent sent {type(message).__name__}, which is not for ranks")
+
+    def _on_agent_lost(self, cause: str) -> None:
+        self._end(1, f"the job ended: {cause}")
+
+    def _end(self, code: int, reason: str) -> None:
+        """The job is over, not by this rank's will."""
+        error = JobAbortedError(reason)
+        self.engine.abort(error)
+        for request in (self._welcome, self._cards, self._farewell):
+            request.fail(error)
+        self.close()
+        self.on_end(code)
+
+    def _on_peer_lost(self, peer: Peer, cause: str) -> None:
+        """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
+        if peer.rank in self._departed:
+            peer.leave()
+        elif not self._farewell.done():
+            self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
+
+    def _conclude(self, peer: Peer) -> None:
+        """A rank has left: give up on it once all that it sent has come."""
+        if any(transport.linked(peer) for transport in self._transports):
+            return  # the end of the link tells
+        if any(transport.pending() for transport in self._transports):
+            self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
+        else:
+            peer.leave()
+
+    def _on_drained(self) -> None:
+        if self._drained is not None and self._idle():
+            drained, self._drained = self._drained, None
+            drained.complete()
+
+    def _idle(self) -> bool:
+        return all(transport.idle() for transport in self._transports)
+
+    # End.
+
+    def finalize(self) -> Schedule[None]:
+        """End communication (MPI_Finalize, section 7.5): complete when every rank of the job has called it.
+
+        Collectives that are still under way end first, and what was sent is delivered.
+        """
+        return self.engine.spawn(self._finalize(list(self.engine.schedules)))
+
+    async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
+        if self.finalized:
+            raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
+        self.finalized = True
+        for schedule in schedules:
+            with contextlib.suppress(Exception):
+                await schedule
+        for peer in self.engine.peers():
+            if peer.link is not None and peer.rank != self.engine.rank:
+                peer.emit(FINI)
+        await self._flush()
+        if self._agent is not None:
+            self._agent.send(control.Finalize())
+            await self._farewell
+        self.close()
+
+    def leave(self) -> Schedule[None]:
+        """End communication without waiting for the other ranks: deliver what was sent, and go."""
+        return self.engine.spawn(self._leave())
+
+    async def _leave(self) -> None:
+        self.finalized = True
+        await self._flush()
+        if self._agent is not None:
+            self._agent.send(control.Leave())
+        self.close()
+
+    async def _flush(self) -> None:
+        if not self._idle():
+            self._drained = Request(self.engine)
+            await self._drained
+
+    def abort(self, code: int, reason: str) -> None:
+        """End the job (MPI_Abort, section 7.5): tell the agent, which ends all other ranks.
+
+        Args:
+            code: exit status of the job.
+            reason: who and why, for the user.
+        """
+        if self._agent is not None and self.engine.error is None:
+            self._agent.send(control.Abort(code, reason))
+        self.engine.abort(JobAbortedError(reason))
+        self.finalized = True
+        self.close()
+
+    def exit(self, code: int) -> NoReturn:
+        """End this process at once, as MPI_Abort does, without losing what it has printed."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+    @property
+    def launched(self) -> bool:
+        """Whether a launcher started this process."""
+        return self._contact is not None and self._contact.launched
+
+    def close(self) -> None:
+        """Close every connection and leave no file behind."""
+        for transport in self._transports:
+            transport.close()
+        if self._agent is not None:
+            self._agent.close()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self.engine.connect = self._closed
+
+    def _closed(self, peer: Peer) -> Link:
+        raise ProcessFailedError(f"rank {self.engine.rank} has finalized: no communication is possible any more")
+
+
+def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) -> list[Runtime]:
+    """Ranks that live in one process and wait in one driver, connected by loopback."""
+    hub = Hub()
+    runtimes = []
+    for rank in range(size):
+        runtime = Runtime(driver, settings=settings)
+        runtime.engine.enrol(rank, size)
+        transport = Loopback(runtime.engine, Site(b"", ""), hub)
+        runtime._transports.append(transport)
+        runtime.engine.connect = lambda peer, own=transport: own.connect(peer, peer.rank)  # type: ignore[misc]
+        runtime._make_communicators(rank, size)
+        runtimes.append(runtime)
+    return runtimes

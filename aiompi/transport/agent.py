@@ -1,0 +1,176 @@
+"""The connection between a rank and the launcher's agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiompi.engine import Engine, Request
+from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.transport.dial import Dialling, describe
+from aiompi.wire import control
+from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contact:
+    """How a rank finds its job.
+
+    Attributes:
+        address: of the agent, "unix:PATH" or "tcp:HOST:PORT".
+        key: of the job.
+        rank: wanted, RANK_ANY to be given one.
+        launched: whether a launcher started this process, and will end it.
+    """
+
+    address: str
+    key: bytes = dataclasses.field(repr=False)
+    rank: int
+    launched: bool
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Contact | None:
+        """The job that a launcher started this process for, if any."""
+        address = environ.get(control.ENV_CONTROL)
+        if address is None:
+            return None
+        rank = int(environ.get(control.ENV_RANK, RANK_ANY))
+        return cls(address, parse_key(environ.get(control.ENV_KEY, "")), rank, launched=True)
+
+    @property
+    def local(self) -> bool:
+        """Whether the agent, and so every rank, is on this machine."""
+        return self.address.startswith("unix:")
+
+    def target(self) -> tuple[socket.AddressFamily, Any]:
+        """What a socket connects to.
+
+        Raises:
+            InvalidArgumentError: the address cannot be read.
+        """
+        kind, _, rest = self.address.partition(":")
+        if kind == "unix":
+            return socket.AF_UNIX, rest
+        host, _, port = rest.rpartition(":")
+        if kind != "tcp" or not port.isdigit():
+            raise InvalidArgumentError(f"{self.address!r} is no address of a job: expected HOST:PORT")
+        host = host.strip("[]")
+        return (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, int(port))
+
+
+class Agent:
+    """Talks to the agent: what it says is handed to `on_message`, the end of the connection to `on_lost`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        contact: Contact,
+        on_message: Callable[[control.Message], object],
+        on_lost: Callable[[str], object],
+    ) -> None:
+        self._driver = engine.driver
+        self._decoder = control.Decoder()
+        self._queue: deque[bytes] = deque()
+        self._socket: socket.socket | None = None
+        self._writing = False
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self.connected: Request[None] = Request(engine)
+        family, target = contact.target()
+        handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
+        timeout = engine.settings.connect_timeout
+        self._address = contact.address
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        self._dialling: Dialling | None = Dialling(self._driver, sock, target, handshake, timeout, self._dialled)
+
+    def _dialled(self, dialling: Dialling, cause: str | None) -> None:
+        self._dialling = None
+        if cause is not None:
+            self.connected.fail(
+                JobAbortedError(
+                    f"the job at {self._address.partition(':')[2]} cannot be joined: {cause}; is its key right?"
+                )
+            )
+            return
+        self._socket = dialling.socket
+        self._driver.add_reader(self._socket.fileno(), self._readable)
+        self._writable()
+        self.connected.complete()
+
+    @property
+    def idle(self) -> bool:
+        return not self._queue
+
+    def send(self, message: control.Message) -> None:
+        """Say something; before the connection stands it waits."""
+        self._queue.append(control.encode(message))
+        if self._socket is not None:
+            self._writable()
+
+    def _writable(self) -> None:
+        sock = self._socket
+        while self._queue and sock is not None:
+            try:
+                sent = sock.send(self._queue[0])
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+                    self._lost(describe(error))
+                # What the agent said before it went is still to be read.
+                self._queue.clear()
+                break
+            if sent == len(self._queue[0]):
+                self._queue.popleft()
+            else:
+                self._queue[0] = self._queue[0][sent:]
+        self._watch(bool(self._queue))
+
+    def _watch(self, writing: bool) -> None:
+        if self._socket is None or writing == self._writing:
+            return
+        self._writing = writing
+        if writing:
+            self._driver.add_writer(self._socket.fileno(), self._writable)
+        else:
+            self._driver.remove_writer(self._socket.fileno())
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(2**16)
+            messages = self._decoder.receive_data(data)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lost(describe(error))
+            return
+        except RemoteProtocolError as error:
+            self._lost(str(error))
+            return
+        for message in messages:
+            if self._socket is not None:
+                self._on_message(message)
+        if not data:
+            self._lost("the launcher is gone")
+
+    def _lost(self, cause: str) -> None:
+        if self._socket is not None:
+            self.close()
+            self._on_lost(cause)
+
+    def close(self) -> None:
+        if self._dialling is not None:
+            self._dialling.close()
+            self._dialling = None
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            self._driver.remove_reader(sock.fileno())
+            if self._writing:
+                self._driver.remove_writer(sock.fileno())
+            sock.close()

@@ -1,0 +1,163 @@
+"""Making a connection: connect, then the hello, under a time limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiompi.engine import Driver, Timer
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire.hello import Handshake
+
+#: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
+BACKLOG_RETRY: Final = 0.005
+
+
+class Greeting:
+    """A connection on which the hello is being exchanged."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        sock: socket.socket,
+        handshake: Handshake,
+        timeout: float,
+        done: Callable[[Greeting, str | None], object],
+    ) -> None:
+        self.socket = sock
+        self.handshake = handshake
+        self._driver = driver
+        self._done = done
+        self._timer: Timer = driver.call_later(timeout, lambda: self._end("it did not answer the hello in time"))
+        driver.add_reader(sock.fileno(), self._readable)
+        self._flush()
+
+    def _readable(self) -> None:
+        try:
+            data = self.socket.recv(self.handshake.needed)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(describe(error))
+            return
+        if not data:
+            self._end("it closed the connection during the hello")
+            return
+        try:
+            self.handshake.receive_data(data)
+        except RemoteProtocolError as error:
+            self._end(str(error))
+            return
+        if self._flush() and self.handshake.done:
+            self._end(None)
+
+    def _flush(self) -> bool:
+        data = self.handshake.data_to_send()
+        try:
+            # A hello is far smaller than the buffer of a fresh connection: less than all of it means an error.
+            if data and self.socket.send(data) < len(data):
+                raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+        except OSError as error:
+            self._end(describe(error))
+            return False
+        return True
+
+    def _end(self, cause: str | None) -> None:
+        self.detach()
+        if cause is not None:
+            self.socket.close()
+        self._done(self, cause)
+
+    def detach(self) -> None:
+        self._timer.cancel()
+        self._driver.remove_reader(self.socket.fileno())
+
+    def close(self) -> None:
+        self.detach()
+        self.socket.close()
+
+
+class Dialling:
+    """A connection being made by this side: connect, then a greeting.
+
+    Args:
+        target: what the socket connects to.
+        timeout: seconds for the hello.
+        done: called with this and None, or with what went wrong; never inside this constructor.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        sock: socket.socket,
+        target: Any,
+        handshake: Handshake,
+        timeout: float,
+        done: Callable[[Dialling, str | None], object],
+    ) -> None:
+        self.socket = sock
+        self._driver = driver
+        self._target = target
+        self._handshake = handshake
+        self._timeout = timeout
+        self._done = done
+        self._greeting: Greeting | None = None
+        self._waiting = False
+        sock.setblocking(False)
+        self._timer: Timer = driver.call_later(0.0, self._connect)
+
+    def _connect(self) -> None:
+        code = self.socket.connect_ex(self._target)
+        if code in (0, errno.EISCONN):
+            self._connected()
+        elif code == errno.EINPROGRESS:
+            self._waiting = True
+            self._driver.add_writer(self.socket.fileno(), self._progressed)
+            self._timer = self._driver.call_later(self._timeout, self._late)
+        elif code == errno.EAGAIN:
+            self._timer = self._driver.call_later(BACKLOG_RETRY, self._connect)
+        else:
+            self._failed(os.strerror(code))
+
+    def _progressed(self) -> None:
+        self._unwatch()
+        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._failed(os.strerror(code))
+        else:
+            self._connected()
+
+    def _late(self) -> None:
+        self._unwatch()
+        self._failed("no answer")
+
+    def _unwatch(self) -> None:
+        self._timer.cancel()
+        if self._waiting:
+            self._waiting = False
+            self._driver.remove_writer(self.socket.fileno())
+
+    def _connected(self) -> None:
+        self._greeting = Greeting(self._driver, self.socket, self._handshake, self._timeout, self._greeted)
+
+    def _greeted(self, greeting: Greeting, cause: str | None) -> None:
+        self._greeting = None
+        self._done(self, cause)
+
+    def _failed(self, cause: str) -> None:
+        self.socket.close()
+        self._done(self, f"cannot connect to it: {cause}")
+
+    def close(self) -> None:
+        """Give up, without a word."""
+        self._unwatch()
+        if self._greeting is not None:
+            self._greeting.detach()
+        self.socket.close()
+
+
+def describe(error: OSError) -> str:
+    return f"its connection failed: {error.strerror or error}"
