@@ -198,6 +198,7 @@ class Runtime:
         if self._agent is not None:
             self._agent.send(control.Finalize())
             await self._farewell
+            await self._agent.finish()
         self.close()
 
     def leave(self) -> Schedule[None]:
@@ -209,6 +210,7 @@ class Runtime:
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())
+            await self._agent.finish()
         self.close()
 
     async def _flush(self) -> None:

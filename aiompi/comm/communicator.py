@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aiompi.comm.group import Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
-from aiompi.engine import Engine, Request, Schedule
+from aiompi.engine import Engine, Peer, Request, Schedule
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.errors import InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status
@@ -30,7 +30,7 @@ class Communicator:
         size: of the group.
     """
 
-    __slots__ = ("_collectives", "_matcher", "context_id", "engine", "group", "name", "rank", "size")
+    __slots__ = ("_collectives", "_matcher", "_peers", "context_id", "engine", "group", "name", "rank", "size")
 
     def __init__(self, engine: Engine, group: Group, context_id: int, name: str) -> None:
         self.engine = engine
@@ -40,6 +40,7 @@ class Communicator:
         self.rank = group.rank
         self.size = group.size
         self._matcher = engine.matcher(context_id)
+        self._peers: list[Peer | None] = [None] * group.size
         self._collectives = 0
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, sync: bool = False) -> Request[None]:
@@ -57,7 +58,7 @@ class Communicator:
         if not 0 <= tag <= TAG_UB:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if 0 <= dest < self.size:
-            peer = self.engine.peer(self.group.members[dest])
+            peer = self._peers[dest] or self._peer(dest)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, sync)
         if dest != PROC_NULL:
             raise self._bad_rank("destination", dest)
@@ -123,6 +124,10 @@ class Communicator:
         return InvalidRankError(
             f"{self.name}, rank {self.rank}: {role} {rank} is not in 0..{self.size - 1}, the ranks of this communicator"
         )
+
+    def _peer(self, rank: int) -> Peer:
+        peer = self._peers[rank] = self.engine.peer(self.group.members[rank])
+        return peer
 
     def check_root(self, root: int, operation: str) -> None:
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiompi.engine import Request, Timer
@@ -23,19 +23,14 @@ class AsyncioDriver:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
         future = (self._loop or self.loop).create_future()
 
         def wake(_: Request[Any]) -> None:
             if not future.done():
                 future.set_result(None)
 
-        request.when_done(wake)
-        try:
-            yield from future
-        except BaseException:
-            request.forget(wake)
-            raise
+        return future, wake
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)

@@ -8,7 +8,7 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from aiompi.engine import Request, Timer
@@ -80,7 +80,7 @@ class BlockingDriver:
             return max(0.0, self._timers[0].due - time.monotonic())
         return timeout
 
-    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
+    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiompi.constants import ANY_SOURCE
@@ -11,7 +11,6 @@ from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
-from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Link
 from aiompi.errors import LocalProtocolError
@@ -37,6 +36,7 @@ class Engine:
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
         error: set when the job is over; every operation then fails with it.
+        troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
 
     def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
@@ -49,6 +49,7 @@ class Engine:
         self.schedules: set[Schedule[Any]] = set()
         self.stepping = False
         self.error: Exception | None = None
+        self.troubled = False
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Peer], Link] = self._unconnected
         self.peer_lost: Callable[[Peer, str], object] = Peer.gone
@@ -79,14 +80,6 @@ class Engine:
             matcher = self.contexts[context] = Matcher()
         return matcher
 
-    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
-        """Wait for a request, in a schedule or in whatever the driver serves."""
-        if self.stepping:
-            while not request.done():
-                yield request
-        else:
-            yield from self.driver.suspend(request)
-
     def spawn(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
         """Start a coroutine of requests."""
         return Schedule(self, coroutine)
@@ -98,11 +91,12 @@ class Engine:
         if message is not None:
             message.peer.match(message, receive)
             return
-        error = self._hopeless(receive.peer_rank)
-        if error is not None:
-            receive.fail(error)
-        else:
-            matcher.post(receive)
+        if self.troubled:
+            error = self._hopeless(receive.peer_rank)
+            if error is not None:
+                receive.fail(error)
+                return
+        matcher.post(receive)
 
     def probe(self, probe: Probe) -> None:
         """Start a probe."""
@@ -130,6 +124,7 @@ class Engine:
 
     def give_up(self, peer: Peer, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
+        self.troubled = True
         for matcher in self.contexts.values():
             for receive in matcher.posted():
                 if receive.peer_rank == peer.rank and matcher.withdraw(receive):
@@ -149,6 +144,7 @@ class Engine:
         if self.error is not None:
             return
         self.error = error
+        self.troubled = True
         for matcher in self.contexts.values():
             for receive in matcher.posted():
                 matcher.withdraw(receive)

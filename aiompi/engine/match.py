@@ -60,7 +60,10 @@ class Matcher:
         if bucket is None:
             return None
         receive = bucket.popleft()
-        self._unposted(key, bucket)
+        if not bucket:
+            del self._posted[key]
+        if self._wildcards and (key[0] == ANY_SOURCE or key[1] == ANY_TAG):
+            self._wildcards -= 1
         self._order += 1
         receive.order = self._order
         return receive
@@ -72,14 +75,11 @@ class Matcher:
         if bucket is None or receive not in bucket:
             return False
         bucket.remove(receive)
-        self._unposted(key, bucket)
-        return True
-
-    def _unposted(self, key: tuple[int, int], bucket: deque[Receive]) -> None:
         if not bucket:
             del self._posted[key]
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1
+        return True
 
     def posted(self) -> Iterator[Receive]:
         """All posted receives; the caller may withdraw them meanwhile."""
@@ -114,6 +114,8 @@ class Matcher:
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
+        if not self._arrivals:
+            return None
         if source != ANY_SOURCE and tag != ANY_TAG:
             bucket = self._unexpected.get((source, tag))
             return bucket[0] if bucket else None

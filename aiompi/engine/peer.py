@@ -41,6 +41,7 @@ class Peer:
 
     __slots__ = (
         "_ackmark",
+        "_contexts",
         "_handlers",
         "_held",
         "_hiwater",
@@ -64,6 +65,7 @@ class Peer:
         self.farewell: Exception | None = None
         self.landings: set[Landing] = set()
         self.orphans: list[Owner] = []
+        self._contexts = engine.contexts
         self._hiwater = engine.settings.eager_window
         self._ackmark = self._hiwater // 4
         self._held = 0
@@ -95,9 +97,10 @@ class Peer:
         """
         engine = self.engine
         request = Send(engine, self, payload, nbytes)
-        if engine.error is not None or self.error is not None or self.farewell is not None:
+        if engine.troubled:
             self._fail_if_gone(request)
-            return request
+            if request.done():
+                return request
         cost = nbytes + OVERHEAD
         if nbytes > engine.eager_limit or cost > self.credit:
             request.acknowledged = False
@@ -153,9 +156,7 @@ class Peer:
     # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
-        credit = header[3]
-        if credit:
-            self.credit += credit
+        self.credit += header[3]
         self._handlers[header[0]](header, payload)
 
     def land(self, header: tuple[int, ...]) -> Landing:
@@ -179,7 +180,7 @@ class Peer:
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, _, context, length, srqid, _ = header
-        matcher = self.engine.matcher(context)
+        matcher = self._contexts.get(context) or self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         sync = kind == frame.EAGER_SYNC
         if receive is not None:

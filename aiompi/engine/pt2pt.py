@@ -31,19 +31,22 @@ class Send(Request[None]):
     __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "srqid")
 
     def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
-        super().__init__(engine)
+        # Spelled out instead of super().__init__: there is one of these per message.
+        self._engine = engine
+        self._done = self._cancelled = self.free = False
+        self._error = self._value = self._callbacks = None
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes
         self.srqid = 0
         self.acknowledged = True
-        self.free = False
 
     def sent(self) -> None:
         """The memory of the payload is free again."""
         self.free = True
-        if self.acknowledged:
-            self._complete_once()
+        if self.acknowledged and not self._done:
+            self.payload = ()
+            self._finish()
 
     def matched(self) -> None:
         """The receiver has found the message (synchronous mode, section 3.4)."""
@@ -115,7 +118,9 @@ class Receive(Request[Any]):
         decode: Callable[[memoryview], Any] | None = None,
         status: Status | None = None,
     ) -> None:
-        super().__init__(engine)
+        self._engine = engine
+        self._done = self._cancelled = False
+        self._error = self._value = self._callbacks = None
         self.matcher = matcher
         self.memory = memory
         self.want_source = source
@@ -127,20 +132,19 @@ class Receive(Request[Any]):
         self.landing: Landing | None = None
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
-        self.length = 0
-        self.order = 0
+        self.length = self.order = 0
 
     @property
     def status(self) -> Status:
         return Status(self.source, self.tag, self.length, self._cancelled)
 
     def result(self) -> Any:
+        if self._done and self.status_out is not None:
+            self.status_out.assign(self.status)
         if self._error is not None or not self._done:
             return super().result()
-        if self.status_out is not None:
-            self.status_out.assign(self.status)
         if self.decode is None:
-            return self.status
+            return Status(self.source, self.tag, self.length, self._cancelled)
         if self.data is not None:
             data, self.data = self.data, None
             self._value = self.decode(data)

@@ -128,9 +128,23 @@ class Request(Generic[T_co]):
         """Undo the operation as far as possible; for those who own it."""
         self.cancel()
 
+    def suspend(self) -> Generator[Any, None, None]:
+        """Wait for completion: in a schedule by yielding the request to it, elsewhere as the driver does."""
+        engine = self._engine
+        if engine.stepping:
+            yield self
+            return
+        waiter, wake = engine.driver.waiter()
+        self.when_done(wake)
+        try:
+            yield from waiter
+        except BaseException:
+            self.forget(wake)
+            raise
+
     def __await__(self) -> Generator[Any, None, T_co]:
         if not self._done:
-            yield from self._engine.suspend(self)
+            yield from self.suspend()
         return self.result()
 
     def __repr__(self) -> str:
@@ -174,7 +188,7 @@ class Owned(Generic[T_co]):
             raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
         if not request._done:
             try:
-                yield from request._engine.suspend(request)
+                yield from request.suspend()
             except BaseException:
                 request.withdraw()
                 raise

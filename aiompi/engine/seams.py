@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.wire.frame import Payload
@@ -18,8 +18,8 @@ class Timer(Protocol):
 class Driver(Protocol):
     """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5)."""
 
-    def suspend(self, request: Request[Any]) -> Generator[Any, None, None]:
-        """Yield whatever makes the awaiting code wait until the request is done."""
+    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
+        """What awaiting code yields in order to wait, and the call that makes it continue."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""

@@ -61,8 +61,10 @@ def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
 def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
     """The scalar."""
     description, data = items
-    if isinstance(description, str) and description in ("U", "S"):
-        return np.str_(str(data)) if description == "U" else np.bytes_(bytes(data))
+    if description == "U" and type(data) is str:
+        return np.str_(data)
+    if description == "S" and type(data) is bytes:
+        return np.bytes_(data)
     dtype = parse(description)
     if type(data) is not bytes or len(data) != dtype.itemsize:
         raise ValueError(f"scalar of dtype {dtype} without its bytes")

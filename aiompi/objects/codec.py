@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import pickle
 import re
 import struct
@@ -11,7 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from aiompi.errors import Exception, InvalidTypeError, OtherError, RemoteProtocolError
+from aiompi import errors
+from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import kinds
 from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
@@ -29,9 +29,13 @@ _BUFFERS: Final = 0xC8
 _MARKS: Final = frozenset({_KINDS, _PICKLE, _BUFFERS})
 _KINDS_HEADER: Final = struct.Struct("<BI")
 _BUFFERS_HEADER: Final = struct.Struct("<BxxxIQ")
-_FLAT_TUPLE: Final = _KINDS_HEADER.pack(_KINDS, 1) + bytes([kinds.TUPLE])
+_TUPLE: Final = bytes([kinds.TUPLE])
+_FLAT_TUPLE: Final = _KINDS_HEADER.pack(_KINDS, 1) + _TUPLE
+_NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])
 _PADDING: Final = bytes(ALIGNMENT)
+_PROTOCOL: Final = 5
+_unpack: Final = msgpack.unpackb
 
 # The packer writes bytearray and memoryview like bytes, and says nothing. In a body without the lead bytes of the
 # three there is none of them: 0.15 us for a small body, a fifth of what looking at the objects costs.
@@ -60,12 +64,12 @@ class Codec:
         out_of_band: bytes; payloads of at least this size are sent from where they lie.
     """
 
-    __slots__ = ("_out_of_band", "_pack", "_pickle")
+    __slots__ = ("_out_of_band", "_pack", "_pack_any", "_pickle")
 
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
         self._out_of_band = out_of_band
-        self._pack = _new_pack()
+        self._pack, self._pack_any = _packers()
 
     def dumps(self, obj: object) -> tuple[list[Segment], int]:
         """The message of an object.
@@ -87,7 +91,7 @@ class Codec:
             return self._dumps_any(obj)
         nbytes = len(body)
         if nbytes > _RETAINED:
-            self._pack = _new_pack()
+            self._pack, self._pack_any = _packers()
         return [body], nbytes
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
@@ -103,12 +107,15 @@ class Codec:
             OtherError: it is a pickle that cannot be read here; the cause says why.
         """
         try:
-            if message[0] not in _MARKS:
-                return _unpack(message)
+            mark = message[0]
+            if mark == _KINDS:
+                return self._loads_kinds(memoryview(message), _NO_BUFFERS)
+            if mark not in _MARKS:
+                return _unpack(message, strict_map_key=False, unicode_errors="surrogatepass")
             return self._loads_marked(memoryview(message).cast("B"))
-        except Exception:
+        except (errors.Exception, MemoryError):
             raise
-        except builtins.Exception as error:
+        except Exception as error:
             raise RemoteProtocolError(
                 f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; "
                 "all ranks must run the same version of aiompi and of the program"
@@ -135,19 +142,160 @@ class Codec:
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
         try:
             encoder, body = self._encode(obj)
-        except (InexpressibleError, *_REFUSALS, RecursionError) as reason:
+        except (InexpressibleError, RecursionError, *_REFUSALS) as reason:
             if not self._pickle:
-                raise _not_allowed(obj, reason) from None
+                raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
             return self._dumps_pickle(obj)
-        types = encoder.kinds
-        if encoder.buffers or any(types):
-            body = [_KINDS_HEADER.pack(_KINDS, len(types)), types, body]
-        return _framed(body, encoder.buffers)
+        if not encoder.buffers and not any(encoder.kinds):
+            return [body], len(body)
+        head = _KINDS_HEADER.pack(_KINDS, len(encoder.kinds)) + encoder.kinds
+        return _framed(head, body, encoder.buffers)
 
     def _encode(self, obj: object) -> tuple[Encoder, bytes]:
         encoder = Encoder(self._out_of_band)
         try:
-            return encoder, _new_pack_any(encoder.encode(obj))
-        except OverflowError:
+            body = self._pack_any(encoder.encode(obj))
+        except (OverflowError, UnicodeEncodeError):
             encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
-            return encoder, _pack_any(encoder.encode(obj))
+            body = msgpack.packb(encoder.encode(obj), unicode_errors="surrogatepass")
+        if len(body) > _RETAINED:
+            self._pack, self._pack_any = _packers()
+        return encoder, body
+
+    def _dumps_pickle(self, obj: object) -> tuple[list[Segment], int]:
+        buffers: list[memoryview] = []
+
+        def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
+            try:
+                view = buffer.raw()
+            except BufferError:
+                return True
+            if view.nbytes < self._out_of_band:
+                return True
+            buffers.append(view)
+            return False
+
+        try:
+            data = pickle.dumps(obj, _PROTOCOL, buffer_callback=keep_in_band)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise InvalidTypeError(
+                f"cannot send an object of type {_name(type(obj))}: it cannot be pickled "
+                f"({type(error).__name__}: {error}); send its data instead, or give its class a __reduce__ method"
+            ) from error
+        return _framed(_PICKLE_MARK, data, buffers)
+
+    def _loads_marked(self, message: memoryview) -> Any:
+        body, buffers = _split(message) if message[0] == _BUFFERS else (message, [])
+        unused = iter(buffers)
+        if body[0] == _PICKLE:
+            obj = self._loads_pickle(body[1:], unused)
+        elif body[0] == _KINDS:
+            obj = self._loads_kinds(body, unused)
+        else:
+            raise ValueError(f"body of format {body[0]:#x}")
+        if next(unused, None) is not None:
+            raise ValueError("buffers that belong to nothing")
+        return obj
+
+    def _loads_kinds(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
+        _, count = _KINDS_HEADER.unpack_from(body)
+        start = _KINDS_HEADER.size + count
+        types = bytes(body[_KINDS_HEADER.size : start])
+        value = body[start:]
+        if not types.strip(_TUPLE):
+            return _unpack(value, list_hook=tuple, strict_map_key=False, unicode_errors="surrogatepass")
+        unused = iter(types)
+        revive = Decoder(unused, buffers, self._pickle).revive
+        obj = _unpack(value, list_hook=revive, strict_map_key=False, unicode_errors="surrogatepass")
+        if next(unused, None) is not None:
+            raise ValueError("more kinds than arrays")
+        return obj
+
+    def _loads_pickle(self, data: memoryview, buffers: Iterator[memoryview]) -> Any:
+        if not self._pickle:
+            raise InvalidTypeError(
+                "received a pickled object while pickling is off: switch it off at the sender too, "
+                "or on here (AIOMPI_PICKLE=1, aiompi.rc.pickle = True)"
+            )
+        try:
+            return pickle.loads(data, buffers=buffers)
+        except (pickle.UnpicklingError, EOFError, MemoryError):
+            raise
+        except Exception as error:
+            raise OtherError(
+                f"cannot unpickle a received object ({type(error).__name__}: {error}); "
+                "its class must be importable here, and the same as at the sender"
+            ) from error
+
+
+def _packers() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
+    """Pack functions: for exact types only, and for what an encoder made.
+
+    They are used again and again, because a packer costs more to make than a message. As neither has a `default`
+    function, packing runs no Python code and cannot be entered a second time.
+    """
+    return msgpack.Packer(strict_types=True).pack, msgpack.Packer().pack
+
+
+def _framed(head: bytes, body: bytes, buffers: list[memoryview]) -> tuple[list[Segment], int]:
+    """Segments of a message, and its length: a body, what stands before it, and the buffers behind it."""
+    nbytes = len(head) + len(body)
+    if not buffers:
+        return _joined(head, body), nbytes
+    lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
+    head = _BUFFERS_HEADER.pack(_BUFFERS, len(buffers), nbytes) + lengths + head
+    padding = -(len(head) + len(body)) % ALIGNMENT
+    segments = _joined(head, body, _PADDING[:padding])
+    nbytes = len(head) + len(body) + padding
+    for buffer in buffers:
+        if padding := -nbytes % ALIGNMENT:
+            segments.append(_PADDING[:padding])
+        segments.append(buffer)
+        nbytes += padding + len(buffer)
+    return segments, nbytes
+
+
+def _joined(*parts: bytes) -> list[Segment]:
+    if sum(map(len, parts)) <= _JOINED:
+        return [b"".join(parts)]
+    return [part for part in parts if part]
+
+
+def _split(message: memoryview) -> tuple[memoryview, list[memoryview]]:
+    """The body and the buffers of a message.
+
+    Raises:
+        ValueError, struct.error: its lengths do not add up.
+    """
+    _, count, nbody = _BUFFERS_HEADER.unpack_from(message)
+    start = _BUFFERS_HEADER.size + 8 * count
+    end = start + nbody
+    if end > len(message):
+        raise ValueError(f"{count} buffers and a body of {nbody} bytes")
+    buffers = []
+    body = message[start:end]
+    for nbytes in struct.unpack_from(f"<{count}Q", message, _BUFFERS_HEADER.size):
+        start = end + -end % ALIGNMENT
+        end = start + nbytes
+        buffers.append(message[start:end])
+    if end != len(message):
+        raise ValueError(f"lengths that add up to {end} bytes")
+    return body, buffers
+
+
+def _not_without_pickle(obj: object, reason: BaseException) -> str:
+    culprit, detail = type(obj), f" ({type(reason).__name__}: {reason})"
+    if isinstance(reason, InexpressibleError):
+        culprit, detail = reason.kind, f" {reason.reason}" if reason.reason else ""
+    elif isinstance(reason, RecursionError) or "recursion" in str(reason):
+        detail = " that is nested too deeply, or contains itself"
+    return (
+        f"cannot send an object of type {_name(culprit)}{detail} while pickling is off: send built-in types, "
+        "dataclasses and NumPy arrays, or switch pickling on (AIOMPI_PICKLE=1, aiompi.rc.pickle = True)"
+    )
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

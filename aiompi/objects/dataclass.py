@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from aiompi.objects.kinds import InexpressibleError
 
-_OWN_STATE_METHODS: Final = ("_dataclass_getstate", "_dataclass_setstate")
+_DATACLASS_STATE_METHODS: Final = frozenset({"_dataclass_getstate", "_dataclass_setstate"})
+_OBJECT_GETSTATE: Final = object.__getstate__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,21 +105,14 @@ def _inspect(cls: type) -> _Layout | None:
 
 def _has_own_ways(cls: type) -> bool:
     """Whether pickle would do anything but copy the state of an instance."""
-    setstate = getattr(cls, "__setstate__", None)
-    getstate = getattr(cls, "__getstate__", None)
-    return (
-        cls in copyreg.dispatch_table
-        or cls.__new__ is not object.__new__
-        or cls.__reduce__ is not object.__reduce__
-        or cls.__reduce_ex__ is not object.__reduce_ex__
-        or hasattr(cls, "__getnewargs__")
-        or hasattr(cls, "__getnewargs_ex__")
-        or (setstate is not None and getattr(setstate, "__name__", "") not in _OWN_STATE_METHODS)
-        or (
-            getstate is not object.__getstate__  # type: ignore[attr-defined]
-            and getattr(getstate, "__name__", "") not in _OWN_STATE_METHODS
-        )
-    )
+    if cls in copyreg.dispatch_table or hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__"):
+        return True
+    if any(getattr(cls, name) is not getattr(object, name) for name in ("__new__", "__reduce__", "__reduce_ex__")):
+        return True
+    # Those that dataclasses give to frozen classes with slots do the same as none.
+    own = (getattr(cls, name, None) for name in ("__getstate__", "__setstate__"))
+    names = {getattr(method, "__name__", "") for method in own if method not in (None, _OBJECT_GETSTATE)}
+    return not names <= _DATACLASS_STATE_METHODS
 
 
 def _slots(cls: type) -> set[str]:

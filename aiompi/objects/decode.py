@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from aiompi.objects import dataclass, kinds
+from aiompi.objects.kinds import LIST, TUPLE
 
 
 class Decoder:
@@ -32,10 +33,10 @@ class Decoder:
             builtins.Exception: of any class, when the message is malformed.
         """
         kind = self._next_kind()
-        if kind == kinds.TUPLE:
-            return tuple(items)
-        if kind == kinds.LIST:
+        if kind == LIST:
             return items
+        if kind == TUPLE:
+            return tuple(items)
         return _DECODERS[kind](self, items)
 
     def payload(self, data: bytes | None) -> bytes | memoryview:

@@ -128,14 +128,14 @@ def _encode_bytearray(encoder: Encoder, data: bytearray) -> Any:
 
 
 def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
-    if view.ndim == 0 or len(view.format.removeprefix("@")) != 1:
-        raise InexpressibleError(memoryview, f"of format {view.format!r} and {view.ndim} dimensions")
-    shape = view.shape
+    code, shape = view.format, view.shape
+    if not shape or len(code.removeprefix("@")) != 1:
+        raise InexpressibleError(memoryview, f"of format {code!r} and {view.ndim} dimensions")
     if not view.c_contiguous or 0 in shape:  # memoryview.cast takes neither
         data = memoryview(view.tobytes())
     else:
         data = view.cast("B")
-    return encoder.node(kinds.MEMORYVIEW, [view.readonly, view.format, encoder.payload(data), *shape])
+    return encoder.node(kinds.MEMORYVIEW, [view.readonly, code, encoder.payload(data), *shape])
 
 
 def _encode_range(encoder: Encoder, steps: range) -> Any:

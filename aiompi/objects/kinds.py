@@ -7,7 +7,6 @@ way: sending, tuples are packed where they lie; receiving, one call per array tu
 
 from __future__ import annotations
 
-import builtins
 from typing import Final
 
 LIST: Final = 0
@@ -28,7 +27,7 @@ SCALAR: Final = 14  # dtype, bytes
 # A payload is the bytes themselves, or None: the next buffer behind the body.
 
 
-class InexpressibleError(builtins.Exception):
+class InexpressibleError(Exception):
     """An object that msgpack cannot express exactly, so that pickle has to.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -80,7 +81,9 @@ class Agent:
         self._writing = False
         self._on_message = on_message
         self._on_lost = on_lost
+        self._finishing = False
         self.connected: Request[None] = Request(engine)
+        self.closed: Request[None] = Request(engine)
         family, target = contact.target()
         handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
         timeout = engine.settings.connect_timeout
@@ -130,6 +133,18 @@ class Agent:
             else:
                 self._queue[0] = self._queue[0][sent:]
         self._watch(bool(self._queue))
+        if self._finishing and not self._queue and sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+
+    def finish(self) -> Request[None]:
+        """Say nothing more after what is queued; complete when the agent has heard it all and hung up."""
+        self._finishing = True
+        if self._socket is None:
+            self.close()
+        else:
+            self._writable()
+        return self.closed
 
     def _watch(self, writing: bool) -> None:
         if self._socket is None or writing == self._writing:
@@ -162,7 +177,8 @@ class Agent:
     def _lost(self, cause: str) -> None:
         if self._socket is not None:
             self.close()
-            self._on_lost(cause)
+            if not self._finishing:
+                self._on_lost(cause)
 
     def close(self) -> None:
         if self._dialling is not None:
@@ -174,3 +190,5 @@ class Agent:
             if self._writing:
                 self._driver.remove_writer(sock.fileno())
             sock.close()
+        if not self.closed.done():
+            self.closed.complete()

@@ -1,0 +1,11 @@
+"""The launcher: starts the ranks of a job, supervises them, and is the IMPI rendezvous server of the job.
+
+    cli          command line          -> jobspec: what is to be run
+    supervisor   one job: processes, connections, signals and clocks around ...
+    job          ... the state table that decides
+    control      connections from ranks        stdio    their output and input        spawn/    their processes
+    impi_client  this job's IMPI client        impi_server    the rendezvous server
+    rundir       directory of a job            watchdog       cleans up when the launcher is killed
+
+It imports from aiompi only the floors "words" and "protocols", never the engine.
+"""

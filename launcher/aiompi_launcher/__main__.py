@@ -1,0 +1,5 @@
+import sys
+
+from aiompi_launcher.cli import main
+
+sys.exit(main())

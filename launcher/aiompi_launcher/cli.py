@@ -1,0 +1,272 @@
+"""The command line of aiompi-launch and impirun."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
+
+EXIT_USAGE: Final = 2
+_MAX_PORT: Final = 65535
+
+_DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this machine."
+_EPILOG: Final = """\
+Several programs make one job when they are separated by a colon; each section has its own -n, --wdir, -x and
+--env. Files named *.py are run by this Python. The exit code is that of the first rank that fails (128 + the number
+of the signal when it was killed), 124 after --timeout, 130 after Ctrl-C.
+
+examples:
+  aiompi-launch -n 4 app.py --steps 100
+  aiompi-launch -n 4 -m package.module
+  aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
+  aiompi-launch --serve 3                 nothing is started; ranks join with aiompi.join("host:port")
+  aiompi-launch --server 1                in one terminal: an IMPI server, prints host:port
+  aiompi-launch --client 0 HOST:PORT -n 4 app.py      in another
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of aiompi-launch; returns the exit code."""
+    return _main(sys.argv[1:] if argv is None else argv, "aiompi-launch")
+
+
+def impirun(argv: Sequence[str] | None = None) -> int:
+    """Entry point of impirun, the same program under the name that IMPI 0.0 gives it (section 2.2)."""
+    return _main(sys.argv[1:] if argv is None else argv, "impirun")
+
+
+def _main(argv: Sequence[str], name: str) -> int:
+    _open_standard_descriptors()
+    try:
+        return _run(parse(argv, name), name)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            print(f"{name}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(spec: Spec, name: str) -> int:
+    if isinstance(spec, RunSpec):
+        from aiompi_launcher import launch
+
+        return launch.run(spec, name)
+    raise NotImplementedError
+
+
+def _open_standard_descriptors() -> None:
+    """Descriptors 0 to 2 must not become sockets of ours because somebody started us without them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def parse(argv: Sequence[str], name: str) -> Spec:
+    """What a command line wants to be run.
+
+    Args:
+        argv: arguments, without the name of the program.
+        name: of the program, for messages.
+
+    Raises:
+        SystemExit: it cannot be understood, with status 2 after a message on stderr; or help was asked for.
+    """
+    parser = _parser(name)
+    first, *others = _sections(argv)
+    options = parser.parse_args(first)
+    _check(parser, options, others)
+    if options.serve is not None:
+        return ServeSpec(
+            size=options.serve,
+            bind=options.bind or "127.0.0.1",
+            port=options.port or 0,
+            timeout=options.timeout,
+            verbose=options.verbose,
+        )
+    if options.server is not None:
+        return ServerSpec(
+            count=options.server,
+            bind=options.bind,
+            port=options.port or 0,
+            auth=options.auth,
+            verbose=options.verbose,
+        )
+    programs = [_program(parser, options)]
+    section_parser = _section_parser(name)
+    programs += [_program(parser, section_parser.parse_args(section)) for section in others]
+    return _run_spec(parser, options, programs)
+
+
+def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, programs: list[Program]) -> RunSpec:
+    spec = RunSpec(
+        programs=tuple(programs),
+        tag_output=options.tag_output,
+        output_dir=options.output_dir,
+        stdin_rank=options.stdin,
+        timeout=options.timeout,
+        verbose=options.verbose,
+        server=options.client and _endpoint(parser, *options.client),
+    )
+    if spec.stdin_rank is not None and spec.stdin_rank >= spec.size:
+        parser.error(f"--stdin {spec.stdin_rank}: there are only ranks 0 to {spec.size - 1}")
+    return spec
+
+
+def _sections(argv: Sequence[str]) -> list[list[str]]:
+    sections: list[list[str]] = [[]]
+    for word in argv:
+        if word == ":":
+            sections.append([])
+        else:
+            sections[-1].append(word)
+    return sections
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others: list[list[str]]) -> None:
+    modes = [name for name in ("serve", "server", "client") if getattr(options, name) is not None]
+    if len(modes) > 1:
+        parser.error(f"--{modes[0]} and --{modes[1]} exclude each other")
+    listens = options.serve is not None or options.server is not None
+    if listens and (options.command or options.module or others):
+        parser.error(f"--{modes[0]} starts no program: it takes no command")
+    if not listens and (options.bind is not None or options.port is not None):
+        parser.error("--bind and --port are for --serve and --server")
+    if options.auth is not None and options.server is None:
+        parser.error("--auth is for --server")
+
+
+def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Program:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if options.module is not None:
+        command = [sys.executable, "-m", *options.module]
+    if not command or options.module == []:
+        parser.error("no program to run; each section needs one")
+    return Program(
+        argv=tuple(command),
+        count=options.n,
+        directory=options.wdir,
+        environ={name: value for assignment in options.environ for name, value in [assignment]},
+    )
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=name,
+        usage="%(prog)s [options] [-n N] program [args] [: [-n N] program [args]]...",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    job = parser.add_argument_group("the whole job, given in the first section")
+    job.add_argument(
+        "--tag-output", action="store_true", help="prefix lines with [RANK] (stdout) or [RANK:err] (stderr)"
+    )
+    job.add_argument("--output-dir", metavar="DIR", help="write to DIR/rank.N.out and rank.N.err instead")
+    job.add_argument(
+        "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"
+    )
+    job.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="kill the job after this time")
+    job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")
+    _add_roles(parser)
+    _add_section_options(parser.add_argument_group("each section"))
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_roles(parser: argparse.ArgumentParser) -> None:
+    roles = parser.add_argument_group("other ways to make a job")
+    roles.add_argument("--serve", type=_count, metavar="N", help="let N ranks join that others start")
+    roles.add_argument("--server", "-server", type=_count, metavar="N", help="be the IMPI server of N clients")
+    roles.add_argument(
+        "--client", "-client", nargs=2, metavar=("RANK", "HOST:PORT"), help="be an IMPI client of that server"
+    )
+    roles.add_argument("--bind", metavar="HOST", help="address to listen on")
+    roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
+    roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, like 1-0")
+
+
+def _section_parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, add_help=False, allow_abbrev=False)
+    _add_section_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _add_section_options(group: Any) -> None:
+    group.add_argument("-n", "-np", type=_count, default=1, metavar="N", help="number of ranks (1)")
+    group.add_argument("--wdir", "-wdir", metavar="DIR", help="working directory")
+    group.add_argument(
+        "-x", dest="environ", action="append", default=[], type=_export, metavar="NAME[=VALUE]",
+        help="set a variable, or insist that it is set",
+    )  # fmt: skip
+    group.add_argument(
+        "--env", dest="environ", action="append", type=_assignment, metavar="NAME=VALUE", help="set a variable"
+    )
+    group.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a Python module")
+
+
+# Types of arguments.
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return seconds
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is not in 0 to {_MAX_PORT}")
+    return port
+
+
+def _stdin_rank(text: str) -> int | None:
+    if text == "none":
+        return None
+    rank = int(text)
+    if rank < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return rank
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _export(text: str) -> tuple[str, str]:
+    if "=" in text:
+        return _assignment(text)
+    if text not in os.environ:
+        raise argparse.ArgumentTypeError(f"{text} is not set here; use NAME=VALUE")
+    return text, os.environ[text]
+
+
+def _endpoint(parser: argparse.ArgumentParser, rank: str, address: str) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    if not rank.isdecimal():
+        parser.error(f"--client {rank}: the rank must be a number")
+    if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
+        parser.error(f"--client {rank} {address}: expected HOST:PORT as the server prints it")
+    return Endpoint(client_rank=int(rank), host=host.strip("[]"), port=int(port))

@@ -1,0 +1,428 @@
+"""Supervision of one job as a state table: events in, actions out, no I/O, no clock.
+
+Each rank has a state towards the control protocol, and apart from it an exit status once its process has ended:
+
+    EXPECTED --Join--> JOINED --Card--> CARDED --cards of all ranks--> RUNNING
+    RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
+    JOINED, CARDED, RUNNING --end of the connection--> LOST
+
+The job runs until every rank has ended well, or until the first of them fails. The first sign of a failure
+makes its rank the culprit; the verdict falls when the other half of the story is known too (exit status and
+end of the connection), at the latest after SETTLE. What other ranks do in the meantime is its consequence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import signal
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from aiompi.wire import control, hello
+
+SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdict
+KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
+
+EXIT_FAILURE: Final = 1
+EXIT_TIMEOUT: Final = 124
+EXIT_SIGNAL: Final = 128
+
+
+class State(enum.Enum):
+    """Of a rank."""
+
+    EXPECTED = enum.auto()
+    JOINED = enum.auto()
+    CARDED = enum.auto()
+    RUNNING = enum.auto()
+    FINALIZING = enum.auto()
+    FINALIZED = enum.auto()
+    LEFT = enum.auto()
+    LOST = enum.auto()
+
+
+class Phase(enum.Enum):
+    """Of the job."""
+
+    RUNNING = enum.auto()
+    DOOMED = enum.auto()  # a rank has failed, its exit status or the rest of its messages is awaited
+    ENDING = enum.auto()  # everything is being ended
+    ENDED = enum.auto()
+
+
+# States in which a rank still waits for, or may need, the others.
+ACTIVE: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.FINALIZING})
+UNFINISHED: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.LOST})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closed:
+    """Event: the connection of a rank has ended, with the protocol error that made it end, if any."""
+
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Send:
+    """Action: send a message to a rank."""
+
+    rank: int
+    message: control.Message
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hangup:
+    """Action: close the connection to a rank, after what was sent."""
+
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signal:
+    """Action: send a signal to the process groups of all ranks."""
+
+    signum: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Action: call `expired(key)` after so many seconds."""
+
+    key: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """Action: tell the user why the job ends; `rank` is the culprit, None when it is none of them."""
+
+    rank: int | None
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class End:
+    """Action: the job is over, this is the exit code of the launcher."""
+
+    code: int
+
+
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Report | End
+
+
+class Refused(Exception):
+    """A connection cannot become a rank of the job; the message tells its owner why."""
+
+
+class Rank:
+    """What the job knows of one rank.
+
+    Attributes:
+        state: towards the control protocol.
+        pid: of its process, 0 while unknown.
+        connected: whether its control connection is open.
+        status: exit status of its process, negative for a signal, None while it runs.
+        card: how other ranks reach it.
+        error: why its connection was closed by us.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = State.EXPECTED
+        self.pid = 0
+        self.connected = False
+        self.status: int | None = None
+        self.card: control.BusinessCard = {}
+        self.error = ""
+
+
+class Job:
+    """One job.
+
+    Args:
+        size: number of ranks.
+        name: of the job, for the ranks.
+        directory: for the sockets of the ranks; empty when they must make their own.
+        spawned: whether the launcher starts the processes; otherwise they join from elsewhere.
+
+    Events are method calls; take the actions that result from `actions()` after each.
+    """
+
+    def __init__(self, size: int, *, name: str, directory: str, spawned: bool) -> None:
+        self.ranks = [Rank(number) for number in range(size)]
+        self.phase = Phase.RUNNING
+        self._name = name
+        self._directory = directory
+        self._spawned = spawned
+        self._culprit: Rank | None = None
+        self._signum = 0
+        self._code = 0
+        self._actions: list[Action] = []
+
+    def actions(self) -> list[Action]:
+        """What is to be done now, in this order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def place(self, wanted: int) -> int:
+        """Number of the rank that a new connection becomes.
+
+        Args:
+            wanted: rank it claims to be, RANK_ANY for the lowest free one.
+
+        Raises:
+            Refused: there is no such rank, or it is taken.
+        """
+        if wanted == hello.RANK_ANY and not self._spawned:
+            free = (rank.number for rank in self.ranks if rank.state is State.EXPECTED)
+            wanted = next(free, len(self.ranks))
+            if wanted == len(self.ranks):
+                raise Refused(f"the job is complete: all its {len(self.ranks)} ranks have joined already")
+        if not 0 <= wanted < len(self.ranks):
+            raise Refused(f"there is no rank {wanted} in this job, only 0 to {len(self.ranks) - 1}")
+        if self.ranks[wanted].state is not State.EXPECTED:
+            raise Refused(
+                f"rank {wanted} has joined already; a process that a rank starts cannot join in its name "
+                f"(remove {control.ENV_CONTROL} from its environment)"
+            )
+        if self.phase is not Phase.RUNNING:
+            raise Refused("the job is ending")
+        return wanted
+
+    # Events
+
+    def started(self, number: int, pid: int) -> None:
+        """The process of a rank was started; its exit will be reported, too."""
+        self.ranks[number].pid = pid
+
+    def received(self, number: int, event: control.Message | Closed) -> None:
+        """A message of a rank, or the end of its connection."""
+        rank = self.ranks[number]
+        if isinstance(event, Closed):
+            rank.connected = False
+            rank.error = event.error
+        if self.phase in (Phase.RUNNING, Phase.DOOMED):
+            self._transit(rank, event)
+        self._check_over()
+
+    def exited(self, number: int, status: int) -> None:
+        """The process of a rank has ended: exit status, or minus the signal that killed it."""
+        rank = self.ranks[number]
+        rank.status = status
+        if status or rank.state is State.LOST:
+            self._suspect(rank)
+        elif rank.connected:
+            self._actions.append(StartTimer(f"{_HANGUP}{number}", SETTLE))
+        self._check_absent()
+        self._check_over()
+
+    def failed(self, reason: str, code: int = EXIT_FAILURE) -> None:
+        """The job cannot go on, through no fault of a rank."""
+        if self.phase in (Phase.RUNNING, Phase.DOOMED):
+            self._end(None, reason, code)
+
+    def signalled(self, signum: int) -> None:
+        """The launcher got a signal to end: the first one is passed on, the second one kills."""
+        name = signal.Signals(signum).name
+        if not self._spawned:
+            self.failed(f"the launcher was ended by {name}", EXIT_SIGNAL + signum)
+        elif self._signum or self.phase is Phase.ENDING:
+            self._signum = self._signum or signum
+            self._actions.append(Signal(signal.SIGKILL))
+        else:
+            self._signum = signum
+            self._actions.append(Signal(signum))
+
+    def timed_out(self, seconds: float) -> None:
+        """The time that the user gave the job is over."""
+        self.failed(f"the job was ended because it ran longer than {seconds:g} s (--timeout)", EXIT_TIMEOUT)
+
+    def expired(self, key: str) -> None:
+        """A timer has run out."""
+        if key == _VERDICT and self.phase is Phase.DOOMED and self._culprit is not None:
+            self._convict(self._culprit)
+        elif key == _KILL and self.phase is Phase.ENDING:
+            self._actions.append(Signal(signal.SIGKILL))
+            for rank in self.ranks:
+                self._hang_up(rank)
+        elif key.startswith(_HANGUP):
+            self._hang_up(self.ranks[int(key.removeprefix(_HANGUP))])
+        self._check_over()
+
+    # Reactions, named in the table below
+
+    def _transit(self, rank: Rank, event: control.Message | Closed) -> None:
+        known = TRANSITIONS.get((rank.state, type(event)))
+        if known is None:
+            rank.error = f"broke the control protocol: {type(event).__name__} in state {rank.state.name}"
+            self._suspect(rank)
+            return
+        rank.state, reaction = known
+        reaction(self, rank, event)
+
+    def _on_join(self, rank: Rank, event: control.Join) -> None:
+        rank.connected = True
+        rank.pid = rank.pid or event.pid
+        size = len(self.ranks)
+        self._actions.append(
+            Send(rank.number, control.Welcome(rank.number, size, self._name, self._directory))
+        )
+        self._check_absent()
+
+    def _on_card(self, rank: Rank, event: control.Card) -> None:
+        rank.card = event.card
+        self._distribute_cards()
+
+    def _on_finalize(self, rank: Rank, event: control.Message) -> None:
+        self._check_fence()
+
+    def _on_leave(self, rank: Rank, event: control.Message) -> None:
+        for other in self.ranks:
+            if other.connected and other is not rank and other.state is not State.LEFT:
+                self._actions.append(Send(other.number, control.Left(rank.number)))
+        self._check_fence()
+
+    def _on_abort(self, rank: Rank, event: control.Abort) -> None:
+        if self._culprit in (None, rank):
+            reason = event.reason or f"rank {rank.number} called Abort({event.code})"
+            self._end(rank, reason, event.code % 256 or EXIT_FAILURE)
+
+    def _on_early_leave(self, rank: Rank, event: control.Message) -> None:
+        rank.error = "left the job before all ranks had joined"
+        self._suspect(rank)
+
+    def _on_lost(self, rank: Rank, event: Closed) -> None:
+        self._suspect(rank)
+
+    def _on_closed(self, rank: Rank, event: Closed) -> None:
+        if rank is self._culprit:
+            self._suspect(rank)
+
+    # Conditions of the whole job
+
+    def _distribute_cards(self) -> None:
+        if any(rank.state is not State.CARDED for rank in self.ranks):
+            return
+        message = control.Cards([rank.card for rank in self.ranks])
+        for rank in self.ranks:
+            rank.state = State.RUNNING
+            self._actions.append(Send(rank.number, message))
+
+    def _check_fence(self) -> None:
+        if any(rank.state not in (State.FINALIZING, State.LEFT) for rank in self.ranks):
+            return
+        for rank in self.ranks:
+            if rank.state is State.FINALIZING:
+                rank.state = State.FINALIZED
+                if rank.connected:
+                    self._actions.append(Send(rank.number, control.Finalized()))
+
+    def _check_absent(self) -> None:
+        """Ranks that wait in init for one that has ended without init would wait for ever."""
+        absent = [rank for rank in self.ranks if rank.status == 0 and rank.state is State.EXPECTED]
+        waiting = [rank.number for rank in self.ranks if rank.state in ACTIVE]
+        if absent and waiting and self.phase is Phase.RUNNING:
+            self._end(
+                absent[0],
+                f"rank {absent[0].number} exited with status 0 without ever joining the job, while "
+                f"{_ranks(waiting)} for it in init: either all ranks of a job use MPI or none",
+                EXIT_FAILURE,
+            )
+
+    def _suspect(self, rank: Rank) -> None:
+        if self._culprit is None and self.phase is Phase.RUNNING:
+            self._culprit = rank
+            self.phase = Phase.DOOMED
+            self._actions.append(StartTimer(_VERDICT, SETTLE))
+        if rank is self._culprit and self.phase is Phase.DOOMED and not self._story_open(rank):
+            self._convict(rank)
+
+    def _story_open(self, rank: Rank) -> bool:
+        return self._spawned and (rank.connected or rank.status is None)
+
+    def _convict(self, rank: Rank) -> None:
+        code = EXIT_FAILURE
+        if rank.status:
+            code = rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
+        self._end(rank, f"rank {rank.number} {describe(rank)}", code)
+
+    def _end(self, rank: Rank | None, reason: str, code: int) -> None:
+        self.phase = Phase.ENDING
+        self._code = code
+        if not self._signum:
+            self._actions.append(Report(rank.number if rank else None, reason))
+        for other in self.ranks:
+            if other.connected:
+                self._actions.append(Send(other.number, control.Abort(code, reason)))
+        self._actions += [Signal(signal.SIGTERM), StartTimer(_KILL, KILL_GRACE)]
+        self._check_over()
+
+    def _hang_up(self, rank: Rank) -> None:
+        if rank.connected:
+            self._actions.append(Hangup(rank.number))
+            self.received(rank.number, Closed())
+
+    def _check_over(self) -> None:
+        if self.phase in (Phase.RUNNING, Phase.ENDING) and all(map(self._settled, self.ranks)):
+            self.phase = Phase.ENDED
+            self._actions.append(End(EXIT_SIGNAL + self._signum if self._signum else self._code))
+
+    def _settled(self, rank: Rank) -> bool:
+        if not self._spawned:
+            gone = self.phase is Phase.ENDING or rank.state in (State.FINALIZED, State.LEFT)
+            return gone and not rank.connected
+        if self.phase is Phase.ENDING:
+            return not rank.pid or rank.status is not None
+        return rank.status is not None and not rank.connected
+
+
+_VERDICT: Final = "verdict"
+_KILL: Final = "kill"
+_HANGUP: Final = "hangup "
+
+# (state, event) -> (next state, reaction). What is not here breaks the protocol.
+TRANSITIONS: Final[dict[tuple[State, type], tuple[State, Callable[..., None]]]] = {
+    (State.EXPECTED, control.Join): (State.JOINED, Job._on_join),
+    (State.JOINED, control.Card): (State.CARDED, Job._on_card),
+    (State.RUNNING, control.Finalize): (State.FINALIZING, Job._on_finalize),
+    (State.RUNNING, control.Leave): (State.LEFT, Job._on_leave),
+    (State.FINALIZING, control.Leave): (State.LEFT, Job._on_leave),
+    (State.FINALIZED, control.Leave): (State.LEFT, Job._on_leave),
+    (State.JOINED, control.Leave): (State.LOST, Job._on_early_leave),
+    (State.CARDED, control.Leave): (State.LOST, Job._on_early_leave),
+    (State.JOINED, Closed): (State.LOST, Job._on_lost),
+    (State.CARDED, Closed): (State.LOST, Job._on_lost),
+    (State.RUNNING, Closed): (State.LOST, Job._on_lost),
+    (State.LOST, Closed): (State.LOST, Job._on_lost),
+    (State.FINALIZING, Closed): (State.FINALIZING, Job._on_closed),
+    (State.FINALIZED, Closed): (State.FINALIZED, Job._on_closed),
+    (State.LEFT, Closed): (State.LEFT, Job._on_closed),
+    **{(state, control.Abort): (state, Job._on_abort) for state in State if state is not State.EXPECTED},
+}
+
+
+def describe(rank: Rank) -> str:
+    """How a rank came to its end, as the rest of a sentence."""
+    if rank.status is not None and rank.status < 0:
+        return f"was killed by signal {-rank.status}{_signal_name(-rank.status)}"
+    if rank.status:
+        return f"exited with status {rank.status}"
+    if rank.error:
+        return rank.error
+    if rank.status == 0:
+        return "exited with status 0 without calling Finalize"
+    return "closed its connection to the launcher without calling Finalize"
+
+
+def _signal_name(signum: int) -> str:
+    try:
+        return f" ({signal.Signals(signum).name})"
+    except ValueError:  # a real-time signal
+        return ""
+
+
+def _ranks(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"rank {numbers[0]} waits"
+    return f"ranks {', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''} wait"

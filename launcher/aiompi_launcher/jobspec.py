@@ -1,0 +1,109 @@
+"""What is to be run: the command line, checked and in one piece."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """One section of the command line: a program and how many ranks run it.
+
+    Attributes:
+        argv: executable and arguments.
+        count: number of ranks.
+        directory: working directory, None for the launcher's own.
+        environ: variables added to the launcher's own environment.
+    """
+
+    argv: tuple[str, ...]
+    count: int = 1
+    directory: str | None = None
+    environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """Where this job finds its IMPI server, and its client rank there (IMPI 0.0, section 2.2.3)."""
+
+    client_rank: int
+    host: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """A job whose processes the launcher starts.
+
+    Attributes:
+        programs: one or more (MPMD); ranks are numbered through them in order.
+        tag_output: whether each line of output is prefixed with its rank.
+        output_dir: directory for rank.N.out and rank.N.err instead of the launcher's own output.
+        stdin_rank: rank that reads the launcher's standard input, None for no rank.
+        timeout: seconds after which the job is killed.
+        verbose: whether to report progress on stderr.
+        server: IMPI server to join, None to be one in memory.
+    """
+
+    programs: tuple[Program, ...]
+    tag_output: bool = False
+    output_dir: str | None = None
+    stdin_rank: int | None = 0
+    timeout: float | None = None
+    verbose: bool = False
+    server: Endpoint | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(program.count for program in self.programs)
+
+    def ranks(self) -> Iterator[tuple[int, Program]]:
+        """Each rank and what it runs."""
+        rank = 0
+        for program in self.programs:
+            for _ in range(program.count):
+                yield rank, program
+                rank += 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ServeSpec:
+    """A job whose ranks are started by others and join over TCP.
+
+    Attributes:
+        size: number of ranks.
+        bind: address to listen on.
+        port: to listen on, 0 for any free one.
+        timeout: seconds after which the job is ended.
+        verbose: whether to report progress on stderr.
+    """
+
+    size: int
+    bind: str = "127.0.0.1"
+    port: int = 0
+    timeout: float | None = None
+    verbose: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ServerSpec:
+    """An IMPI rendezvous server (IMPI 0.0, section 2.2.1).
+
+    Attributes:
+        count: number of clients.
+        bind: address to listen on, None for all.
+        port: to listen on, 0 for any free one.
+        auth: authentication methods, most preferred first; None for the server's own preference.
+        verbose: whether to report progress on stderr.
+    """
+
+    count: int
+    bind: str | None = None
+    port: int = 0
+    auth: str | None = None
+    verbose: bool = False
+
+
+Spec: TypeAlias = RunSpec | ServeSpec | ServerSpec

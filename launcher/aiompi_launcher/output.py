@@ -1,0 +1,92 @@
+"""All output of a job: that of its ranks, and what the launcher itself has to say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from aiompi_launcher.spawn.ranks import RankProcess
+from aiompi_launcher.stdio import TAIL_LINES, Sink, Source
+
+_TAIL_BYTES = 8 * 2**10
+
+
+class Outputs:
+    """Sinks of the launcher and sources of its ranks.
+
+    Args:
+        name: of the program, before each line of its own.
+        tag: whether lines of ranks begin with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
+        on_broken: called when nobody reads standard output any more.
+    """
+
+    def __init__(self, name: str, *, tag: bool, on_broken: Callable[[], None]) -> None:
+        self._name = name
+        self._tag = tag
+        self._stdout = Sink(1, on_broken)
+        self._stderr = self._stdout
+        if not os.path.samestat(os.fstat(1), os.fstat(2)):
+            self._stderr = Sink(2, lambda: None)
+        self._sources: list[Source] = []
+        self._errors: dict[int, Source | str] = {}
+
+    def add(self, rank: int, process: RankProcess) -> None:
+        """Forward the output of a rank."""
+        if process.stdout >= 0:
+            tag = f"[{rank}] ".encode() if self._tag else b""
+            self._sources.append(Source(process.stdout, self._stdout, tag))
+        if process.stderr >= 0:
+            tag = f"[{rank}:err] ".encode() if self._tag else b""
+            source = Source(process.stderr, self._stderr, tag)
+            self._sources.append(source)
+            self._errors[rank] = source
+        else:
+            self._errors[rank] = process.errors
+
+    def say(self, text: str) -> None:
+        """A message of the launcher, on stderr."""
+        lines = "".join(f"{self._name}: {line}\n" for line in text.splitlines())
+        self._stderr.write(self, lines.encode(errors="backslashreplace"))
+
+    def report(self, rank: int | None, text: str) -> None:
+        """Why the job ends, with the last lines of stderr of the rank that is to blame.
+
+        They are not repeated when they are what the reader has just seen.
+        """
+        for source in self._sources:
+            source.catch_up()
+        lines = [] if rank is None else self._last_lines(rank)
+        self.say(text)
+        if lines:
+            self.say(f"the last lines of stderr of rank {rank}:")
+            self._stderr.write(self, "".join(f"    {line}\n" for line in lines).encode())
+
+    def _last_lines(self, rank: int) -> list[str]:
+        errors = self._errors.get(rank, "")
+        if isinstance(errors, Source):
+            return [] if errors.is_on_display() else errors.tail()
+        return _tail_of(errors)
+
+    def close(self) -> None:
+        """Pass on what the ranks have left in their pipes."""
+        for source in self._sources:
+            source.close()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, as long as that takes."""
+        await asyncio.gather(self._stdout.drain(), self._stderr.drain())
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._stdout.stop()
+        self._stderr.stop()
+
+
+def _tail_of(path: str) -> list[str]:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        return file.read().decode(errors="backslashreplace").splitlines()[-TAIL_LINES:]
+    return []

@@ -1,0 +1,107 @@
+"""The directory of a running job: its sockets live there, and only its owner may enter.
+
+It is locked (flock) as long as the launcher or its watchdog lives, so that a directory whose lock is free is
+known to be left over from a dead job. Directories appear under their final name only when locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+_PREFIX: Final = "aiompi-"
+_LOCK: Final = "lock"
+_NAME_BYTES: Final = 8
+
+# A Unix socket address holds 107 bytes; names of sockets in the directory need up to this many.
+_MAX_PATH: Final = 107 - 32
+
+
+class RunDirectory:
+    """A new directory with mode 0700, locked.
+
+    Attributes:
+        path: absolute.
+        name: identifies the job on this machine.
+
+    Raises:
+        OSError: no place for it; the message names the directories that were tried.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        base = _base(environ)
+        _sweep(base)
+        self.name = os.urandom(_NAME_BYTES).hex()
+        self.path = os.path.join(base, _PREFIX + self.name)
+        hidden = os.path.join(base, f".{_PREFIX}{self.name}")
+        os.mkdir(hidden, 0o700)
+        self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.rename(hidden, self.path)
+
+    def join(self, name: str) -> str:
+        """Path of a file in the directory."""
+        return os.path.join(self.path, name)
+
+    def remove(self) -> None:
+        """Delete the directory and all in it, and release the lock. May be called twice."""
+        remove_tree(self.path)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def remove_tree(path: str) -> None:
+    """Delete a directory; what is already gone is no error."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            for name in os.listdir(path):
+                os.unlink(os.path.join(path, name))
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.EPERM, errno.ENOTEMPTY):
+                raise
+            import shutil  # slow to import, and needed only for what a rank put there
+
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _base(environ: Mapping[str, str]) -> str:
+    candidates = [environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR")] + ["/tmp", "/var/tmp"]
+    for path in candidates:
+        longest = os.path.join(os.path.abspath(path), _PREFIX + "0" * 2 * _NAME_BYTES)
+        if path and len(os.fsencode(longest)) <= _MAX_PATH and os.access(path, os.W_OK | os.X_OK):
+            return os.path.abspath(path)
+    tried = ", ".join(path for path in candidates if path)
+    raise OSError(
+        f"no directory for the sockets of the job: none of {tried} is writable with a path short enough; "
+        "set XDG_RUNTIME_DIR"
+    )
+
+
+def _sweep(base: str) -> None:
+    """Delete directories of dead jobs of this user."""
+    for path in _candidates(base):
+        with contextlib.suppress(OSError):
+            lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(path)
+            finally:
+                os.close(lock)
+
+
+def _candidates(base: str) -> Iterator[str]:
+    with os.scandir(base) as entries:
+        for entry in entries:
+            if not entry.name.startswith(_PREFIX):
+                continue
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                    yield entry.path

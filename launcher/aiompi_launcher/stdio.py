@@ -1,0 +1,290 @@
+"""Output of the ranks: whole lines, never mixed, at the speed of whoever reads them; and input for one rank.
+
+    pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
+
+A source whose sink is full is not read, so that its rank waits in write as it would without a launcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Final
+
+HIGH_WATER: Final = 256 * 2**10  # bytes that wait for a sink before its sources pause
+LOW_WATER: Final = 64 * 2**10
+IDLE: Final = 0.1  # seconds after which an incomplete line, a prompt, is passed on
+MAX_LINE: Final = 64 * 2**10  # bytes; longer lines are passed on in pieces
+TAIL_LINES: Final = 20
+_TAIL_BYTES: Final = 8 * 2**10
+_READ: Final = 64 * 2**10
+
+# A pipe that is ready takes this many bytes at once, so that writing to it does not block, although the launcher
+# does not set it non-blocking: it shares it with others, such as the shell.
+_PIPE_BUF: Final = 4096
+
+
+class Sink:
+    """An open file of the launcher's that lines of many sources go to.
+
+    Args:
+        descriptor: of the file.
+        on_broken: called once when nobody reads any more.
+    """
+
+    def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._pending = bytearray()
+        self._paused: set[Source] = set()
+        self._drained: asyncio.Future[None] | None = None
+        self._writing = False
+        self._pollable = True
+        self._broken = False
+        self._unfinished: object | None = None  # whose line has no end yet
+        self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
+
+    def write(self, owner: object, data: bytes) -> None:
+        """Write lines of an owner; the last one may be incomplete, the owner can complete it later."""
+        if self._broken or not data:
+            return
+        if self._unfinished not in (None, owner):
+            self._pending += b"\n"
+        self._pending += data
+        self._unfinished = None if data.endswith(b"\n") else owner
+        self.last_writers.extend([owner] * min(data.count(b"\n"), TAIL_LINES))
+        self._start_writing()
+
+    def full(self, source: Source) -> bool:
+        """Whether the source must pause; it is resumed later."""
+        if len(self._pending) > HIGH_WATER:
+            self._paused.add(source)
+            return True
+        return False
+
+    async def drain(self) -> None:
+        """Wait until everything is written, or nobody reads any more."""
+        if self._pending and not self._broken:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._stop_writing()
+        self._broken = True
+
+    def _start_writing(self) -> None:
+        if not self._writing and self._pollable:
+            try:
+                self._loop.add_writer(self._descriptor, self._write_ready)
+                self._writing = True
+            except OSError:  # a regular file, always ready
+                self._pollable = False
+        if not self._pollable:
+            self._write_all()
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._loop.remove_writer(self._descriptor)
+            self._writing = False
+
+    def _write_all(self) -> None:
+        while self._pending:
+            self._write_ready()
+
+    def _write_ready(self) -> None:
+        try:
+            written = os.write(self._descriptor, self._pending[:_PIPE_BUF])
+        except BlockingIOError:
+            return
+        except OSError:  # broken pipe, disk full, terminal gone
+            self._break()
+            return
+        del self._pending[:written]
+        if len(self._pending) < LOW_WATER:
+            self._resume()
+        if not self._pending:
+            self._stop_writing()
+            self._set_drained()
+
+    def _break(self) -> None:
+        self._stop_writing()
+        self._broken = True
+        self._pending.clear()
+        self._resume()
+        self._set_drained()
+        self._on_broken()
+
+    def _resume(self) -> None:
+        paused, self._paused = self._paused, set()
+        for source in paused:
+            source.resume()
+
+    def _set_drained(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+
+class Source:
+    """Output of a rank.
+
+    Args:
+        descriptor: read end of the pipe; closed at its end.
+        sink: where it goes.
+        tag: prefix of each line; empty: lines are passed on as they are, and a prompt without an end as well.
+    """
+
+    def __init__(self, descriptor: int, sink: Sink, tag: bytes = b"") -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._sink = sink
+        self._tag = tag
+        self._loop = asyncio.get_running_loop()
+        self._partial = b""
+        self._tail = b""
+        self._idle: asyncio.TimerHandle | None = None
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        if self._descriptor >= 0:
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def catch_up(self) -> None:
+        """Pass on what the rank has written up to now, whether the sink is full or not."""
+        while self._read():
+            pass
+        self._flush()
+
+    def close(self) -> None:
+        """Pass on what is left and close the pipe."""
+        self.catch_up()
+        self._close()
+
+    def tail(self) -> list[str]:
+        """The last lines."""
+        return self._tail.decode(errors="backslashreplace").splitlines()[-TAIL_LINES:]
+
+    def is_on_display(self) -> bool:
+        """Whether the last lines are the last ones that the sink has got from anybody."""
+        count = len(self.tail())
+        last = list(self._sink.last_writers)[-count:]
+        return len(last) >= count and all(writer is self for writer in last)
+
+    def _readable(self) -> None:
+        self._read()
+        if self._descriptor >= 0 and self._sink.full(self):
+            self._loop.remove_reader(self._descriptor)
+
+    def _read(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            data = os.read(self._descriptor, _READ)
+        except BlockingIOError:
+            return False
+        if data:
+            self._feed(data)
+        else:
+            self._flush()
+            self._close()
+        return bool(data)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _feed(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._pass(self._partial + data[:end])
+            self._partial = data[end:]
+        else:
+            self._partial += data
+        if len(self._partial) > MAX_LINE:
+            self._flush()
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._partial and not self._tag:
+            self._idle = self._loop.call_later(IDLE, self._flush)
+
+    def _flush(self) -> None:
+        if self._partial:
+            self._pass(self._partial + (b"\n" if self._tag else b""))
+            self._partial = b""
+
+    def _pass(self, data: bytes) -> None:
+        if self._tag:
+            lines = data.removesuffix(b"\n").split(b"\n")
+            data = b"".join(self._tag + line + b"\n" for line in lines)
+        self._sink.write(self, data)
+
+
+class TerminalInput:
+    """Passes what is typed at the terminal on to a rank, which cannot read the terminal itself: its process group
+    is not the terminal's foreground group.
+
+    Args:
+        terminal: descriptor of the terminal.
+        pipe: write end of the rank's standard input.
+    """
+
+    def __init__(self, terminal: int, pipe: int) -> None:
+        os.set_blocking(pipe, False)
+        self._terminal = terminal
+        self._pipe = pipe
+        self._pending = b""
+        self._loop = asyncio.get_running_loop()
+        self.resume()
+
+    def resume(self) -> None:
+        """Read the terminal, again after the launcher came to the foreground."""
+        if self._pipe >= 0 and not self._pending and _in_foreground(self._terminal):
+            self._loop.add_reader(self._terminal, self._readable)
+
+    def close(self) -> None:
+        """The rank gets end of file."""
+        if self._pipe >= 0:
+            self._loop.remove_reader(self._terminal)
+            self._loop.remove_writer(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def _readable(self) -> None:
+        if not _in_foreground(self._terminal):  # reading would stop the launcher (SIGTTIN)
+            self._loop.remove_reader(self._terminal)
+            return
+        try:
+            self._pending = os.read(self._terminal, _READ)
+        except OSError:  # hung up
+            self._pending = b""
+        if not self._pending:
+            self.close()
+            return
+        self._loop.remove_reader(self._terminal)
+        self._loop.add_writer(self._pipe, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            written = os.write(self._pipe, self._pending)
+        except OSError:  # the rank reads no more
+            self.close()
+            return
+        self._pending = self._pending[written:]
+        if not self._pending:
+            self._loop.remove_writer(self._pipe)
+            self.resume()
+
+
+def _in_foreground(terminal: int) -> bool:
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    return False

@@ -1,0 +1,212 @@
+"""One job: processes, connections, signals and clocks around the state table of `job`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from aiompi.wire import control
+from aiompi_launcher import job as table
+from aiompi_launcher.control import Link
+from aiompi_launcher.job import Job
+from aiompi_launcher.output import Outputs
+from aiompi_launcher.spawn.ranks import RankProcess, StartError
+from aiompi_launcher.stdio import TerminalInput
+from aiompi_launcher.watchdog import KILL_GRACE, signal_group
+
+EXIT_BROKEN_PIPE: Final = table.EXIT_SIGNAL + signal.SIGPIPE
+_POLL: Final = 0.02  # seconds
+_HASTE: Final = 1.0  # seconds for the last output when the user wants the job to end
+_END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Supervisor:
+    """Runs a job to its end.
+
+    Args:
+        job: its state table.
+        name: of the program, before each line of its messages.
+        tag_output: whether each line of output is prefixed with its rank.
+        timeout: seconds that the job may take, None for no limit.
+        verbose: whether to report progress.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        *,
+        tag_output: bool = False,
+        timeout: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._job = job
+        self._verbose = verbose
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[int, Link] = {}
+        self._processes: dict[int, RankProcess] = {}
+        self._running: set[int] = set()
+        self._input: TerminalInput | None = None
+        self._exit_code: asyncio.Future[int] = self._loop.create_future()
+        self._impatience = asyncio.Event()
+        self._quiet = False
+        self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
+        self._watch_signals()
+        if timeout is not None:
+            self._loop.call_later(timeout, self._inform, self._job.timed_out, timeout)
+
+    # Start.
+
+    def adopt(self, processes: Iterable[RankProcess], error: StartError | None) -> None:
+        """Take over the processes of the ranks, in rank order.
+
+        Args:
+            processes: those that run.
+            error: why the next one could not be started.
+        """
+        for rank, process in enumerate(processes):
+            self._processes[rank] = process
+            self._running.add(rank)
+            self.outputs.add(rank, process)
+            if process.terminal_input >= 0:
+                self._input = TerminalInput(0, process.terminal_input)
+            self.chat(f"rank {rank} runs as process {process.process.pid}")
+            self._inform(self._job.started, rank, process.process.pid)
+        if error is not None:
+            self.fail(str(error), error.code)
+        self._reap()  # some may have ended already
+
+    # End.
+
+    async def finish(self) -> int:
+        """Wait for the end of the job and clean up; returns the exit code for the launcher."""
+        code = await self._exit_code
+        if self._input is not None:
+            self._input.close()
+        for link in self._links.values():
+            link.close()
+        await self._end_groups()
+        self.outputs.close()
+        await self._drain()
+        return EXIT_BROKEN_PIPE if self._quiet and code == 0 else code
+
+    async def _end_groups(self) -> None:
+        """End what the ranks have left running in their process groups."""
+        pids = [process.process.pid for process in self._processes.values() if process.process.release()]
+        for pid in pids:
+            signal_group(pid, signal.SIGTERM)
+        deadline = self._loop.time() + KILL_GRACE
+        while pids and self._loop.time() < deadline:
+            await asyncio.sleep(_POLL)
+            pids = [pid for pid in pids if signal_group(pid, 0)]
+        for pid in pids:
+            signal_group(pid, signal.SIGKILL)
+
+    async def _drain(self) -> None:
+        impatient = self._impatience.is_set()
+        drained = asyncio.ensure_future(self.outputs.drain())
+        stopped = asyncio.ensure_future(asyncio.sleep(_HASTE) if impatient else self._impatience.wait())
+        _, late = await asyncio.wait({drained, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in late:
+            task.cancel()
+        self.outputs.stop()
+
+    # Messages for the user.
+
+    def chat(self, text: str) -> None:
+        """Progress, for those who want to know."""
+        if self._verbose:
+            self.outputs.say(text)
+
+    def fail(self, reason: str, code: int = table.EXIT_FAILURE) -> None:
+        """End the job through no fault of a rank."""
+        self._inform(self._job.failed, reason, code)
+
+    # What connections report (control.Owner).
+
+    def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
+        try:
+            rank = self._job.place(wanted)
+        except table.Refused as refusal:
+            link.send(control.Abort(table.EXIT_FAILURE, str(refusal)))
+            link.close()
+            self.chat(f"a connection was refused: {refusal}")
+            return
+        link.rank = rank
+        self._links[rank] = link
+        self.chat(f"rank {rank} has joined, process {join.pid}")
+        self._inform(self._job.received, rank, join)
+
+    def on_message(self, link: Link, message: control.Message) -> None:
+        if self._links.get(link.rank) is link:
+            self._inform(self._job.received, link.rank, message)
+
+    def on_closed(self, link: Link, error: str) -> None:
+        if self._links.get(link.rank) is link:
+            del self._links[link.rank]
+            self._inform(self._job.received, link.rank, table.Closed(error))
+
+    def on_stranger(self, address: str, error: str) -> None:
+        self.outputs.say(f"dropped a connection from {address}: {error}")
+
+    # What the system reports.
+
+    def _watch_signals(self) -> None:
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._loop.add_signal_handler(signal.SIGCONT, self._on_continue)
+        for signum in _END_SIGNALS:
+            if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup and background jobs of a shell
+                self._loop.add_signal_handler(signum, self._on_signal, signum)
+
+    def _on_signal(self, signum: int) -> None:
+        self._impatience.set()
+        if not self._exit_code.done():
+            self._inform(self._job.signalled, signum)
+
+    def _on_continue(self) -> None:
+        if self._input is not None:
+            self._input.resume()
+
+    def _reap(self) -> None:
+        ended = []
+        for rank in self._running:
+            status = self._processes[rank].process.poll()
+            if status is not None:
+                ended.append((status, rank))
+        # Negative means killed, and whoever was killed did not die of the consequences of another rank's exit.
+        for status, rank in sorted(ended):
+            self._running.discard(rank)
+            self.chat(f"rank {rank} has ended with status {status}")
+            self._inform(self._job.exited, rank, status)
+
+    def _on_broken_output(self) -> None:
+        self._quiet = True
+        self._inform(self._job.failed, "nobody reads the output of the job any more", EXIT_BROKEN_PIPE)
+
+    # What the job wants done.
+
+    def _inform(self, event: Callable[..., None], *args: Any) -> None:
+        event(*args)
+        for action in self._job.actions():
+            self._act(action)
+
+    def _act(self, action: table.Action) -> None:
+        match action:
+            case table.Send(rank, message):
+                if rank in self._links:
+                    self._links[rank].send(message)
+            case table.Hangup(rank):
+                if rank in self._links:
+                    self._links.pop(rank).close()
+            case table.Signal(signum):
+                for process in self._processes.values():
+                    process.process.signal(signum)
+            case table.StartTimer(key, seconds):
+                self._loop.call_later(seconds, self._inform, self._job.expired, key)
+            case table.Report(rank, text):
+                if not self._quiet:
+                    self.outputs.report(rank, text)
+            case table.End(code):
+                self._exit_code.set_result(code)

@@ -1,0 +1,119 @@
+"""A process that cleans up when the launcher is killed.
+
+The launcher holds the only write end of a pipe and tells the watchdog over it which process groups exist.
+When the pipe ends without "all well", the watchdog ends the groups and deletes the directory of the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from aiompi_launcher import rundir
+
+KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
+_POLL: Final = 0.02  # seconds
+_ALL_WELL: Final = "well"
+
+
+class Watchdog:
+    """The launcher's side. Create it before the first thread or event loop: it forks.
+
+    Args:
+        directory: of the job, to be deleted.
+        marker: `NAME=VALUE` that every process of the job has in its environment. It finds those that were
+            started in the instant before the launcher died.
+    """
+
+    def __init__(self, directory: str, marker: str) -> None:
+        read_end, self._pipe = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._pipe)
+                _watch(read_end, directory, marker.encode())
+            finally:
+                os._exit(0)
+        os.close(read_end)
+
+    def add(self, pgid: int) -> None:
+        """A process group was started."""
+        self._tell(f"+{pgid}")
+
+    def remove(self, pgid: int) -> None:
+        """A process group has ended; its number may be given to strangers now."""
+        self._tell(f"-{pgid}")
+
+    def all_well(self) -> None:
+        """Nothing is left to clean up: the watchdog ends."""
+        self._tell(_ALL_WELL)
+        os.close(self._pipe)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipe, line.encode() + b"\n")
+
+
+def _watch(pipe: int, directory: str, marker: bytes) -> None:
+    _detach()
+    groups: set[int] = set()
+    with open(pipe) as lines:
+        for line in lines:
+            word = line.rstrip("\n")
+            if word == _ALL_WELL:
+                return
+            (groups.add if word[0] == "+" else groups.discard)(int(word[1:]))
+    groups.update(_marked_groups(marker))
+    end_groups(groups)
+    rundir.remove_tree(directory)
+
+
+def _detach() -> None:
+    """Leave the terminal and the files of the launcher, so that nobody waits for the watchdog by mistake."""
+    os.setsid()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(signum, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
+    os.chdir("/")
+
+
+def _marked_groups(marker: bytes) -> set[int]:
+    """Process groups of all processes that have the marker in their environment."""
+    groups = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as environ:
+            if marker in environ.read().split(b"\0"):
+                groups.add(os.getpgid(int(name)))
+    return groups - {os.getpgrp()}
+
+
+def end_groups(groups: Iterable[int], grace: float = KILL_GRACE) -> None:
+    """SIGTERM to process groups and, to those that still exist after `grace` seconds, SIGKILL. Blocks."""
+    left = [pgid for pgid in groups if signal_group(pgid, signal.SIGTERM)]
+    deadline = time.monotonic() + grace
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL)
+        left = [pgid for pgid in left if signal_group(pgid, 0)]
+    for pgid in left:
+        signal_group(pgid, signal.SIGKILL)
+
+
+def signal_group(pgid: int, signum: int) -> bool:
+    """Send a signal (0: only look); returns whether the group existed."""
+    try:
+        os.killpg(pgid, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a member changed its user; it is not ours to end
+        return False
+    return True

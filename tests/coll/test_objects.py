@@ -1,0 +1,108 @@
+"""Collectives on objects: what is serialised when, what is shared with whom, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aiompi.coll import objects
+from aiompi.errors import InvalidArgumentError, InvalidOpError, InvalidRootError
+from aiompi.op import MAXLOC, OP_NULL, SUM
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_a_broadcast_object_is_passed_on_in_serialised_form(size, world, codec):
+    found = world(size).results(lambda comm: objects.bcast(comm, codec, [comm.rank], size // 2))
+    assert found == [[size // 2]] * size
+    assert (codec.dumped, codec.loaded) == (1, size - 1)
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_allgather_serialises_each_object_once(size, world, codec):
+    world(size).results(lambda comm: objects.allgather(comm, codec, [comm.rank]))
+    assert (codec.dumped, codec.loaded) == (size, size * size)
+
+
+def test_the_root_of_a_broadcast_gets_its_own_object(world, codec):
+    obj = {"own": 1}
+    assert objects.bcast(world(1).comms[0], codec, obj, 0).result() is obj
+
+
+def test_results_are_never_shared(world, codec):
+    ranks = world(3)
+    mine = [[comm.rank] for comm in ranks.comms]
+    everyone = ranks.results(lambda comm: objects.allgather(comm, codec, mine[comm.rank]))
+    for rank, found in enumerate(everyone):
+        found[rank].append("changed")
+    gathered = ranks.results(lambda comm: objects.gather(comm, codec, mine[comm.rank], 0))[0]
+    gathered[0].append("changed")
+    turned = ranks.results(lambda comm: objects.alltoall(comm, codec, [mine[comm.rank]] * 3))
+    turned[1][1].append("changed")
+    part = ranks.results(lambda comm: objects.scatter(comm, codec, mine, 1))[1]
+    part.append("changed")
+    assert mine == [[0], [1], [2]]
+
+
+def test_arrays_in_results_are_writable(world, codec):
+    ranks = world(3)
+    for found in ranks.results(lambda comm: objects.allgather(comm, codec, np.arange(3))):
+        for array in found:
+            array += 1
+
+
+@pytest.mark.spec("S4.1-4")
+def test_arguments_for_the_root_are_ignored_elsewhere(world, codec):
+    ranks = world(3)
+    unpicklable = lambda: None  # noqa: E731
+    assert ranks.results(lambda comm: objects.bcast(comm, codec, 1 if comm.rank == 2 else unpicklable, 2)) == [1, 1, 1]
+    found = ranks.results(lambda comm: objects.scatter(comm, codec, "abc" if comm.rank == 2 else 5, 2))
+    assert found == ["a", "b", "c"]
+
+
+def test_operations_on_objects(world, codec):
+    ranks = world(5)
+    assert ranks.results(lambda comm: objects.allreduce(comm, codec, comm.rank, SUM)) == [10] * 5
+    pairs = [(3, 0), (7, 1), (1, 2), (7, 3), (2, 4)]
+    assert ranks.results(lambda comm: objects.allreduce(comm, codec, pairs[comm.rank], MAXLOC)) == [(7, 1)] * 5
+    assert ranks.results(lambda comm: objects.reduce(comm, codec, comm.rank, max, 3)) == [None, None, None, 4, None]
+
+
+@pytest.mark.spec("S4.4-3")
+@pytest.mark.parametrize(
+    ("operation", "call"),
+    [
+        ("bcast", lambda comm, codec: objects.bcast(comm, codec, 1, 2)),
+        ("scatter", lambda comm, codec: objects.scatter(comm, codec, [1, 2], -1)),
+        ("gather", lambda comm, codec: objects.gather(comm, codec, 1, 2)),
+        ("reduce", lambda comm, codec: objects.reduce(comm, codec, 1, SUM, 2)),
+    ],
+)
+def test_a_root_out_of_range(operation, call, world, codec):
+    with pytest.raises(InvalidRootError, match=f"{operation} on WORLD, rank 1: root -?\\d is not in 0..1"):
+        call(world(2).comms[1], codec)
+
+
+@pytest.mark.parametrize("call", [objects.alltoall, lambda comm, codec, items: objects.scatter(comm, codec, items, 1)])
+@pytest.mark.parametrize(
+    ("items", "given"), [([], "0 objects"), ([1], "1 objects"), ((1, 2, 3), "3 objects"), (None, "None")]
+)
+def test_there_must_be_one_object_per_rank(call, items, given, world, codec):
+    with pytest.raises(InvalidArgumentError, match=f"on WORLD, rank 1: expected 2 objects, one per rank, got {given}"):
+        call(world(2).comms[1], codec, items)
+    assert codec.dumped == 0
+
+
+@pytest.mark.parametrize("op", [None, "SUM", OP_NULL])
+def test_what_is_no_operation(op, world, codec):
+    comm = world(1).comms[0]
+    with pytest.raises(InvalidOpError, match=r"^reduce on WORLD, rank 0: "):
+        objects.reduce(comm, codec, 1, op, 0)
+    with pytest.raises(InvalidOpError, match=r"^allreduce on WORLD, rank 0: "):
+        objects.allreduce(comm, codec, 1, op)
+
+
+def test_an_object_that_cannot_be_serialised_is_refused_by_the_call(world, codec):
+    ranks = world(2)
+    with pytest.raises((AttributeError, TypeError), match=r"lambda|pickle"):
+        objects.bcast(ranks.comms[0], codec, lambda: None, 0)
+    assert not ranks.deliver_one()

@@ -1,0 +1,130 @@
+"""Selection: the setting first, then the first rule that applies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aiompi import settings
+from aiompi.coll import buffers, select
+from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
+from aiompi.errors import InternalError, InvalidArgumentError
+
+
+async def plain(channel):
+    """Serves every call."""
+
+
+async def quick(channel):
+    """Serves operations that commute."""
+
+
+async def cutting(channel):
+    """Serves buffers."""
+
+
+FAKE = Collective(
+    "fake",
+    {
+        "plain": Algorithm(plain),
+        "quick": Algorithm(quick, order_safe=False),
+        "cutting": Algorithm(cutting, any_form=False),
+    },
+)
+
+
+@pytest.fixture
+def choose(world, monkeypatch):
+    """Chooses among the algorithms of FAKE by rules."""
+    monkeypatch.setattr(select, "COLLECTIVES", {"fake": FAKE})
+
+    def choose(rules, *, size=4, forced=None, **call):
+        parsed = select.parse(json.dumps({"fake": rules}))
+        monkeypatch.setattr(select, "tuning", lambda: parsed)
+        comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
+        return select.select(comm, FAKE, **call)
+
+    return choose
+
+
+PLAIN = {"algorithm": "plain"}
+
+
+def test_first_rule_within_its_limits_wins(choose):
+    rules = [
+        {"algorithm": "quick", "max_ranks": 4, "max_bytes": 100},
+        {"algorithm": "cutting", "max_bytes": 1000},
+        PLAIN,
+    ]
+    assert choose(rules, size=4, nbytes=100) is quick
+    assert choose(rules, size=5, nbytes=100) is cutting
+    assert choose(rules, size=4, nbytes=101) is cutting
+    assert choose(rules, size=4, nbytes=1001) is plain
+
+
+def test_objects_are_not_selected_by_a_length_that_only_one_rank_knows(choose):
+    assert choose([{"algorithm": "quick", "max_bytes": 10**9}, PLAIN], nbytes=None) is plain
+
+
+def test_algorithms_that_cut_serve_buffers_only(choose):
+    rules = [{"algorithm": "cutting"}, PLAIN]
+    assert choose(rules, nbytes=0) is cutting
+    assert choose(rules, nbytes=None) is plain
+
+
+def test_algorithms_that_change_the_order_serve_operations_that_commute_only(choose):
+    rules = [{"algorithm": "quick"}, PLAIN]
+    assert choose(rules, nbytes=8) is quick
+    assert choose(rules, nbytes=8, commute=False) is plain
+
+
+def test_the_setting_wins_where_it_can_serve(choose):
+    assert choose([PLAIN], forced="quick", nbytes=8) is quick
+    assert choose([PLAIN], forced="quick", nbytes=8, commute=False) is plain
+    assert choose([PLAIN], forced="cutting", nbytes=None) is plain
+
+
+def test_rules_that_leave_a_call_without_algorithm_are_a_defect(choose):
+    with pytest.raises(InternalError, match="fake"):
+        choose([{"algorithm": "quick", "max_ranks": 1}])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"magic": []}', "no collective 'magic'; there are .*bcast"),
+        ('{"bcast": [{"algorithm": "magic"}]}', "bcast has no algorithm 'magic'; it has .*binomial"),
+        ('{"bcast": [{"algorithm": "binomial", "bytes": 3}]}', "tuning data of bcast: .*bytes"),
+    ],
+)
+def test_tuning_data_must_name_what_there_is(text, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        select.parse(text)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_packaged_data_serve_every_call(name):
+    last = select.tuning()[name][-1]
+    algorithm = COLLECTIVES[name].algorithms[last.algorithm]
+    assert last.max_ranks is None
+    assert last.max_bytes is None
+    assert algorithm.order_safe
+    assert algorithm.any_form
+
+
+def test_the_environment_names_algorithms(world):
+    loaded = settings.load({"AIOMPI_COLL": "bcast=binomial, reduce=binomial"})
+    assert world(2, coll=loaded.coll).results(buffers.barrier) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("coll", "message"),
+    [
+        ({"bcast": "magic"}, r"AIOMPI_COLL.*bcast has no algorithm 'magic'; it has .*binomial"),
+        ({"magic": "binomial"}, r"AIOMPI_COLL.*no collective 'magic'; there are .*alltoall.*scatter"),
+    ],
+)
+def test_unknown_names_in_the_setting_are_reported_by_any_collective(coll, message, world):
+    with pytest.raises(InvalidArgumentError, match=message):
+        buffers.barrier(world(1, coll=coll).comms[0])

@@ -1,0 +1,70 @@
+"""Slots, and messages that are longer or shorter than theirs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from aiompi.coll.slot import Slot
+from aiompi.errors import InvalidCountError, TruncationError
+
+
+def exchange(world, sent, slot):
+    """Send a slot from rank 0 into one of rank 1."""
+
+    def call(comm):
+        async def run(channel):
+            await (slot.irecv(channel, 0) if channel.rank else sent.isend(channel, 1))
+
+        return comm.start(run, "Test")
+
+    return world(2).results(call)
+
+
+def test_a_block_is_sent_from_and_received_into_its_own_memory(world):
+    memory, other = bytearray(b"abc"), bytearray(3)
+    slot = Slot(memoryview(other))
+    exchange(world, Slot(memoryview(memory)), slot)
+    assert other == memory
+    assert slot.payload[0].obj is other
+
+
+def test_an_object_slot_takes_any_length_and_passes_on_what_came(world):
+    slot, last = Slot(), Slot()
+    exchange(world, Slot.holding((b"ab", memoryview(b"cde")), 5), slot)
+    assert slot.nbytes == 5
+    exchange(world, slot, last)
+    assert last.data == b"abcde"
+
+
+def test_an_empty_message_fills_an_object_slot(world):
+    slot = Slot.holding((b"old",), 3)
+    exchange(world, Slot(), slot)
+    assert (slot.nbytes, slot.data) == (0, b"")
+
+
+@pytest.mark.spec("S4.1-3")
+@pytest.mark.parametrize("eager_limit", [0, 65536])
+@pytest.mark.parametrize(("sent", "error"), [(5, TruncationError), (3, InvalidCountError)])
+def test_other_amounts_than_expected_are_reported_with_both_figures(sent, error, eager_limit, world):
+    memory = bytearray(6)
+    block = Slot(memoryview(memory)[:4])
+    with pytest.raises(error, match=f"Test on WORLD, rank 1: rank 0 sent {sent} bytes where 4 are expected"):
+        exchange(partial(world, eager_limit=eager_limit), Slot(memoryview(b"x" * sent)), block)
+    assert memory[4:] == bytes(2)
+
+
+def test_a_copy_has_memory_of_its_own():
+    original = bytearray(b"abc")
+    block, whole = Slot(memoryview(bytearray(3))), Slot()
+    for slot in (block, whole):
+        slot.copy(Slot(memoryview(original)))
+    original[:] = b"xyz"
+    assert block.data == whole.data == b"abc"
+
+
+def test_copying_a_slot_to_itself_leaves_it_as_it_is():
+    slot = Slot.holding((b"a", b"b"), 2)
+    slot.copy(slot)
+    assert slot.payload == (b"a", b"b")

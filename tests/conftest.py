@@ -1,0 +1,37 @@
+"""What all tests share: the module `worlds`, and event loops of both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine in a new event loop, once asyncio's and once uvloop's.
+
+    What a callback raises in the loop, which would only be logged there, fails the test.
+    """
+
+    def run(main: Coroutine[Any, Any, Any]) -> Any:
+        trouble: list[dict[str, Any]] = []
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.get_loop().set_exception_handler(lambda loop, context: trouble.append(context))
+            result = runner.run(main)
+        assert not trouble
+        return result
+
+    return run

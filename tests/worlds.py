@@ -1,0 +1,362 @@
+"""Worlds for tests: several ranks in one process, over the transports or over links that the test controls.
+
+* `LocalWorld`: over a Hub, no loop, no sockets; everything happens inside the calls.
+* `WireWorld`: over byte streams which the test moves on, as slowly and in pieces as small as it likes.
+* `SocketWorld`: over real sockets, in the running event loop.
+* `PolledWorld`: over real sockets, each rank with a blocking driver of its own, stepped in one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiompi.comm import Communicator, Group
+from aiompi.constants import CONTEXT_WORLD
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.engine import Driver, Engine, Peer, Request
+from aiompi.engine.seams import Owner
+from aiompi.settings import Settings
+from aiompi.transport.loopback import Hub, Loopback
+from aiompi.transport.stream import StreamLink, StreamTransport
+from aiompi.transport.tcp import TCP
+from aiompi.transport.template import Site
+from aiompi.transport.unix import Unix
+from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Payload, Reader
+
+KEY = bytes(range(32))
+STREAMS: dict[str, type[StreamTransport]] = {"unix": Unix, "tcp": TCP}
+
+
+def pattern(nbytes: int, seed: int = 0) -> bytes:
+    """Bytes in which a shift, a hole or a repetition shows."""
+    return random.Random(seed).randbytes(nbytes)
+
+
+def isend(comm: Communicator, data: bytes | bytearray, dest: int, tag: int = 0, sync: bool = False) -> Request[None]:
+    """Start sending bytes."""
+    return comm.isend((memoryview(data),), len(data), dest, tag, sync)
+
+
+def irecv(comm: Communicator, source: int = -1, tag: int = -1) -> Any:
+    """Start receiving bytes of any length; they are the result."""
+    return comm.irecv(None, source, tag, bytes)
+
+
+def irecv_into(comm: Communicator, memory: bytearray | memoryview, source: int = -1, tag: int = -1) -> Any:
+    """Start receiving into memory; the result is the Status."""
+    return comm.irecv(memoryview(memory), source, tag)
+
+
+def frames_of(data: bytes) -> list[tuple[Header, bytes]]:
+    """The frames in a stream that ends with a whole one."""
+    found: list[tuple[Header, bytes]] = []
+
+    class Sink:
+        def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+            found.append((Header(*header), bytes(payload)))
+
+        def land(self, header: tuple[int, ...]) -> Any:
+            memory = bytearray(header[5])
+            found.append((Header(*header), b""))
+            return _Collected(memory, found, len(found) - 1)
+
+    reader = Reader(Sink())
+    pour(reader, data)
+    assert reader.between_frames
+    return found
+
+
+class _Collected:
+    """A landing that puts a payload into a list of frames."""
+
+    def __init__(self, memory: bytearray, found: list[tuple[Header, bytes]], index: int) -> None:
+        self._memory, self._found, self._index, self._filled = memory, found, index, 0
+
+    def room(self) -> memoryview:
+        return memoryview(self._memory)[self._filled :]
+
+    def advance(self, nbytes: int) -> bool:
+        self._filled += nbytes
+        done = self._filled == len(self._memory)
+        if done:
+            self._found[self._index] = (self._found[self._index][0], bytes(self._memory))
+        return done
+
+
+def pour(reader: Reader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> None:
+    """Feed a reader as a socket would, in pieces of at most the given lengths, the rest as it fits."""
+    at = 0
+    sizes = iter(cuts)
+    while at < len(data):
+        room = reader.get_buffer()
+        nbytes = min(len(room), next(sizes, len(data)), len(data) - at)
+        room[:nbytes] = data[at : at + nbytes]
+        reader.buffer_updated(nbytes)
+        at += nbytes
+
+
+class NoDriver:
+    """A driver for engines that must not need one, except to be called back: `turn` does that.
+
+    Its waiter yields the request itself, for tests that step coroutines by hand.
+    """
+
+    def __init__(self) -> None:
+        self.soon: deque[Callable[[], object]] = deque()
+
+    def waiter(self) -> Any:
+        return ["waiting"], lambda request: None
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self.soon.append(lambda: callback(*args))
+
+    def turn(self) -> None:
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the engine used the driver: {name}")
+
+
+class _World:
+    """Engines and the communicators of all ranks.
+
+    Attributes:
+        engines, comms: by rank.
+    """
+
+    def __init__(self, size: int, driver: Callable[[], Driver | NoDriver], **settings: Any) -> None:
+        self.size = size
+        self.settings = Settings(**settings)
+        self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]  # type: ignore[arg-type]
+        self.comms = [
+            Communicator(engine, Group(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
+        ]
+
+    def held(self, receiver: int, sender: int) -> int:
+        """Bytes of eager memory that a rank holds for messages of another."""
+        return self.engines[receiver].peer(sender)._held
+
+    def credit_balance(self, sender: int, receiver: int) -> int:
+        """Credit that the sender has, plus what the receiver owes and holds: equals the window when nothing is lost
+        and no frame is under way."""
+        there = self.engines[receiver].peer(sender)
+        return self.engines[sender].peer(receiver).credit + there._owed + there._held
+
+
+class LocalWorld(_World):
+    """Ranks over one Hub."""
+
+    def __init__(self, size: int, driver: Callable[[], Any] = NoDriver, **settings: Any) -> None:
+        super().__init__(size, driver, **settings)
+        self.hub = Hub()
+        for engine in self.engines:
+            loopback = Loopback(engine, Site(b"", ""), self.hub)
+            engine.connect = lambda peer, own=loopback: own.connect(peer, peer.rank)  # type: ignore[misc]
+
+    def run(self) -> None:
+        """Nothing: whatever was sent has arrived."""
+
+
+class Wire:
+    """A link that keeps its bytes until the test moves them on.
+
+    Payloads stay in the sender's memory meanwhile, as they do in a socket that takes nothing; a send is told that its
+    memory is free when its last byte has left. A wire to `to` hands its bytes to a Reader of that peer.
+
+    Attributes:
+        kinds: kinds of the frames that were sent, in order.
+    """
+
+    def __init__(self, to: Peer) -> None:
+        self.to = to
+        self.kinds: list[int] = []
+        self.reader = Reader(to)
+        self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        return not self._queue
+
+    @property
+    def pending(self) -> int:
+        """Bytes under way."""
+        return sum(len(piece) for piece, _ in self._queue)
+
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        assert len(header) == HEADER_BYTES
+        self.kinds.append(header[0])
+        pieces: list[bytes | memoryview] = [piece for piece in (header, *payload) if len(piece)]
+        self._queue.extend((piece, None) for piece in pieces[:-1])
+        self._queue.append((pieces[-1], owner))
+        return False
+
+    def move(self, limit: int) -> int:
+        """Let at most `limit` bytes arrive; the number that did."""
+        if not self._queue:
+            return 0
+        piece, owner = self._queue[0]
+        room = self.reader.get_buffer()
+        nbytes = min(limit, len(room), len(piece))
+        room[:nbytes] = piece[:nbytes]
+        if nbytes == len(piece):
+            self._queue.popleft()
+        else:
+            self._queue[0] = (memoryview(piece)[nbytes:], owner)
+        self.reader.buffer_updated(nbytes)
+        if nbytes == len(piece) and owner is not None:
+            owner.sent()
+        return nbytes
+
+    def inject(self, data: bytes) -> None:
+        """Put bytes into the stream that the sender's engine has not sent."""
+        self._queue.append((data, None))
+
+    def close(self) -> None:
+        self._queue.clear()
+
+
+class WireWorld(_World):
+    """Ranks over wires, one per direction.
+
+    Args:
+        size: number of ranks.
+        cut: most bytes that arrive at once.
+        seed: decides in which order the wires are served; each keeps the order of its own bytes.
+        driver: makes the driver of a rank.
+    """
+
+    def __init__(
+        self, size: int, cut: int = 2**30, seed: int = 0, driver: Callable[[], Any] = NoDriver, **settings: Any
+    ) -> None:
+        super().__init__(size, driver, **settings)
+        self.wires: dict[tuple[int, int], Wire] = {}
+        self._cut = cut
+        self._random = random.Random(seed)
+        for engine in self.engines:
+            engine.connect = lambda peer, own=engine.rank: self._connect(own, peer)  # type: ignore[misc]
+
+    def _connect(self, own: int, peer: Peer) -> Wire:
+        wire = Wire(self.engines[peer.rank].peer(own))
+        self.wires[own, peer.rank] = wire
+        return wire
+
+    def wire(self, sender: int, receiver: int) -> Wire:
+        """The wire between two ranks, made if need be."""
+        peer = self.engines[sender].peer(receiver)
+        if peer.link is None:
+            peer.link = self._connect(sender, peer)
+        return self.wires[sender, receiver]
+
+    def step(self) -> bool:
+        """Let some bytes of some wire arrive; False when all is quiet."""
+        busy = [wire for wire in self.wires.values() if not wire.idle]
+        if busy:
+            self._random.choice(busy).move(self._cut)
+        return bool(busy)
+
+    def run(self) -> None:
+        """Let everything arrive, and what follows from it."""
+        while self.step():
+            pass
+
+    def run_wire(self, sender: int, receiver: int, nbytes: int = 2**62) -> None:
+        """Let bytes of one wire arrive, at most `nbytes`, while nothing else moves."""
+        wire = self.wire(sender, receiver)
+        while nbytes > 0 and not wire.idle:
+            nbytes -= wire.move(min(nbytes, self._cut))
+
+    def inject(self, sender: int, receiver: int, header: Header, payload: bytes = b"") -> None:
+        """Forge a frame."""
+        self.wire(sender, receiver).inject(HEADER.pack(*header) + payload)
+
+
+class _Sockets(_World):
+    """Engines with a stream transport each."""
+
+    def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
+        super().__init__(size, driver, **settings)
+        site = Site(KEY, directory)
+        self.hubs = [Loopback(engine, site) for engine in self.engines]
+        self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
+        self.addresses = [transport.address() for transport in self.transports]
+        for rank, engine in enumerate(self.engines):
+            engine.connect = lambda peer, own=rank: self._connect(own, peer)  # type: ignore[misc]
+
+    def _connect(self, own: int, peer: Peer) -> Any:
+        if peer.rank == own:
+            return self.hubs[own].connect(peer, own)
+        return self.transports[own].connect(peer, self.addresses[peer.rank])
+
+    def links(self, own: int, peer: int) -> list[StreamLink]:
+        """Links that a rank has with a peer."""
+        return [link for link in self.transports[own].links if link.peer.rank == peer]
+
+    def close(self) -> None:
+        for transport in self.transports:
+            transport.close()
+
+
+class SocketWorld(_Sockets):
+    """Ranks over sockets, all in the running event loop.
+
+    Args:
+        kind: "unix" or "tcp".
+        directory: for Unix sockets.
+    """
+
+    def __init__(self, kind: str, size: int, directory: str, **settings: Any) -> None:
+        super().__init__(kind, size, directory, AsyncioDriver, **settings)
+
+    def __enter__(self) -> SocketWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class PolledWorld(_Sockets):
+    """Ranks over sockets with a blocking driver each; `finish` steps them all."""
+
+    def __init__(self, kind: str, size: int, directory: str, **settings: Any) -> None:
+        super().__init__(kind, size, directory, BlockingDriver, **settings)
+
+    @property
+    def drivers(self) -> list[BlockingDriver]:
+        return [engine.driver for engine in self.engines]  # type: ignore[misc]
+
+    def poll(self) -> None:
+        """One turn of every rank."""
+        for driver in self.drivers:
+            driver.poll()
+
+    def until(self, satisfied: Callable[[], bool], limit: float = 20.0) -> None:
+        """Step all ranks until a condition holds; fails after `limit` seconds."""
+        deadline = time.monotonic() + limit
+        while not satisfied():
+            assert time.monotonic() < deadline, "the world stands still"
+            self.poll()
+
+    def finish(self, *requests: Request[Any]) -> list[Any]:
+        """Step all ranks until the requests are complete; their results."""
+        self.until(lambda: all(request.done() for request in requests))
+        return [request.result() for request in requests]
+
+    def __enter__(self) -> PolledWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        for driver in self.drivers:
+            driver.close()
+
+
+def open_descriptors() -> set[int]:
+    """File descriptors that this process has open."""
+    return {int(name) for name in os.listdir("/proc/self/fd")}
