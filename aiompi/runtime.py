@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
@@ -57,7 +55,6 @@ class Runtime:
         self._contact = contact
         self._agent: Agent | None = None
         self._transports: list[Transport] = []
-        self._directory: str | None = None
         self._welcome: Request[control.Welcome] = Request(self.engine)
         self._cards: Request[list[control.BusinessCard]] = Request(self.engine)
         self._farewell: Request[None] = Request(self.engine)
@@ -94,11 +91,10 @@ class Runtime:
         welcome = await self._welcome
         self.engine.enrol(welcome.rank, welcome.size)
         self.engine.peer_lost = self._on_peer_lost
-        directory = welcome.directory or self._make_directory()
         kinds = registry.select(self.settings.transports)
         if contact.local and not self.settings.transports:
             kinds.remove(TCP)
-        self._wire(Site(contact.key, directory), kinds)
+        self._wire(Site(contact.key, welcome.directory), kinds)
         self._make_communicators(welcome.rank, welcome.size)
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}
@@ -112,10 +108,6 @@ class Runtime:
             self._transports.append(transport)
         own = next(transport for transport in self._transports if isinstance(transport, Loopback))
         self.engine.connect = lambda peer: own.connect(peer, peer.rank)
-
-    def _make_directory(self) -> str:
-        self._directory = tempfile.mkdtemp(prefix="aiompi-")
-        return self._directory
 
     def _make_communicators(self, rank: int, size: int) -> None:
         self.world = Communicator(self.engine, Group(range(size), rank), CONTEXT_WORLD, "MPI_COMM_WORLD")
@@ -154,7 +146,7 @@ class Runtime:
     def _on_peer_lost(self, peer: Peer, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
         if peer.rank in self._departed:
-            peer.leave()
+            self._part(peer)
         elif not self._farewell.done():
             self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
 
@@ -165,7 +157,12 @@ class Runtime:
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
-            peer.leave()
+            self._part(peer)
+
+    def _part(self, peer: Peer) -> None:
+        peer.leave()
+        if self.engine.alone() and not self.finalized:
+            self.engine.driver.desert(True)
 
     def _on_drained(self) -> None:
         if self._drained is not None and self._idle():
@@ -187,7 +184,7 @@ class Runtime:
     async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
         if self.finalized:
             raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
-        self.finalized = True
+        self._closing()
         for schedule in schedules:
             with contextlib.suppress(Exception):
                 await schedule
@@ -206,12 +203,16 @@ class Runtime:
         return self.engine.spawn(self._leave())
 
     async def _leave(self) -> None:
-        self.finalized = True
+        self._closing()
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())
             await self._agent.finish()
         self.close()
+
+    def _closing(self) -> None:
+        self.finalized = True
+        self.engine.driver.desert(False)
 
     async def _flush(self) -> None:
         if not self._idle():
@@ -249,8 +250,6 @@ class Runtime:
             transport.close()
         if self._agent is not None:
             self._agent.close()
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
         self.engine.connect = self._closed
 
     def _closed(self, peer: Peer) -> Link:

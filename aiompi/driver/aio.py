@@ -32,6 +32,9 @@ class AsyncioDriver:
 
         return future, wake
 
+    def desert(self, deserted: bool) -> None:
+        """Nothing: other tasks of this process may still complete what one waits for."""
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)
 

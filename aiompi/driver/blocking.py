@@ -26,6 +26,7 @@ class BlockingDriver:
         self._writers: dict[int, Callable[[], object]] = {}
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
+        self._deserted = False
 
     def wait(self, request: Request[T]) -> T:
         """Block until the request is complete; its result.
@@ -54,7 +55,7 @@ class BlockingDriver:
     def _turn(self, timeout: float | None) -> None:
         if self._soon or self._timers:
             timeout = self._run_due(timeout)
-        if not self._readers and not self._writers and timeout is None:
+        if timeout is None and (self._deserted or not (self._readers or self._writers)):
             raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
         for fd, events in self._epoll.poll(timeout):
             if events & ~select.EPOLLOUT:
@@ -82,6 +83,9 @@ class BlockingDriver:
 
     def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
+
+    def desert(self, deserted: bool) -> None:
+        self._deserted = deserted
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiompi.constants import ANY_SOURCE
@@ -12,7 +12,7 @@ from aiompi.engine.message import Landing
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Driver, Link
+from aiompi.engine.seams import Driver, Failable, Link
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
 from aiompi.status import Status
@@ -73,6 +73,11 @@ class Engine:
         """The ranks that this one has had to do with."""
         return [peer for peer in self._peers if peer is not None]
 
+    def alone(self) -> bool:
+        """Whether all other ranks, if there ever were any, have left or died."""
+        others = [peer for rank, peer in enumerate(self._peers) if rank != self.rank]
+        return bool(others) and all(peer is not None and (peer.error or peer.farewell) for peer in others)
+
     def matcher(self, context: int) -> Matcher:
         """The queues of a context; messages may come before this rank knows the communicator."""
         matcher = self.contexts.get(context)
@@ -125,19 +130,16 @@ class Engine:
     def give_up(self, peer: Peer, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
         self.troubled = True
+        doomed = peer.abandon()
         for matcher in self.contexts.values():
-            for receive in matcher.posted():
-                if receive.peer_rank == peer.rank and matcher.withdraw(receive):
-                    receive.fail(error)
-            for probe in [p for p in matcher.probes if p.peer_rank == peer.rank]:
-                matcher.probes.remove(probe)
-                probe.fail(error)
+            doomed += matcher.dismiss(peer.rank)
             for message in matcher.unexpected():
-                if message.peer is peer and (message.rts or message.data is None):
+                if message.peer is peer and message.data is None:
                     matcher.remove_unexpected(message)
-        for request in [r for r in self.sends.values() if r.peer is peer]:
+        sends = [request for request in self.sends.values() if request.peer is peer]
+        for request in sends:
             del self.sends[request.srqid]
-            request.fail(error)
+        self._fail([*doomed, *sends], error)
 
     def abort(self, error: Exception) -> None:
         """End all communication: every request fails with the error, now and later."""
@@ -145,19 +147,19 @@ class Engine:
             return
         self.error = error
         self.troubled = True
-        for matcher in self.contexts.values():
-            for receive in matcher.posted():
-                matcher.withdraw(receive)
-                receive.fail(error)
-            for probe in list(matcher.probes):
-                matcher.probes.remove(probe)
-                probe.fail(error)
-        for request in list(self.sends.values()):
-            request.fail(error)
+        doomed: list[Failable] = [*self.sends.values()]
         for peer in self.peers():
-            peer.abandon(error)
+            doomed += peer.abandon()
+        for matcher in self.contexts.values():
+            doomed += matcher.dismiss()
         self.sends.clear()
         self.arriving.clear()
+        self._fail(doomed, error)
+
+    def _fail(self, doomed: Iterable[Failable], error: Exception) -> None:
+        """Tell those that nothing refers to any more; schedules among those that wait may start new operations."""
+        for request in doomed:
+            request.fail(error)
 
     def _unconnected(self, peer: Peer) -> Link:
         raise LocalProtocolError(f"rank {self.rank} has no way to rank {peer.rank}: it is not initialised")

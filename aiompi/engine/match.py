@@ -101,7 +101,7 @@ class Matcher:
             bucket.append(message)
         self._arrivals[message.order] = message
         if self.probes:
-            self._notify(message)
+            self.announce(message)
 
     def restore(self, message: Message) -> None:
         """Put a message back to where it was before it was matched: no later one of its sender is ahead of it."""
@@ -110,7 +110,6 @@ class Matcher:
         bucket.insert(index, message)
         self._arrivals[message.order] = message
         self._arrivals = OrderedDict(sorted(self._arrivals.items()))
-        self._notify(message)
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
@@ -136,7 +135,18 @@ class Matcher:
             del self._unexpected[key]
         del self._arrivals[message.order]
 
-    def _notify(self, message: Message) -> None:
-        for probe in [p for p in self.probes if p.matches(message)]:
-            self.probes.remove(probe)
+    def announce(self, message: Message) -> None:
+        """Complete the probes that wait for an unexpected message."""
+        found = [probe for probe in self.probes if probe.matches(message)]
+        self.probes = [probe for probe in self.probes if probe not in found]
+        for probe in found:
             probe.complete(message.envelope())
+
+    def dismiss(self, rank: int | None = None) -> list[Receive | Probe]:
+        """Take back what waits for a rank of the world, or for anything; the caller fails it."""
+        receives = [receive for receive in self.posted() if rank in (None, receive.peer_rank)]
+        for receive in receives:
+            self.withdraw(receive)
+        probes = [probe for probe in self.probes if rank in (None, probe.peer_rank)]
+        self.probes = [probe for probe in self.probes if probe not in probes]
+        return [*receives, *probes]

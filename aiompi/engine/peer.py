@@ -20,7 +20,7 @@ from aiompi.wire.frame import HEADER, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.seams import Link, Owner
+    from aiompi.engine.seams import Failable, Link, Owner
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
@@ -331,7 +331,7 @@ class Peer:
         """The peer has finalized: what is still awaited from it will never come."""
         if self.farewell is None:
             self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
-            self._give_up(self.farewell)
+            self.engine.give_up(self, self.farewell)
 
     def lost(self, cause: str) -> None:
         """The connection to the peer broke; the runtime judges what that means."""
@@ -342,22 +342,21 @@ class Peer:
         """The peer has died or cannot be reached: nothing with it can succeed any more."""
         if self.error is None and self.farewell is None:
             self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
-            self._give_up(self.error)
+            self.engine.give_up(self, self.error)
 
-    def _give_up(self, error: Exception) -> None:
-        self.abandon(error)
-        self.engine.give_up(self, error)
-
-    def abandon(self, error: Exception) -> None:
-        """Fail what the link had begun: messages that have come, or gone, only in part."""
-        orphans, self.orphans = self.orphans, []
-        for owner in orphans:
-            owner.fail(error)
-        landings, self.landings = self.landings, set()
-        for landing in landings:
+    def abandon(self) -> list[Failable]:
+        """Forget what the link had begun: messages that have come, or gone, only in part. Those who wait for them."""
+        waiting: list[Failable] = [*self.orphans]
+        self.orphans = []
+        for landing in self.landings:
             landing.target.landing = None
             if isinstance(landing.target, Receive):
-                landing.target.fail(error)
+                waiting.append(landing.target)
+        self.landings = set()
+        arriving = self.engine.arriving
+        for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
+            del arriving[drqid]
+        return waiting
 
 
 def _head(payload: Payload, nbytes: int) -> Payload:

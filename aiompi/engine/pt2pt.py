@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.request import Request
 from aiompi.errors import TruncationError
@@ -203,12 +203,27 @@ class Receive(Request[Any]):
         return True
 
     def withdraw(self) -> None:
-        """Undo the receive; a message that it has matched goes back to the unexpected ones."""
-        if self._error is not None or self._cancelled or self.cancel():
+        """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones."""
+        if self._error is not None or self._cancelled or self.source == PROC_NULL or self.cancel():
             return
         landing = self.landing
-        if landing is not None and landing.length < self.length:
-            return  # it would have been truncated: the rest was never asked for
+        if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
+            # It would have been truncated: the rest was never asked for, or has been dropped.
+            landing.memory = landing.memory[:0]
+            return
+        message = self._message_again(landing)
+        self._cancelled = True
+        if not self._done:
+            self._finish()
+        other = self.matcher.take_posted(message.source, message.tag)
+        self.matcher.restore(message)
+        if other is not None:
+            message.peer.match(message, other)
+        else:
+            self.matcher.announce(message)
+
+    def _message_again(self, landing: Landing | None) -> Message:
+        """The matched message as it was before, with what has arrived of it."""
         engine = self._engine
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
@@ -219,10 +234,7 @@ class Receive(Request[Any]):
             message.eager, landing.eager = landing.eager, 0
             landing.retarget(message, landing.memory if self.memory is None else allocate(self.length))
             self.landing = None
-        self._cancelled = True
-        if not self._done:
-            self._finish()
-        self.matcher.restore(message)
+        return message
 
     def _kept(self) -> memoryview:
         if self.memory is None:
@@ -248,7 +260,7 @@ class Probe(Request[Status]):
 
     def cancel(self) -> bool:
         """Stop waiting."""
-        if self._done:
+        if self._done or self not in self.matcher.probes:
             return False
         self.matcher.probes.remove(self)
         self._cancelled = True

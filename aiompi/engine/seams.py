@@ -21,6 +21,9 @@ class Driver(Protocol):
     def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
         """What awaiting code yields in order to wait, and the call that makes it continue."""
 
+    def desert(self, deserted: bool) -> None:
+        """Whether every other rank has gone, so that none of them can complete anything any more."""
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""
 
@@ -38,14 +41,18 @@ class Driver(Protocol):
     def remove_writer(self, fd: int) -> None: ...
 
 
-class Owner(Protocol):
-    """Who lends memory to a link until it has been sent."""
+class Failable(Protocol):
+    """What can be told that it will not succeed."""
+
+    def fail(self, error: BaseException) -> None:
+        """It is over."""
+
+
+class Owner(Failable, Protocol):
+    """Who lends memory to a link until it has been sent, or will not be."""
 
     def sent(self) -> None:
         """The memory is no longer needed."""
-
-    def fail(self, error: BaseException) -> None:
-        """It will not be sent."""
 
 
 class Link(Protocol):

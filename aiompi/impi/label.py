@@ -388,8 +388,6 @@ def split_private(array: Broadcast) -> dict[int, bytes]:
             body = start + _LENGTH.size
             start = body + int.from_bytes(array.data[start:body], "big")
             parts[rank] = array.data[body:start]
-            if start > len(array.data) or body > len(array.data):
-                break
     if start != len(array.data):
         raise RemoteProtocolError(f"private label {array.label:#x}: its {len(array.data)} bytes are cut wrongly")
     return parts

@@ -314,7 +314,7 @@ class Server:
     @property
     def finished(self) -> bool:
         """Whether all clients have sent FINI."""
-        return not self.failed and self._full and all(c.state is State.FINISHED for c in self._clients.values())
+        return self._full and all(c.state is State.FINISHED for c in self._clients.values())
 
     @property
     def deadline(self) -> float | None:

@@ -35,7 +35,8 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     if array.nbytes < encoder.out_of_band:
         payload: bytes | None = array.tobytes("A")
     else:
-        payload = encoder.payload(memoryview((array.T if fortran else array).reshape(-1).view(np.uint8)))
+        memory: Any = (array.T if fortran else array).reshape(-1).view(np.uint8)
+        payload = encoder.payload(memoryview(memory))
     return encoder.node(kinds.ARRAY, [description, fortran, payload, *array.shape])
 
 
@@ -68,7 +69,8 @@ def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
     dtype = parse(description)
     if type(data) is not bytes or len(data) != dtype.itemsize:
         raise ValueError(f"scalar of dtype {dtype} without its bytes")
-    scalar: np.generic = np.ndarray((), dtype, bytearray(data))[()]
+    cell: Any = np.ndarray((), dtype, bytearray(data))
+    scalar: np.generic = cell[()]
     return scalar
 
 

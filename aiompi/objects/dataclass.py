@@ -35,17 +35,18 @@ def state(obj: Any) -> tuple[str, list[Any]]:
     Raises:
         InexpressibleError: the fields are not all of the instance, or its class says itself how it is pickled.
     """
-    layout = _layout(type(obj))
-    if layout is None:
-        raise InexpressibleError(type(obj), "whose state is not simply that of its fields")
+    cls = type(obj)
+    layout = _layout(cls)
+    if layout is None or not _is_found(layout.reference, cls):
+        raise InexpressibleError(cls, "that is not found by its name, or has state besides its fields")
     if layout.slotted:
         try:
             return layout.reference, [getattr(obj, name) for name in layout.names]
         except AttributeError:
-            raise InexpressibleError(type(obj), "with an unset field") from None
+            raise InexpressibleError(cls, "with an unset field") from None
     attributes = obj.__dict__
     if attributes.keys() != set(layout.names):
-        raise InexpressibleError(type(obj), "with attributes that are not its fields")
+        raise InexpressibleError(cls, "with attributes that are not its fields")
     return layout.reference, [attributes[name] for name in layout.names]
 
 
@@ -90,17 +91,12 @@ def _layout(cls: type) -> _Layout | None:
 def _inspect(cls: type) -> _Layout | None:
     if "__dataclass_fields__" not in cls.__dict__ or _has_own_ways(cls):
         return None
-    reference = f"{cls.__module__}:{cls.__qualname__}"
-    try:
-        found = _find(reference, imports=False)
-    except ValueError:
-        return None
     names = tuple(field.name for field in dataclasses.fields(cls))
     slots = _slots(cls)
     slotted = cls.__dictoffset__ == 0
-    if found is not cls or slots != (set(names) if slotted else set()):
+    if slots != (set(names) if slotted else set()):
         return None
-    return _Layout(reference, names, slotted)
+    return _Layout(f"{cls.__module__}:{cls.__qualname__}", names, slotted)
 
 
 def _has_own_ways(cls: type) -> bool:
@@ -121,6 +117,14 @@ def _slots(cls: type) -> set[str]:
         own = base.__dict__.get("__slots__", ())
         slots.update([own] if isinstance(own, str) else own)
     return slots - {"__dict__", "__weakref__"}
+
+
+def _is_found(reference: str, cls: type) -> bool:
+    # Looked up for every message, as pickle does: in a notebook the class may have been defined anew.
+    try:
+        return _find(reference, imports=False) is cls
+    except ValueError:
+        return False
 
 
 def _find(reference: str, *, imports: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from abc import abstractmethod
@@ -13,7 +14,7 @@ from aiompi.engine import Driver, Engine, Link, Peer
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import Payload, Reader
+from aiompi.wire.frame import READ_AHEAD, Payload, Reader
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
 #: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
@@ -115,10 +116,11 @@ class StreamLink:
             self._left(done)
         if queue:
             self._watch()
-        elif self._writing:
+            return
+        if self._writing:
             self._writing = False
             self._driver.remove_writer(sock.fileno())
-            self._transport.drained()
+        self._transport.drained()
 
     def _left(self, nbytes: int) -> None:
         """`nbytes` of the queue have left."""
@@ -170,6 +172,17 @@ class StreamLink:
         self.close()
         self.peer.lost(cause)
         self._transport.drained()
+
+    def hang_up(self) -> None:
+        """Close in good order: what was sent arrives, even if the peer sends still."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+                # Unread bytes would turn the close into a reset, which destroys what is on its way to the peer.
+                while sock.recv(READ_AHEAD):
+                    pass
+        self.close()
 
     def close(self) -> None:
         self._closed = True
@@ -278,7 +291,7 @@ class StreamTransport(Transport):
 
     def close(self) -> None:
         for link in list(self.links):
-            link.close()
+            link.hang_up()
         for greeting in list(self._greetings):
             self._drop(greeting)
         for dialling in self._diallings:

@@ -16,7 +16,7 @@ class Site:
 
     Attributes:
         key: of the job, for the hello on each connection.
-        directory: for sockets, mode 0700.
+        directory: for sockets, mode 0700; empty when the job has none.
     """
 
     key: bytes

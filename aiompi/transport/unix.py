@@ -4,49 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import socket
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from aiompi.engine import Peer
 from aiompi.transport.stream import StreamTransport
 
+#: bytes asked for; a sender that can run further ahead of its receiver waits less often
+SEND_BUFFER: Final = 2**20
+
 
 class Unix(StreamTransport):
-    """One socket per rank in a directory of mode 0700.
+    """One socket per rank: in the directory of the job, or without one in the abstract name space.
 
-    The address carries the identity of the directory's file system entry, so that a rank of another machine or
-    container, where the same path may exist, is not taken for a neighbour.
+    An abstract name leaves nothing behind, whatever kills the process; as everywhere, the hello keeps strangers out.
+    The address carries the identity of the file or name space, so that a rank of another machine or container,
+    where the same name may exist, is not taken for a neighbour.
     """
 
     name: ClassVar[str] = "unix"
     preference: ClassVar[int] = 50
 
+    _path = ""
+
     def listen(self) -> tuple[socket.socket, Any]:
-        path = os.path.join(self.site.directory, f"rank-{self.engine.rank}")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(path)
+        if self.site.directory:
+            self._path = name = os.path.join(self.site.directory, f"rank-{self.engine.rank}")
+        else:
+            name = f"\0aiompi-{os.urandom(16).hex()}"
+        listener.bind(name)
         listener.listen(4096)
-        self._path = path
-        return listener, [path, *_identity(path)]
+        return listener, [name, _identity(name)]
 
     def dial(self, address: Any) -> tuple[socket.socket, Any]:
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), address[0]
 
+    def tune(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+
     def reaches(self, peer: Peer, address: Any) -> bool:
-        path, device, inode = address
+        name, identity = address
         try:
-            return _identity(path) == (device, inode)
+            return bool(_identity(name) == identity)
         except OSError:
             return False
 
     def close(self) -> None:
-        listening = self._listener is not None
         super().close()
-        if listening:
+        if self._path:
             with contextlib.suppress(FileNotFoundError):  # the launcher may have removed the directory
                 os.unlink(self._path)
+            self._path = ""
 
 
-def _identity(path: str) -> tuple[int, int]:
-    entry = os.stat(path)
-    return entry.st_dev, entry.st_ino
+def _identity(name: str) -> str:
+    if name.startswith("\0"):
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
+    entry = os.stat(name)
+    return f"{entry.st_dev}:{entry.st_ino}"

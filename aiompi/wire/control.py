@@ -49,7 +49,7 @@ class Join:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who the rank is; `directory` is for its sockets, empty when it must make its own."""
+    """Who the rank is; `directory` is for its sockets, empty when there is none that all ranks share."""
 
     rank: int
     size: int

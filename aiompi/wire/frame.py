@@ -48,8 +48,9 @@ HEADER_BYTES: Final = HEADER.size
 #: memory of a payload, in pieces of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]
 
-#: bytes read ahead per connection: many small frames per system call, and cheap to copy when a payload follows
-READ_AHEAD: Final = 64 * 2**10
+#: bytes read ahead per connection: hundreds of small frames per system call, and cheap to copy when a long payload
+#: follows, of which the rest is read straight into its place
+READ_AHEAD: Final = 16 * 2**10
 
 
 class Header(NamedTuple):
@@ -92,10 +93,11 @@ class Reader:
     pass through a small buffer; the rest of a payload is read straight into its landing.
     """
 
-    __slots__ = ("_buffer", "_end", "_landing", "_sink", "_view")
+    __slots__ = ("_buffer", "_end", "_frame", "_landing", "_sink", "_view")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._frame = sink.frame
         self._buffer = bytearray(READ_AHEAD)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -134,7 +136,7 @@ class Reader:
                 self._landing = self._land(header, start, end)
                 start = end
                 break
-            self._sink.frame(header, self._view[start:stop])
+            self._frame(header, self._view[start:stop])
             start = stop
         rest = end - start
         if rest and start:

@@ -10,9 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
+from aiompi.errors import Exception as MPIError
+from aiompi_launcher.jobspec import LOOPBACK, Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
 
-EXIT_USAGE: Final = 2
+EXIT_FAILURE: Final = 1
+EXIT_SIGNAL: Final = 128
 _MAX_PORT: Final = 65535
 
 _DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this machine."
@@ -46,19 +48,22 @@ def _main(argv: Sequence[str], name: str) -> int:
     try:
         return _run(parse(argv, name), name)
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except OSError as error:
+        return EXIT_SIGNAL + signal.SIGINT
+    except (OSError, MPIError) as error:
+        text = error.strerror if isinstance(error, OSError) and not error.filename else error
         with contextlib.suppress(OSError):
-            print(f"{name}: {error}", file=sys.stderr)
-        return 1
+            print(f"{name}: {text}", file=sys.stderr)
+        return EXIT_FAILURE
 
 
 def _run(spec: Spec, name: str) -> int:
-    if isinstance(spec, RunSpec):
-        from aiompi_launcher import launch
+    if isinstance(spec, ServerSpec):
+        from aiompi_launcher import impi_server
 
-        return launch.run(spec, name)
-    raise NotImplementedError
+        return impi_server.run(spec, name)
+    from aiompi_launcher import launch
+
+    return launch.run(spec, name) if isinstance(spec, RunSpec) else launch.serve(spec, name)
 
 
 def _open_standard_descriptors() -> None:
@@ -87,23 +92,36 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     if options.serve is not None:
         return ServeSpec(
             size=options.serve,
-            bind=options.bind or "127.0.0.1",
+            bind=options.bind or LOOPBACK,
             port=options.port or 0,
             timeout=options.timeout,
             verbose=options.verbose,
         )
     if options.server is not None:
-        return ServerSpec(
-            count=options.server,
-            bind=options.bind,
-            port=options.port or 0,
-            auth=options.auth,
-            verbose=options.verbose,
-        )
+        return _server_spec(parser, options)
     programs = [_program(parser, options)]
     section_parser = _section_parser(name)
     programs += [_program(parser, section_parser.parse_args(section)) for section in others]
     return _run_spec(parser, options, programs)
+
+
+def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ServerSpec:
+    from aiompi.impi.auth import parse_preference
+    from aiompi.impi.command import MAX_CLIENTS
+
+    if options.server > MAX_CLIENTS:
+        parser.error(f"--server {options.server}: an IMPI job has at most {MAX_CLIENTS} clients")
+    try:
+        preference = None if options.auth is None else parse_preference(options.auth)
+    except MPIError as error:
+        parser.error(str(error))
+    return ServerSpec(
+        count=options.server,
+        bind=options.bind or LOOPBACK,
+        port=options.port or 0,
+        auth=preference,
+        verbose=options.verbose,
+    )
 
 
 def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, programs: list[Program]) -> RunSpec:
@@ -154,7 +172,7 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
         argv=tuple(command),
         count=options.n,
         directory=options.wdir,
-        environ={name: value for assignment in options.environ for name, value in [assignment]},
+        environ=dict(options.environ),
     )
 
 

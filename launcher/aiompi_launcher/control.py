@@ -1,18 +1,27 @@
-"""Connections from ranks to the launcher's agent: the proof of the key with a time limit, then messages."""
+"""Connections from ranks to the launcher's agent: the proof of the key with a time limit, then messages.
+
+Bare sockets and not asyncio's transports: those give up a connection when writing to it fails, and with it the last
+words of a rank that has closed its end already.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
+import errno
 import socket
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
+from aiompi_launcher.listen import join_address
 
 HELLO_TIMEOUT: Final = 10.0  # seconds for the proof of the key and the Join
 MAX_STRANGERS: Final = 256  # connections that have not yet proven the key
-BACKLOG: Final = 4096  # connections that wait until they are accepted
+_READ: Final = 64 * 2**10
+_BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Owner(Protocol):
@@ -25,81 +34,95 @@ class Owner(Protocol):
         """A message after the Join."""
 
     def on_closed(self, link: Link, error: str) -> None:
-        """A connection that had joined is closed, because of `error` if that is not empty."""
+        """A connection that had joined is closed by the rank, or because it broke the protocol: `error`."""
 
     def on_stranger(self, address: str, error: str) -> None:
         """A connection was dropped before it had joined."""
 
 
-class Link(asyncio.Protocol):
+class Link:
     """One connection.
 
     Attributes:
         rank: that it belongs to, set by the owner in `on_join`; -1 before.
     """
 
-    def __init__(self, server: ControlServer) -> None:
+    def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
         self.rank = -1
         self._server = server
+        self._socket = sock
+        self._address = address
         self._handshake = hello.Acceptor(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
         self._joined = False
-        self._error = ""
-        self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle
+        self._closing = False
+        self._out = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+        self._timer = self._loop.call_later(
+            server.hello_timeout, self.drop, "it did not prove the key of the job in time"
+        )
 
     def send(self, message: control.Message) -> None:
-        """Send a message; it is dropped when the connection is closed."""
-        self._transport.write(control.encode(message))
+        """Send a message; it is dropped when nobody reads it any more."""
+        self._write(control.encode(message))
 
     def close(self) -> None:
-        """Close the connection once everything is sent."""
-        self._transport.close()
+        """Close the connection once everything is sent; nothing more is reported."""
+        self._closing = True
+        self._loop.remove_reader(self._socket)
+        if not self._out:
+            self._shut()
 
     def drop(self, error: str) -> None:
-        """Close the connection at once."""
-        self._error = self._error or error
-        self._transport.abort()
+        """Close the connection at once and report it."""
+        if self._socket.fileno() < 0:
+            return
+        closing = self._closing
+        self._shut()
+        if closing:
+            return
+        if self._joined:
+            self._server.owner.on_closed(self, error)
+        else:
+            self._server.owner.on_stranger(self._address, error or "it ended before it had proven the key of the job")
 
-    # asyncio.Protocol
+    def _shut(self) -> None:
+        self._timer.cancel()
+        self._server.forget(self)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._address = _address_of(transport)
-        self._timer = asyncio.get_running_loop().call_later(
-            self._server.hello_timeout, self.drop, "it did not prove the key of the job in time"
-        )
-        self._server.admit(self)
+    # Reading.
 
-    def data_received(self, data: bytes) -> None:
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:  # the far end was closed with messages of ours unread
+            data = b""
         try:
             self._receive(data)
         except RemoteProtocolError as error:
             self.drop(str(error))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        self._server.forget(self)
-        if self._joined:
-            self._server.owner.on_closed(self, self._error)
-        else:
-            self._server.owner.on_stranger(
-                self._address, self._error or "it closed the connection before it had proven the key of the job"
-            )
-
-    # Steps
-
     def _receive(self, data: bytes) -> None:
+        if not data:
+            self.drop("")
+            return
         while data and not self._handshake.done:
             piece, data = data[: self._handshake.needed], data[self._handshake.needed :]
             self._handshake.receive_data(piece)
-            self._transport.write(self._handshake.data_to_send())
+            self._write(self._handshake.data_to_send())
         if self._handshake.done:
             for message in self._decoder.receive_data(data):
                 self._dispatch(message)
 
     def _dispatch(self, message: control.Message) -> None:
+        if self._closing:
+            return
         if self._joined:
             self._server.owner.on_message(self, message)
         elif isinstance(message, control.Join):
@@ -110,13 +133,36 @@ class Link(asyncio.Protocol):
         else:
             raise RemoteProtocolError(f"its first message is {type(message).__name__} and not Join")
 
+    # Writing.
+
+    def _write(self, data: bytes) -> None:
+        if self._socket.fileno() < 0 or not data:
+            return
+        self._out += data
+        self._writable()
+
+    def _writable(self) -> None:
+        try:
+            del self._out[: self._socket.send(self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:  # nobody reads it; what the far end has sent before still counts
+            self._out.clear()
+        if self._out:
+            self._loop.add_writer(self._socket, self._writable)
+            return
+        self._loop.remove_writer(self._socket)
+        if self._closing:
+            self._shut()
+
 
 class ControlServer:
-    """Listens for ranks.
+    """Accepts connections of ranks.
 
     Args:
         owner: is told what happens.
         key: of the job.
+        listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join.
         max_strangers: how many connections may be without proof at a time; more push out the oldest.
     """
@@ -125,6 +171,7 @@ class ControlServer:
         self,
         owner: Owner,
         key: bytes,
+        listener: socket.socket,
         *,
         hello_timeout: float = HELLO_TIMEOUT,
         max_strangers: int = MAX_STRANGERS,
@@ -132,54 +179,52 @@ class ControlServer:
         self.owner = owner
         self.key = key
         self.hello_timeout = hello_timeout
+        self._listener = listener
         self._max_strangers = max_strangers
         self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
-        self._server: asyncio.Server | None = None
-
-    async def listen_unix(self, listener: socket.socket) -> None:
-        """Accept connections from a Unix socket that listens already."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(self._new_link, sock=listener, backlog=BACKLOG)
-
-    async def listen_tcp(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on TCP; returns address and port.
-
-        Raises:
-            OSError: the port is taken or not permitted, or the address is not of this machine.
-        """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._new_link, host, port, backlog=BACKLOG)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        self._loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        self._listen()
 
     def close(self) -> None:
         """Stop listening, drop who has not joined."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
         for link in list(self._strangers):
-            link.drop("the job has ended")
-
-    def admit(self, link: Link) -> None:
-        """Count a connection that has yet to prove the key."""
-        self._strangers[link] = None
-        if len(self._strangers) > self._max_strangers:
-            oldest, _ = self._strangers.popitem(last=False)
-            oldest.drop("too many connections without proof of the key")
+            link.close()
 
     def forget(self, link: Link) -> None:
         """The connection has joined or is gone."""
         self._strangers.pop(link, None)
 
-    def _new_link(self) -> Link:
-        return Link(self)
+    def _listen(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener, self._acceptable)
+
+    def _acceptable(self) -> None:
+        try:
+            sock, peer = self._listener.accept()
+        except OSError as error:
+            if error.errno in _EXHAUSTED and not self._push_out("descriptors ran out"):
+                self._loop.remove_reader(self._listener)
+                self._loop.call_later(_BREATHER, self._listen)
+            return  # everything else concerns only a connection that is gone again
+        if len(self._strangers) >= self._max_strangers:
+            self._push_out("too many connections without proof of the key")
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._strangers[Link(self, sock, _address(peer))] = None
+
+    def _push_out(self, reason: str) -> bool:
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            oldest.drop(reason)
+        return oldest is not None
 
 
-def _address_of(transport: asyncio.Transport) -> str:
-    sock = transport.get_extra_info("socket")
-    if sock.family == socket.AF_UNIX:
-        return "this machine"
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    host, port = transport.get_extra_info("peername")[:2]
-    return f"{host}:{port}"
-
-
+def _address(peer: object) -> str:
+    if isinstance(peer, tuple):
+        return join_address(peer[0], peer[1])
+    return "this machine"

@@ -212,6 +212,8 @@ class Job:
         rank.status = status
         if status or rank.state is State.LOST:
             self._suspect(rank)
+        elif rank.state is State.LEFT:
+            self._tell_left(rank)
         elif rank.connected:
             self._actions.append(StartTimer(f"{_HANGUP}{number}", SETTLE))
         self._check_absent()
@@ -224,14 +226,13 @@ class Job:
 
     def signalled(self, signum: int) -> None:
         """The launcher got a signal to end: the first one is passed on, the second one kills."""
-        name = signal.Signals(signum).name
-        if not self._spawned:
-            self.failed(f"the launcher was ended by {name}", EXIT_SIGNAL + signum)
-        elif self._signum or self.phase is Phase.ENDING:
-            self._signum = self._signum or signum
+        again = bool(self._signum)
+        self._signum = self._signum or signum
+        if not self._spawned or not any(rank.pid for rank in self.ranks):
+            self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
+        elif again or self.phase is Phase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
         else:
-            self._signum = signum
             self._actions.append(Signal(signum))
 
     def timed_out(self, seconds: float) -> None:
@@ -265,9 +266,7 @@ class Job:
         rank.connected = True
         rank.pid = rank.pid or event.pid
         size = len(self.ranks)
-        self._actions.append(
-            Send(rank.number, control.Welcome(rank.number, size, self._name, self._directory))
-        )
+        self._actions.append(Send(rank.number, control.Welcome(rank.number, size, self._name, self._directory)))
         self._check_absent()
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
@@ -275,13 +274,19 @@ class Job:
         self._distribute_cards()
 
     def _on_finalize(self, rank: Rank, event: control.Message) -> None:
+        self._tell_left(rank)
         self._check_fence()
 
     def _on_leave(self, rank: Rank, event: control.Message) -> None:
-        for other in self.ranks:
-            if other.connected and other is not rank and other.state is not State.LEFT:
-                self._actions.append(Send(other.number, control.Left(rank.number)))
+        # A process of ours may still exit with a failure, and then that, not its leaving, is what others must hear.
+        if not self._spawned or rank.status == 0:
+            self._tell_left(rank)
         self._check_fence()
+
+    def _tell_left(self, rank: Rank) -> None:
+        for other in self.ranks:
+            if other.connected and other is not rank and other.state is State.RUNNING:
+                self._actions.append(Send(other.number, control.Left(rank.number)))
 
     def _on_abort(self, rank: Rank, event: control.Abort) -> None:
         if self._culprit in (None, rank):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +83,7 @@ class ServeSpec:
     """
 
     size: int
-    bind: str = "127.0.0.1"
+    bind: str = LOOPBACK
     port: int = 0
     timeout: float | None = None
     verbose: bool = False
@@ -93,16 +95,16 @@ class ServerSpec:
 
     Attributes:
         count: number of clients.
-        bind: address to listen on, None for all.
+        bind: address to listen on.
         port: to listen on, 0 for any free one.
         auth: authentication methods, most preferred first; None for the server's own preference.
         verbose: whether to report progress on stderr.
     """
 
     count: int
-    bind: str | None = None
+    bind: str = LOOPBACK
     port: int = 0
-    auth: str | None = None
+    auth: tuple[int, ...] | None = None
     verbose: bool = False
 
 

@@ -1,85 +1,185 @@
 """From the specification of a job to its exit code: what has to happen in which order.
 
 The watchdog is forked first, then the ranks are started, and only then the event loop is imported: the ranks need
-not wait for it.
+not wait for it. With an IMPI server elsewhere the ranks start when all clients of the job are there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
-from typing import Final
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aiompi.wire import control, hello
-from aiompi_launcher.jobspec import RunSpec
+from aiompi_launcher.jobspec import RunSpec, ServeSpec
+from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, StartError, start_ranks
 from aiompi_launcher.watchdog import Watchdog
 
+if TYPE_CHECKING:
+    import socket
+
+    from aiompi.impi.auth import Credentials
+    from aiompi_launcher.job import Job
+    from aiompi_launcher.supervisor import Supervisor
+
 _CONTROL: Final = "control"
-_BACKLOG: Final = 4096
+_KEY: Final = "key"
+_Started: TypeAlias = tuple[list[RankProcess], StartError | None]
 
 
-class Launch:
-    """A job whose processes the launcher starts.
+def run(spec: RunSpec, name: str) -> int:
+    """Run a job whose processes the launcher starts.
 
     Args:
         spec: the job.
         name: of the program, for messages.
 
+    Returns:
+        The exit code for the launcher.
+
     Raises:
         OSError: there is no place for the directory of the job, or for its output.
+        InvalidArgumentError: the job has an IMPI server, but no authentication method is available.
     """
+    credentials = None
+    if spec.server is not None:
+        from aiompi.impi.auth import Credentials
 
-    def __init__(self, spec: RunSpec, name: str) -> None:
-        if spec.output_dir:
-            os.makedirs(spec.output_dir, exist_ok=True)
+        credentials = Credentials.from_environ(os.environ)
+    if spec.output_dir:
+        os.makedirs(spec.output_dir, exist_ok=True)
+    with _home() as (directory, watchdog):
+        return _Launch(spec, name, credentials, directory, watchdog).run()
+
+
+class _Launch:
+    def __init__(
+        self,
+        spec: RunSpec,
+        name: str,
+        credentials: Credentials | None,
+        directory: RunDirectory,
+        watchdog: Watchdog,
+    ) -> None:
         self._spec = spec
         self._name = name
+        self._credentials = credentials
+        self._directory = directory
+        self._watchdog = watchdog
         self._key = hello.new_key()
-        self._directory = RunDirectory()
-        path = self._directory.join(_CONTROL)
-        contact = f"unix:{path}"
-        self._watchdog = Watchdog(self._directory.path, f"{control.ENV_CONTROL}={contact}")
-        self._variables = {control.ENV_CONTROL: contact, control.ENV_KEY: self._key.hex()}
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(path)
-        self._listener.listen(_BACKLOG)
+        self._variables = {control.ENV_CONTROL: _contact(directory), control.ENV_KEY: self._key.hex()}
+        self._listener = listen_unix(directory.join(_CONTROL))
 
     def run(self) -> int:
-        """Run the job; returns the exit code for the launcher."""
         started = None if self._spec.server else self._start()
         import asyncio
 
-        code = asyncio.run(self._supervise(started))
-        self._directory.remove()
-        self._watchdog.all_well()
-        return code
+        return asyncio.run(self._supervise(started))
 
-    def _start(self) -> tuple[list[RankProcess], StartError | None]:
+    def _start(self) -> _Started:
         return start_ranks(self._spec, self._variables, self._watchdog.add)
 
-    async def _supervise(self, started: tuple[list[RankProcess], StartError | None] | None) -> int:
-        from aiompi_launcher.control import ControlServer
+    async def _supervise(self, started: _Started | None) -> int:
         from aiompi_launcher.job import Job
-        from aiompi_launcher.supervisor import Supervisor
 
         job = Job(self._spec.size, name=self._directory.name, directory=self._directory.path, spawned=True)
-        supervisor = Supervisor(
-            job,
-            self._name,
-            tag_output=self._spec.tag_output,
-            timeout=self._spec.timeout,
-            verbose=self._spec.verbose,
+        supervisor = self._make_supervisor(job)
+        if started is not None:
+            supervisor.adopt(*started)
+        if await supervisor.meet():
+            if started is None:
+                supervisor.adopt(*self._start())
+            return await _host(supervisor, self._key, self._listener)
+        return await supervisor.finish()
+
+    def _make_supervisor(self, job: Job) -> Supervisor:
+        from aiompi_launcher.impi_client import RemoteServer, ServerInMemory
+        from aiompi_launcher.supervisor import Supervisor
+
+        spec = self._spec
+        rendezvous: RemoteServer | ServerInMemory = ServerInMemory(spec.size)
+        if spec.server is not None and self._credentials is not None:
+            rendezvous = RemoteServer(spec.server, spec.size, self._credentials)
+        return Supervisor(
+            job, rendezvous, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose
         )
-        server = ControlServer(supervisor, self._key)
-        supervisor.adopt(*(started or self._start()))
-        await server.listen_unix(self._listener)
-        code = await supervisor.finish()
+
+
+def serve(spec: ServeSpec, name: str) -> int:
+    """Let ranks join that others start; starts nothing itself.
+
+    Prints the address on standard output. The key is that of AIOMPI_KEY, or else a new one in a file whose name is
+    printed on standard error.
+
+    Args:
+        spec: the job.
+        name: of the program, for messages.
+
+    Returns:
+        The exit code for the launcher: 0 when all ranks have left in good order.
+
+    Raises:
+        OSError: the port is taken or not permitted, or there is no place for the directory of the job.
+        AuthenticationError: AIOMPI_KEY is not a key.
+    """
+    text = os.environ.get(control.ENV_KEY)
+    key = hello.new_key() if text is None else hello.parse_key(text)
+    with _home() as (directory, _):
+        listener = listen_tcp(spec.bind, spec.port)
+        if text is None:
+            path = directory.join(_KEY)
+            _write_secret(path, key.hex())
+            print(f"{name}: {control.ENV_KEY_FILE}={path}", file=sys.stderr, flush=True)
+        announce(address_of(listener))
+        import asyncio
+
+        return asyncio.run(_serve(spec, name, directory.name, key, listener))
+
+
+async def _serve(spec: ServeSpec, name: str, job_name: str, key: bytes, listener: socket.socket) -> int:
+    from aiompi_launcher.impi_client import ServerInMemory
+    from aiompi_launcher.job import Job
+    from aiompi_launcher.supervisor import Supervisor
+
+    job = Job(spec.size, name=job_name, directory="", spawned=False)
+    supervisor = Supervisor(job, ServerInMemory(spec.size), name, timeout=spec.timeout, verbose=spec.verbose)
+    if await supervisor.meet():
+        return await _host(supervisor, key, listener)
+    return await supervisor.finish()
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[tuple[RunDirectory, Watchdog]]:
+    """A directory and a watchdog for a job; nothing is left of them at the end, however that comes."""
+    directory = RunDirectory()
+    watchdog = Watchdog(directory.path, f"{control.ENV_CONTROL}={_contact(directory)}")
+    try:
+        yield directory, watchdog
+    except BaseException:
+        watchdog.clean_up()
+        raise
+    directory.remove()
+    watchdog.all_well()
+
+
+def _contact(directory: RunDirectory) -> str:
+    return f"unix:{directory.join(_CONTROL)}"
+
+
+async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket) -> int:
+    from aiompi_launcher.control import ControlServer
+
+    server = ControlServer(supervisor, key, listener)
+    try:
+        return await supervisor.finish()
+    finally:
         server.close()
-        return code
 
 
-def run(spec: RunSpec, name: str) -> int:
-    """Run a job whose processes the launcher starts; see `Launch`."""
-    return Launch(spec, name).run()
+def _write_secret(path: str, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text + "\n")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiompi.wire import control
 from aiompi_launcher import job as table
 from aiompi_launcher.control import Link
+from aiompi_launcher.impi_client import RemoteServer, RendezvousError, ServerInMemory
 from aiompi_launcher.job import Job
 from aiompi_launcher.output import Outputs
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
@@ -27,6 +28,7 @@ class Supervisor:
 
     Args:
         job: its state table.
+        rendezvous: its IMPI server.
         name: of the program, before each line of its messages.
         tag_output: whether each line of output is prefixed with its rank.
         timeout: seconds that the job may take, None for no limit.
@@ -36,6 +38,7 @@ class Supervisor:
     def __init__(
         self,
         job: Job,
+        rendezvous: RemoteServer | ServerInMemory,
         name: str,
         *,
         tag_output: bool = False,
@@ -43,6 +46,7 @@ class Supervisor:
         verbose: bool = False,
     ) -> None:
         self._job = job
+        self._rendezvous = rendezvous
         self._verbose = verbose
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, Link] = {}
@@ -58,6 +62,23 @@ class Supervisor:
             self._loop.call_later(timeout, self._inform, self._job.timed_out, timeout)
 
     # Start.
+
+    async def meet(self) -> bool:
+        """Hold the IMPI start-up conversation; returns whether the job goes on."""
+        meeting = asyncio.ensure_future(self._rendezvous.meet())
+        await asyncio.wait({meeting, self._exit_code}, return_when=asyncio.FIRST_COMPLETED)
+        if not meeting.done():
+            meeting.cancel()
+            await asyncio.wait({meeting})
+            return False
+        try:
+            universe = meeting.result()
+        except RendezvousError as error:
+            self.fail(str(error))
+            return False
+        self.chat(f"IMPI client of a job of {universe.size} ranks, version {universe.version}")
+        self._rendezvous.watch(self.fail)
+        return True
 
     def adopt(self, processes: Iterable[RankProcess], error: StartError | None) -> None:
         """Take over the processes of the ranks, in rank order.
@@ -89,8 +110,20 @@ class Supervisor:
             link.close()
         await self._end_groups()
         self.outputs.close()
+        code = await self._take_leave(code)
         await self._drain()
         return EXIT_BROKEN_PIPE if self._quiet and code == 0 else code
+
+    async def _take_leave(self, code: int) -> int:
+        """Tell the IMPI server the end if it was a good one; a connection that just ends tells the opposite."""
+        if code == 0:
+            try:
+                await self._rendezvous.finish()
+            except RendezvousError as error:
+                self.outputs.say(str(error))
+                code = table.EXIT_FAILURE
+        await self._rendezvous.close()
+        return code
 
     async def _end_groups(self) -> None:
         """End what the ranks have left running in their process groups."""

@@ -55,6 +55,13 @@ class Watchdog:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
+    def clean_up(self) -> None:
+        """End the groups and delete the directory after all, and wait until that is done."""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ranks are reaped by the system, their groups vanish
+        os.close(self._pipe)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
     def _tell(self, line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._pipe, line.encode() + b"\n")

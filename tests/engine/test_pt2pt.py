@@ -558,7 +558,7 @@ def test_only_the_cancelled_send_is_recalled(world: NewWorld) -> None:
     assert taken == [i for i, send in enumerate(sends) if not send.cancelled()][:2]
 
 
-@pytest.mark.spec("S3.8-14")
+@pytest.mark.spec("S3.8-17")
 def test_eager_send_that_has_left_is_not_cancelled(world: NewWorld) -> None:
     w = world()
     send = isend(w.comms[0], b"gone", 1)

@@ -65,7 +65,7 @@ def start_ranks(
     """
     started = []
     for rank, program in spec.ranks():
-        environ = os.environ | program.environ | variables
+        environ = {**os.environ, **program.environ, **variables}
         environ |= {control.ENV_RANK: str(rank), control.ENV_SIZE: str(spec.size)}
         try:
             started.append(_start(spec, rank, program, environ))
@@ -89,9 +89,7 @@ def _start(spec: RunSpec, rank: int, program: Program, environ: Mapping[str, str
         stdin, terminal_input = _stdin(rank == spec.stdin_rank, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        process = Process(
-            argv, directory=program.directory, environ=environ, stdin=stdin, stdout=stdout, stderr=stderr
-        )
+        process = Process(argv, directory=program.directory, environ=environ, stdin=stdin, stdout=stdout, stderr=stderr)
     except BaseException:
         _close(ours)
         raise

@@ -1,0 +1,125 @@
+"""The works in the blocking face; run by the launcher on two ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiompi import MPI
+from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.turns import timed
+
+
+def latency(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message."""
+    buffer = payloads.touched(nbytes)
+    peer = 1 - comm.rank
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            comm.Send(buffer, peer)
+            comm.Recv(buffer, peer)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            comm.Recv(buffer, peer)
+            comm.Send(buffer, peer)
+
+    return timed(follow if comm.rank else lead, iterations, blocks)
+
+
+def bandwidth(comm: MPI.Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages, all outstanding at once, and the answer to them."""
+    buffers = [payloads.touched(nbytes) for _ in range(window)]
+    token = payloads.touched(1)
+    peer = 1 - comm.rank
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            MPI.Request.Waitall([comm.Isend(buffer, peer) for buffer in buffers])
+            comm.Recv(token, peer)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            MPI.Request.Waitall([comm.Irecv(buffer, peer) for buffer in buffers])
+            comm.Send(token, peer)
+
+    return timed(follow if comm.rank else lead, iterations, blocks)
+
+
+def objects(comm: MPI.Intracomm, payload: str, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of an object."""
+    obj = payloads.make(payload)
+    peer = 1 - comm.rank
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            comm.send(obj, peer)
+            comm.recv(source=peer)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            comm.send(comm.recv(source=peer), peer)
+
+    return timed(follow if comm.rank else lead, iterations, blocks)
+
+
+def idle(comm: MPI.Intracomm, seconds: float) -> float:
+    """CPU seconds that a rank has used while it waited in a receive."""
+    start = time.process_time()
+    if comm.rank == 0:
+        time.sleep(seconds)
+        comm.send(None, 1)
+    else:
+        comm.recv(source=0)
+    return time.process_time() - start
+
+
+def memory(comm: MPI.Intracomm, nbytes: int) -> int:
+    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
+    buffer = payloads.touched(nbytes)
+    comm.Barrier()
+    before = payloads.peak_memory()
+    if comm.rank == 0:
+        comm.Send(buffer, 1)
+    else:
+        comm.Recv(buffer, 0)
+    return payloads.peak_memory() - before
+
+
+def matching(comm: MPI.Intracomm, outstanding: int, reverse: bool, blocks: int) -> list[float]:
+    """Seconds per message when many receives are outstanding, each with a tag of its own."""
+    buffers = payloads.touched(8 * outstanding).reshape(outstanding, 8)
+    token = payloads.touched(1)
+    tags = range(outstanding)[::-1] if reverse else range(outstanding)
+
+    def lead(n: int) -> None:
+        comm.Recv(token, 1, outstanding)
+        MPI.Request.Waitall([comm.Isend(buffers[tag], 1, tag) for tag in tags])
+
+    def follow(n: int) -> None:
+        requests = [comm.Irecv(buffers[tag], 0, tag) for tag in range(outstanding)]
+        comm.Send(token, 0, outstanding)
+        MPI.Request.Waitall(requests)
+
+    return timed(follow if comm.rank else lead, outstanding, blocks)
+
+
+WORKS: Final[dict[str, Callable[..., Any]]] = {
+    work.__name__: work for work in (latency, bandwidth, objects, idle, memory, matching)
+}
+
+
+def main() -> None:
+    """Do one work after the other."""
+    comm = MPI.COMM_WORLD
+    while work := comm.bcast(None if comm.rank else turns.next_work()):
+        name = work.pop("work")
+        results = comm.gather(WORKS[name](comm, **work))
+        if comm.rank == 0:
+            turns.answer(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The works in the native face; run by the launcher on two ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import aiompi
+from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.turns import timed_async
+from aiompi.face.native import Intracomm
+
+
+async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message, by operations that the await owns."""
+    buffer = payloads.touched(nbytes)
+    peer = 1 - comm.rank
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await comm.Send(buffer, peer)
+            await comm.Recv(buffer, peer)
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await comm.Recv(buffer, peer)
+            await comm.Send(buffer, peer)
+
+    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+
+
+async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message, by requests."""
+    buffer = payloads.touched(nbytes)
+    peer = 1 - comm.rank
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await comm.Isend(buffer, peer)
+            await comm.Irecv(buffer, peer)
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await comm.Irecv(buffer, peer)
+            await comm.Isend(buffer, peer)
+
+    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+
+
+async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages, all outstanding at once, and the answer to them."""
+    buffers = [payloads.touched(nbytes) for _ in range(window)]
+    token = payloads.touched(1)
+    peer = 1 - comm.rank
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await _all([comm.Isend(buffer, peer) for buffer in buffers])
+            await comm.Recv(token, peer)
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await _all([comm.Irecv(buffer, peer) for buffer in buffers])
+            await comm.Send(token, peer)
+
+    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+
+
+async def objects(comm: Intracomm, payload: str, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of an object."""
+    obj = payloads.make(payload)
+    peer = 1 - comm.rank
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await comm.send(obj, peer)
+            await comm.recv(peer)
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await comm.send(await comm.recv(peer), peer)
+
+    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+
+
+async def idle(comm: Intracomm, seconds: float) -> float:
+    """CPU seconds that a rank has used while it waited in a receive."""
+    start = time.process_time()
+    if comm.rank == 0:
+        time.sleep(seconds)
+        await comm.send(None, 1)
+    else:
+        await comm.recv(0)
+    return time.process_time() - start
+
+
+async def memory(comm: Intracomm, nbytes: int) -> int:
+    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
+    buffer = payloads.touched(nbytes)
+    await comm.Barrier()
+    before = payloads.peak_memory()
+    if comm.rank == 0:
+        await comm.Send(buffer, 1)
+    else:
+        await comm.Recv(buffer, 0)
+    return payloads.peak_memory() - before
+
+
+async def matching(comm: Intracomm, outstanding: int, reverse: bool, blocks: int) -> list[float]:
+    """Seconds per message when many receives are outstanding, each with a tag of its own."""
+    buffers = payloads.touched(8 * outstanding).reshape(outstanding, 8)
+    token = payloads.touched(1)
+    tags = range(outstanding)[::-1] if reverse else range(outstanding)
+
+    async def lead(n: int) -> None:
+        await comm.Recv(token, 1, outstanding)
+        await _all([comm.Isend(buffers[tag], 1, tag) for tag in tags])
+
+    async def follow(n: int) -> None:
+        requests = [comm.Irecv(buffers[tag], 0, tag) for tag in range(outstanding)]
+        await comm.Send(token, 0, outstanding)
+        await _all(requests)
+
+    return await timed_async(follow if comm.rank else lead, outstanding, blocks)
+
+
+async def _all(requests: list[aiompi.Request[Any]]) -> None:
+    for request in requests:
+        await request
+
+
+WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
+    work.__name__: work for work in (latency, latency_requests, bandwidth, objects, idle, memory, matching)
+}
+
+
+async def main(world: aiompi.World) -> None:
+    """Do one work after the other."""
+    while work := await world.bcast(None if world.rank else turns.next_work()):
+        name = work.pop("work")
+        results = await world.gather(await WORKS[name](world, **work))
+        if world.rank == 0:
+            turns.answer(results)
+
+
+if __name__ == "__main__":
+    aiompi.run(main)

@@ -1,0 +1,30 @@
+"""What is sent."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def touched(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Memory that has been written to, so that the kernel has nothing left to do for it."""
+    return np.ones(nbytes, np.uint8)
+
+
+def make(name: str) -> dict[str, Any]:
+    """An object to send.
+
+    Args:
+        name: "dict", five short fields; "array", a dict with a 1 MiB array.
+    """
+    if name == "array":
+        return {"step": 1200, "gradient": np.ones(2**17, np.float64)}
+    return {"step": 1200, "loss": 0.25, "phase": "train", "shape": [32, 128], "done": False}
+
+
+def peak_memory() -> int:
+    """The most memory that this process has ever had resident, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,55 @@
+"""How a contender gets its turns: a work per line on standard input, the results of both processes in a line back."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+#: name of the work under "work", and its keyword arguments
+Work: TypeAlias = dict[str, Any]
+
+
+def next_work() -> Work | None:
+    """The next work, None when there will be no more. Blocks: nothing else is to happen between turns."""
+    line = sys.stdin.readline()
+    work: Work | None = json.loads(line) if line else None
+    return work
+
+
+def answer(results: list[Any] | None) -> None:
+    """Hand in what the two processes measured."""
+    print(json.dumps(results), flush=True)
+
+
+def timed(loop: Callable[[int], object], iterations: int, blocks: int) -> list[float]:
+    """Time a loop.
+
+    Args:
+        loop: runs as many iterations as it is told.
+        iterations: per block.
+        blocks: to be timed, after one that is not.
+
+    Returns:
+        Seconds per iteration in each block.
+    """
+    loop(iterations)
+    seconds = []
+    for _ in range(blocks):
+        start = time.perf_counter()
+        loop(iterations)
+        seconds.append((time.perf_counter() - start) / iterations)
+    return seconds
+
+
+async def timed_async(loop: Callable[[int], Awaitable[object]], iterations: int, blocks: int) -> list[float]:
+    """As `timed`, for a loop that is awaited."""
+    await loop(iterations)
+    seconds = []
+    for _ in range(blocks):
+        start = time.perf_counter()
+        await loop(iterations)
+        seconds.append((time.perf_counter() - start) / iterations)
+    return seconds

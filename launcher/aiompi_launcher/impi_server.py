@@ -1,0 +1,178 @@
+"""The IMPI rendezvous server: sockets, the clock and messages for the user around `aiompi.impi.server`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import Final
+
+from aiompi.impi import auth, server
+from aiompi.impi.auth import Credentials
+from aiompi.impi.server import Server, ServerConnection
+from aiompi_launcher.job import EXIT_FAILURE, EXIT_SIGNAL
+from aiompi_launcher.jobspec import ServerSpec
+from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, listen_tcp
+
+AUTH_TIMEOUT: Final = 10.0  # seconds for a connection to become a client
+MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest
+
+
+def run(spec: ServerSpec, name: str) -> int:
+    """Be the server until every client has finished.
+
+    Args:
+        spec: what the user wants.
+        name: of the program, for messages.
+
+    Returns:
+        The exit code: 0 when every client has sent FINI (IMPI 0.0, section 2.3.7).
+
+    Raises:
+        InvalidArgumentError: no authentication method is available.
+        OSError: the port is taken or not permitted.
+    """
+    credentials = Credentials.from_environ(os.environ)
+    core = Server(spec.count, credentials, preference=spec.auth or tuple(auth.METHODS), auth_timeout=AUTH_TIMEOUT)
+    listener = listen_tcp(spec.bind, spec.port)
+    announce(address_of(listener))
+    return asyncio.run(_serve(core, listener, name, spec.verbose))
+
+
+async def _serve(core: Server, listener: socket.socket, name: str, verbose: bool) -> int:
+    rendezvous = Rendezvous(core, name, verbose=verbose)
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            loop.add_signal_handler(signum, rendezvous.end, EXIT_SIGNAL + signum)
+    accepting = await loop.create_server(lambda: Connection(rendezvous), sock=listener, backlog=BACKLOG)
+    try:
+        return await rendezvous.exit_code
+    finally:
+        accepting.close()
+        await rendezvous.close()
+
+
+class Connection(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        self._rendezvous = rendezvous
+        self.core: ServerConnection
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.core = self._rendezvous.admit(self, join_address(*transport.get_extra_info("peername")[:2]))
+
+    def data_received(self, data: bytes) -> None:
+        self.core.receive_data(data)
+        self._rendezvous.work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rendezvous.forget(self)
+        self.core.receive_eof()
+        self._rendezvous.work()
+
+
+class Rendezvous:
+    """All connections of a server.
+
+    Args:
+        core: the protocol.
+        name: of the program, for messages.
+        verbose: whether to report progress.
+
+    Attributes:
+        exit_code: result of the whole server.
+    """
+
+    def __init__(self, core: Server, name: str, *, verbose: bool) -> None:
+        self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._core = core
+        self._name = name
+        self._verbose = verbose
+        self._connections: dict[Connection, None] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def admit(self, connection: Connection, peer: str) -> ServerConnection:
+        """A connection was accepted."""
+        newcomers = [other for other in self._connections if other.core.deadline is not None]
+        if len(newcomers) >= MAX_NEWCOMERS:
+            newcomers[0].core.receive_eof()
+        core = self._core.add_connection(peer, asyncio.get_running_loop().time())
+        self._connections[connection] = None
+        self._empty.clear()
+        asyncio.get_running_loop().call_soon(self.work)
+        return core
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._connections.pop(connection, None)
+        if not self._connections:
+            self._empty.set()
+
+    def work(self) -> None:
+        """Send what is to be sent, close what is to be closed, tell what has happened."""
+        for connection in list(self._connections):
+            connection.transport.write(connection.core.data_to_send())
+            if connection.core.closing:
+                connection.transport.close()
+        for event in self._core.events():
+            self._report(event)
+        self._set_timer()
+
+    def end(self, code: int) -> None:
+        """The server ends with an exit code; the first one counts."""
+        if not self.exit_code.done():
+            self.exit_code.set_result(code)
+
+    async def close(self) -> None:
+        """Close all connections, after what was sent to them."""
+        for connection in self._connections:
+            connection.transport.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._empty.wait()
+
+    def _report(self, event: server.Event) -> None:
+        match event:
+            case server.Notice(text):
+                self._say(text)
+            case server.Dropped(connection, reason):
+                self._say(f"dropped the connection from {connection.peer}: {reason}")
+            case server.ClientLost(_, reason):
+                self._say(f"the job has failed: {reason}")
+                self.end(EXIT_FAILURE)
+            case server.JobFinished():
+                self.end(0)
+            case server.Joined(connection, missing) if self._verbose:
+                self._say(f"client {connection.rank} has joined from {connection.peer}, {missing} missing")
+            case server.AllStarted() if self._verbose:
+                self._say("all clients have started")
+            case server.ClientFinished(rank) if self._verbose:
+                self._say(f"client {rank} has finished")
+            case _:
+                pass
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._core.deadline is not None:
+            self._timer = asyncio.get_running_loop().call_at(self._core.deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._core.handle_timer(asyncio.get_running_loop().time())
+        self.work()

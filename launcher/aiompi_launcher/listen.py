@@ -1,0 +1,89 @@
+"""Listening sockets, and how their addresses are made known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from typing import Final
+
+from aiompi_launcher.jobspec import LOOPBACK
+
+BACKLOG: Final = 4096  # connections that wait until they are accepted
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A listening Unix socket.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """A listening TCP socket on one address.
+
+    Args:
+        host: name or number of an address of this machine.
+        port: 0 for any free one.
+
+    Raises:
+        OSError: the port is taken or not permitted, or the address is not of this machine; the message says which.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """`HOST:PORT` in numbers, by which others reach a listening socket."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = _own_address(listener.family)
+    return join_address(host, port)
+
+
+def join_address(host: str, port: int) -> str:
+    """`HOST:PORT`, or `[HOST]:PORT` for IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def announce(address: str) -> None:
+    """Print an address as the one line of standard output, and give standard output up.
+
+    Whoever waits for its end, such as `$(...)` of a shell, gets the address at once; whoever reads one line and goes
+    does no harm (IMPI 0.0, section 2.2.1).
+    """
+    with contextlib.suppress(BrokenPipeError):
+        print(address, flush=True)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def _own_address(family: int) -> str:
+    """The address that this machine uses towards others."""
+    target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))  # sends nothing
+        except OSError:  # no network
+            return LOOPBACK if family == socket.AF_INET else "::1"
+        host: str = probe.getsockname()[0]
+        return host

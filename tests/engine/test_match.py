@@ -1,0 +1,236 @@
+"""Matching against a model that is too simple to be wrong, and its cost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from worlds import LocalWorld, irecv, isend
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine.match import Matcher
+
+SOURCES = [0, 1]
+TAGS = [0, 1]
+
+
+class Model:
+    """One ordered list of messages without a receive, and one of receives without a message.
+
+    Messages are numbered in the order of their arrival, receives in the order of their start.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, int]] = []
+        self.wants: list[tuple[int, int]] = []
+        self.unexpected: list[int] = []
+        self.posted: list[int] = []
+        self.got: dict[int, int] = {}
+
+    def matches(self, receive: int, message: int) -> bool:
+        source, tag = self.wants[receive]
+        return source in (ANY_SOURCE, self.messages[message][0]) and tag in (ANY_TAG, self.messages[message][1])
+
+    def arrive(self, message: int) -> None:
+        for receive in self.posted:
+            if self.matches(receive, message):
+                self.posted.remove(receive)
+                self.got[receive] = message
+                return
+        self.unexpected = sorted([*self.unexpected, message])
+
+    def send(self, source: int, tag: int) -> None:
+        self.messages.append((source, tag))
+        self.arrive(len(self.messages) - 1)
+
+    def receive(self, source: int, tag: int) -> None:
+        self.wants.append((source, tag))
+        receive = len(self.wants) - 1
+        for message in self.unexpected:
+            if self.matches(receive, message):
+                self.unexpected.remove(message)
+                self.got[receive] = message
+                return
+        self.posted.append(receive)
+
+    def cancel(self, receive: int) -> None:
+        if receive in self.posted:
+            self.posted.remove(receive)
+
+    def withdraw(self, receive: int) -> None:
+        self.cancel(receive)
+        if receive in self.got:
+            self.arrive(self.got.pop(receive))
+
+    def probe(self, source: int, tag: int) -> int | None:
+        self.wants.append((source, tag))
+        found = next((m for m in self.unexpected if self.matches(len(self.wants) - 1, m)), None)
+        self.wants.pop()
+        return found
+
+
+class Real:
+    """The same operations on an engine; rank 2 receives."""
+
+    def __init__(self) -> None:
+        self.world = LocalWorld(3)
+        self.comm = self.world.comms[2]
+        self.sent = 0
+        self.receives: list[Any] = []
+
+    def send(self, source: int, tag: int) -> None:
+        isend(self.world.comms[source], self.sent.to_bytes(2, "big"), 2, tag)
+        self.sent += 1
+
+    def receive(self, source: int, tag: int) -> None:
+        self.receives.append(irecv(self.comm, source, tag))
+
+    def cancel(self, receive: int) -> None:
+        self.receives[receive].cancel()
+
+    def withdraw(self, receive: int) -> None:
+        self.receives[receive].withdraw()
+
+    def got(self) -> dict[int, int]:
+        """Receive -> message, without taking the results."""
+        return {
+            number: int.from_bytes(receive.data, "big")
+            for number, receive in enumerate(self.receives)
+            if receive.done() and not receive.cancelled()
+        }
+
+    def unexpected(self) -> list[int]:
+        return [int.from_bytes(message.data, "big") for message in self.comm._matcher.unexpected()]
+
+
+SENDS = st.tuples(st.just("send"), st.sampled_from(SOURCES), st.sampled_from(TAGS))
+RECEIVES = st.tuples(
+    st.just("receive"), st.sampled_from([ANY_SOURCE, *SOURCES]), st.sampled_from([ANY_TAG, *TAGS])
+)
+UNDOINGS = st.tuples(st.sampled_from(["cancel", "withdraw"]), st.integers(0, 30))
+OPERATIONS = st.lists(st.one_of(SENDS, RECEIVES, UNDOINGS), max_size=40)
+
+
+@pytest.mark.spec("S3.2.4-2", "S3.5-1", "S3.5-2", "S3.5-5", "S3.7.4-1")
+@settings(max_examples=150, deadline=None)
+@given(OPERATIONS)
+@example([("receive", ANY_SOURCE, 0), ("receive", 0, ANY_TAG), ("send", 0, 0), ("withdraw", 0)])
+@example([("send", 0, 0), ("send", 0, 0), ("receive", 0, 0), ("withdraw", 0), ("receive", ANY_SOURCE, ANY_TAG)])
+def test_engine_matches_as_the_model_does(operations: list[tuple[Any, ...]]) -> None:
+    model, real = Model(), Real()
+    for name, *args in operations:
+        if name in ("cancel", "withdraw"):
+            if not model.wants:
+                continue
+            args = [args[0] % len(model.wants)]
+            if real.receives[args[0]].cancelled():
+                continue
+        getattr(model, name)(*args)
+        getattr(real, name)(*args)
+        assert real.got() == model.got
+        assert real.unexpected() == model.unexpected
+    for source in (ANY_SOURCE, *SOURCES):
+        for tag in (ANY_TAG, *TAGS):
+            status, message = real.comm.iprobe(source, tag), model.probe(source, tag)
+            assert (status is None) is (message is None)
+            if status is not None and message is not None:
+                assert (status.source, status.tag) == model.messages[message]
+    assert {r for r, receive in enumerate(real.receives) if not receive.done()} == set(model.posted)
+
+
+@given(OPERATIONS)
+@settings(max_examples=50, deadline=None)
+def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
+    real = Real()
+    for name, *args in operations:
+        if name in ("send", "receive"):
+            getattr(real, name)(*args)
+        elif real.receives:
+            getattr(real, name)(args[0] % len(real.receives))
+    for receive in real.receives:
+        receive.cancel()
+    while (status := real.comm.iprobe(ANY_SOURCE, ANY_TAG)) is not None:
+        irecv(real.comm, status.source, status.tag)
+    matcher = real.comm._matcher
+    assert not matcher._posted
+    assert not matcher._unexpected
+    assert not matcher._arrivals
+    assert matcher._wildcards == 0
+    for sender in SOURCES:
+        assert real.world.credit_balance(sender, 2) == real.world.settings.eager_window
+
+
+def executed_lines(call: Callable[[], object]) -> int:
+    """How many lines of Python a call executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def reversed_posted(count: int) -> None:
+    w = LocalWorld(2)
+    receives = [irecv(w.comms[1], 0, tag) for tag in range(count)]
+    for tag in reversed(range(count)):
+        isend(w.comms[0], b"x", 1, tag)
+    assert all(receive.done() for receive in receives)
+
+
+def reversed_unexpected(count: int) -> None:
+    w = LocalWorld(2)
+    for tag in range(count):
+        isend(w.comms[0], b"x", 1, tag)
+    assert all(irecv(w.comms[1], 0, tag).done() for tag in reversed(range(count)))
+
+
+def wildcards_behind_exact_ones(count: int) -> None:
+    w = LocalWorld(2)
+    wild = [irecv(w.comms[1]) for _ in range(count)]
+    exact = [irecv(w.comms[1], 0, tag) for tag in range(count)]
+    for tag in reversed(range(count)):
+        isend(w.comms[0], b"x", 1, tag)
+    assert all(receive.done() for receive in wild)
+    assert not any(receive.done() for receive in exact)
+
+
+def flood_of_one_envelope(count: int) -> None:
+    w = LocalWorld(2)
+    for _ in range(count):
+        isend(w.comms[0], b"x", 1)
+    assert all(irecv(w.comms[1]).done() for _ in range(count))
+
+
+@pytest.mark.parametrize(
+    "case", [reversed_posted, reversed_unexpected, wildcards_behind_exact_ones, flood_of_one_envelope]
+)
+def test_cost_is_linear(case: Callable[[int], None]) -> None:
+    # Each queue of one envelope is a deque that is used at its ends, so that lines executed are the whole cost.
+    case(5)
+    few, many = executed_lines(lambda: case(100)), executed_lines(lambda: case(1000))
+    assert many < 10.5 * few
+
+
+def test_queues_of_reversed_receives_are_short() -> None:
+    w = LocalWorld(2)
+    receives = [irecv(w.comms[1], 0, tag) for tag in range(1000)]
+    matcher: Matcher = w.comms[1]._matcher
+    assert max(map(len, matcher._posted.values())) == 1
+    for tag in reversed(range(1000)):
+        isend(w.comms[0], b"x", 1, tag)
+        assert receives[tag].done()
+    assert not matcher._posted

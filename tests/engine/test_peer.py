@@ -1,0 +1,463 @@
+"""Flow control, frames that must not come, and the end of a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
+
+from aiompi import errors
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine import message as message_module
+from aiompi.engine.peer import OVERHEAD
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER_BYTES, Header
+
+WINDOW = 4096
+
+
+def unexpected_bytes(world: WireWorld, rank: int) -> int:
+    """Payload bytes that a rank keeps for receives that have not come."""
+    messages = world.comms[rank]._matcher.unexpected()
+    return sum(len(m.data or (m.landing and m.landing.memory) or b"") for m in messages)
+
+
+# Flow control.
+
+
+@pytest.mark.spec("S3.5-11", "S3.5-12", "S3.4-13", "S3.5-1")
+@pytest.mark.parametrize("size", [0, 100, 1000])
+@pytest.mark.parametrize("cut", [1, 2**20])
+def test_flood_of_a_receiver_that_does_not_receive(size: int, cut: int) -> None:
+    w = WireWorld(2, cut=cut, eager_limit=1000, eager_window=WINDOW)
+    count = 60
+    sends = [isend(w.comms[0], pattern(size, i), 1, i % 3) for i in range(count)]
+    w.run()
+    fitting = WINDOW // (size + OVERHEAD)
+    assert [send.done() for send in sends] == [True] * fitting + [False] * (count - fitting)
+    assert unexpected_bytes(w, 1) <= w.held(1, 0) <= WINDOW
+    receives = [irecv(w.comms[1], 0) for _ in range(count)]
+    w.run()
+    assert [receive.result() for receive in receives] == [pattern(size, i) for i in range(count)]
+    assert all(send.done() for send in sends)
+    assert w.credit_balance(0, 1) == WINDOW
+
+
+@pytest.mark.spec("S3.5-12")
+def test_pending_sends_cost_the_receiver_no_payload() -> None:
+    w = WireWorld(2, eager_limit=2**20, eager_window=WINDOW)
+    sends = [isend(w.comms[0], bytes(10**6), 1) for _ in range(50)]
+    w.run()
+    assert unexpected_bytes(w, 1) == 0
+    assert not any(send.done() for send in sends)
+
+
+def test_messages_of_each_sender_are_bounded_alone() -> None:
+    w = WireWorld(3, eager_limit=1000, eager_window=WINDOW)
+    flood = [isend(w.comms[0], bytes(1000), 2) for _ in range(20)]
+    w.run()
+    assert not flood[-1].done()
+    other = isend(w.comms[1], bytes(1000), 2)
+    w.run()
+    assert other.done()
+
+
+def test_window_of_the_receiver_counts() -> None:
+    w = WireWorld(2, eager_limit=1000, eager_window=WINDOW)
+    w.engines[0].windows[1] = 500
+    sends = [isend(w.comms[0], bytes(100), 1) for _ in range(4)]
+    w.run()
+    assert [send.done() for send in sends] == [True, True, False, False]
+
+
+def test_window_of_nothing_makes_every_send_wait_for_its_receive() -> None:
+    w = WireWorld(2, eager_window=0)
+    for size in (0, 1, 5000):
+        send = isend(w.comms[0], pattern(size), 1)
+        w.run()
+        assert not send.done()
+        receive = irecv(w.comms[1])
+        w.run()
+        assert receive.result() == pattern(size)
+        assert send.done()
+    assert frame.EAGER not in w.wires[0, 1].kinds
+
+
+def test_limit_of_nothing_still_sends_empty_messages_eagerly() -> None:
+    w = WireWorld(2, eager_limit=0)
+    assert isend(w.comms[0], b"", 1) is not None
+    isend(w.comms[0], b"x", 1)
+    assert w.wires[0, 1].kinds == [frame.EAGER, frame.RTS]
+
+
+def test_credit_comes_back_in_frames_of_its_own_but_rarely() -> None:
+    w = WireWorld(2, eager_limit=1000, eager_window=WINDOW)
+    cost = 100 + OVERHEAD
+    for i in range(200):
+        receive = irecv(w.comms[1])
+        isend(w.comms[0], pattern(100, i), 1)
+        w.run()
+        assert receive.result() == pattern(100, i)
+    assert set(w.wires[0, 1].kinds) == {frame.EAGER}
+    assert set(w.wires[1, 0].kinds) == {frame.PROTOACK}
+    assert len(w.wires[1, 0].kinds) <= 200 * cost // (WINDOW // 4)
+
+
+def test_credit_comes_back_along_with_other_frames() -> None:
+    w = WireWorld(2, eager_limit=1000, eager_window=WINDOW)
+    for _ in range(200):
+        for a, b in ((0, 1), (1, 0)):
+            receive = irecv(w.comms[b])
+            isend(w.comms[a], bytes(100), b)
+            w.run()
+            assert receive.done()
+    for wire in w.wires.values():
+        assert set(wire.kinds) == {frame.EAGER}
+
+
+@pytest.mark.parametrize("cut", [7, 2**20])
+def test_no_credit_is_lost_whatever_becomes_of_the_messages(cut: int) -> None:
+    w = WireWorld(2, cut=cut, eager_limit=500, eager_window=WINDOW)
+    small = bytearray(20)
+    for i in range(1500 if cut > 7 else 150):
+        size = (0, 30, 500, 700)[i % 4]
+        sends = [isend(w.comms[0], pattern(size, i), 1, 0, sync=i % 3 == 0) for _ in range(3)]
+        if i % 2:
+            w.run()
+        if i % 5 == 0:
+            sends[2].cancel()
+        receive = [irecv, lambda comm: irecv_into(comm, small)][i % 7 == 0](w.comms[1])
+        w.run_wire(0, 1, (i * 37) % 400)
+        if i % 3 == 0:
+            receive.withdraw()
+        w.run()
+        while w.comms[1].iprobe(ANY_SOURCE, ANY_TAG):
+            irecv(w.comms[1])
+            w.run()
+        if not receive.done():
+            assert receive.cancel()
+    assert w.credit_balance(0, 1) == w.credit_balance(1, 0) == WINDOW
+    assert w.held(1, 0) == 0
+    for engine in w.engines:
+        assert not engine.sends
+        assert not engine.arriving
+        assert not any(peer.landings for peer in engine.peers())
+
+
+# Frames that must not come.
+
+
+def forged(world: WireWorld, header: Header, payload: bytes = b"", sender: int = 0, receiver: int = 1) -> None:
+    world.inject(sender, receiver, header, payload)
+    world.run_wire(sender, receiver)
+
+
+def test_more_eager_bytes_than_granted_are_refused() -> None:
+    w = WireWorld(2, eager_window=WINDOW)
+    for _ in range(WINDOW // (100 + OVERHEAD)):
+        forged(w, Header(frame.EAGER, length=100), bytes(100))
+    with pytest.raises(errors.RemoteProtocolError, match=f"rank 0 sent .* more than the {WINDOW} it was granted"):
+        forged(w, Header(frame.EAGER, length=100), bytes(100))
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_enormous_eager_message_is_refused_before_memory_is_taken(
+    posted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = WireWorld(2)
+    if posted:
+        irecv(w.comms[1])
+
+    def allocate(nbytes: int) -> memoryview:
+        raise AssertionError(f"{nbytes} bytes")
+
+    monkeypatch.setattr(message_module, "allocate", allocate)
+    for module in ("peer", "pt2pt"):
+        monkeypatch.setattr(f"aiompi.engine.{module}.allocate", allocate)
+    with pytest.raises(errors.RemoteProtocolError, match="granted"):
+        forged(w, Header(frame.EAGER, length=2**63))
+
+
+@pytest.mark.parametrize("length", [2**62, 2**63, 2**64 - 1])
+def test_message_too_long_for_this_machine_fails_its_receive_only(length: int) -> None:
+    w = WireWorld(2)
+    receive = irecv(w.comms[1])
+    forged(w, Header(frame.RTS, length=length, srqid=77))
+    with pytest.raises(errors.OtherError, match=f"no memory for a message of {length} bytes from rank 0"):
+        receive.result()
+    assert w.wires[1, 0].kinds == [frame.CTS], "the sender is told that nothing is wanted"
+    forged(w, Header(frame.DATA, length=0, drqid=1))
+    other = irecv(w.comms[1])
+    isend(w.comms[0], b"alive", 1)
+    w.run_wire(0, 1)
+    assert other.result() == b"alive"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        Header(frame.CTS, srqid=99, drqid=1, length=1),
+        Header(frame.SYNCACK, srqid=99),
+        Header(frame.CANCELYES, srqid=99),
+        Header(frame.DATA, drqid=99, length=5),
+        Header(frame.DATA, drqid=99, length=2**60),
+    ],
+    ids=lambda header: f"{header.kind}-{header.length}",
+)
+def test_answer_to_nothing_is_refused(header: Header) -> None:
+    w = WireWorld(2)
+    with pytest.raises(errors.RemoteProtocolError, match="rank 0"):
+        forged(w, header, b"12345" if header.kind == frame.DATA else b"")
+
+
+def test_answer_of_another_rank_is_refused() -> None:
+    w = WireWorld(3)
+    isend(w.comms[1], bytes(10**6), 0)
+    srqid = next(iter(w.engines[1].sends))
+    for kind in (frame.CTS, frame.SYNCACK, frame.CANCELYES):
+        with pytest.raises(errors.RemoteProtocolError, match="rank 2 answers"):
+            forged(w, Header(kind, srqid=srqid, length=1), sender=2)
+
+
+def test_data_of_another_rank_or_length_is_refused() -> None:
+    w = WireWorld(3)
+    isend(w.comms[0], bytes(10**6), 1)
+    irecv(w.comms[1])
+    w.run_wire(0, 1)
+    drqid = next(iter(w.engines[1].arriving))
+    with pytest.raises(errors.RemoteProtocolError, match="nobody asked for"):
+        forged(w, Header(frame.DATA, length=10**6, drqid=drqid), sender=2)
+
+
+def test_data_of_another_length_is_refused() -> None:
+    w = WireWorld(2)
+    isend(w.comms[0], bytes(10**6), 1)
+    irecv(w.comms[1])
+    w.run_wire(0, 1)
+    drqid = next(iter(w.engines[1].arriving))
+    with pytest.raises(errors.RemoteProtocolError, match="nobody asked for"):
+        forged(w, Header(frame.DATA, length=10, drqid=drqid), bytes(10))
+
+
+def test_request_for_more_than_the_message_is_refused() -> None:
+    w = WireWorld(2)
+    isend(w.comms[1], bytes(10**6), 0)
+    with pytest.raises(errors.RemoteProtocolError, match="asks for 1000001 bytes of a message of 1000000"):
+        forged(w, Header(frame.CTS, srqid=next(iter(w.engines[1].sends)), length=10**6 + 1))
+
+
+# The end of a peer.
+
+
+def end_by_leave(world: WireWorld) -> None:
+    world.engines[1].peer(0).leave()
+
+
+def end_by_fini(world: WireWorld) -> None:
+    world.inject(0, 1, Header(frame.FINI))
+    world.run_wire(0, 1)
+
+
+def end_by_loss(world: WireWorld) -> None:
+    world.wire(0, 1).close()
+    world.engines[1].peer(0).lost("its connection closed")
+
+
+ENDS = [end_by_leave, end_by_fini, end_by_loss]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_waits_for_a_peer_that_has_ended_fails(end: Callable[[WireWorld], None]) -> None:
+    w = WireWorld(3, eager_limit=100)
+    comm = w.comms[1]
+    asked = irecv(comm, 0, 7)
+    isend(w.comms[0], bytes(1000), 1, 7)
+    w.run_wire(0, 1)
+    waiting = [asked, irecv(comm, 0, 1), irecv(comm, 0, ANY_TAG), comm.probe(0, 1)]
+    waiting += [isend(comm, bytes(1000), 0), isend(comm, b"", 0, sync=True)]
+    spared = [irecv(comm, ANY_SOURCE, 1), irecv(comm, 2, 1), isend(comm, bytes(1000), 2), comm.probe(2, 1)]
+    end(w)
+    later = [irecv(comm, 0, 1), comm.probe(0, 1), isend(comm, b"", 0), isend(comm, bytes(1000), 0)]
+    for request in waiting + later:
+        with pytest.raises(errors.ProcessFailedError, match="rank 0 (is gone: its connection closed|has finalized)"):
+            request.result()
+    assert not any(request.done() for request in spared)
+    assert not w.engines[1].peer(0).landings
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_came_whole_from_a_peer_that_has_ended_can_be_received(end: Callable[[WireWorld], None]) -> None:
+    w = WireWorld(2, eager_limit=100)
+    for i in range(3):
+        isend(w.comms[0], bytes([i]), 1, i)
+        isend(w.comms[0], bytes(1000), 1, i)
+    w.run_wire(0, 1)
+    end(w)
+    assert [irecv(w.comms[1], 0, i).result() for i in (2, 0, 1)] == [b"\x02", b"\x00", b"\x01"]
+    assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None, "a long message that only announced itself will not come"
+    for i in range(3):
+        assert irecv(w.comms[1], 0, i).exception() is not None
+
+
+def test_message_that_came_in_part_is_dropped_with_its_peer() -> None:
+    w = WireWorld(2)
+    receive = irecv(w.comms[1], 0, 1)
+    isend(w.comms[0], bytes(100), 1, 1)
+    w.run_wire(0, 1, HEADER_BYTES + 50)
+    end_by_loss(w)
+    with pytest.raises(errors.ProcessFailedError):
+        receive.result()
+    w = WireWorld(2)
+    isend(w.comms[0], bytes(100), 1, 1)
+    w.run_wire(0, 1, HEADER_BYTES + 50)
+    assert w.comms[1].iprobe(0, 1)
+    end_by_loss(w)
+    assert not w.comms[1].iprobe(0, 1)
+    assert irecv(w.comms[1], 0, 1).exception() is not None
+
+
+async def _insist(world: WireWorld, errors_seen: list[Exception]) -> None:
+    """Meets each failure with new operations of every kind, as recovering code would."""
+    comm = world.comms[1]
+    for context in (10, 12):
+        try:
+            await irecv(comm, 0, 1)
+        except errors.ProcessFailedError as error:
+            errors_seen.append(error)
+        world.engines[1].matcher(context)
+        irecv(comm, ANY_SOURCE, 2)
+        comm.probe(0, 3)
+        isend(comm, b"x", 0)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("under_way", ["receive", "landing"])
+def test_schedules_may_communicate_while_a_peer_ends(end: Callable[[WireWorld], None], under_way: str) -> None:
+    w = WireWorld(3, eager_limit=1000)
+    seen: list[Exception] = []
+    if under_way == "landing":
+        isend(w.comms[0], bytes(2000), 1, 1)
+    schedules = [w.engines[1].spawn(_insist(w, seen)) for _ in range(2)]
+    isend(w.comms[0], bytes(100), 1, 2)
+    w.run_wire(0, 1, w.wire(0, 1).pending - (50 if end is end_by_loss else 0))
+    end(w)
+    for schedule in schedules:
+        assert schedule.exception() is None
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_request_that_is_cancelled_by_the_failure_of_another_fails_too(end: Callable[[WireWorld], None]) -> None:
+    w = WireWorld(2)
+    comm = w.comms[1]
+    probes = [comm.probe(0, 1), comm.probe(0, 2)]
+    receives = [irecv(comm, 0, 1), irecv(comm, 0, 2)]
+    sends = [isend(comm, b"", 0, sync=True), isend(comm, b"", 0, sync=True)]
+    for pair in (probes, receives, sends):
+        for request, other in (pair, pair[::-1]):
+            request.when_done(lambda _, other=other: other.cancel())
+    end(w)
+    for request in (*probes, *receives, *sends):
+        assert isinstance(request.exception(), errors.ProcessFailedError)
+
+
+def test_probe_that_is_cancelled_by_another_has_found_the_message_too() -> None:
+    w = WireWorld(2)
+    first, second = w.comms[1].probe(0, 1), w.comms[1].probe(ANY_SOURCE, ANY_TAG)
+    first.when_done(lambda _: second.cancel())
+    isend(w.comms[0], b"x", 1, 1)
+    w.run()
+    assert first.result().source == second.result().source == 0
+
+
+def test_a_peer_ends_once() -> None:
+    w = WireWorld(2)
+    ends: list[str] = []
+    w.engines[1].peer_lost = lambda peer, cause: (ends.append(cause), peer.gone(cause))
+    peer = w.engines[1].peer(0)
+    peer.lost("first")
+    peer.lost("second")
+    peer.leave()
+    peer.gone("third")
+    assert ends == ["first"]
+    assert str(irecv(w.comms[1], 0).exception()) == "rank 0 is gone: first"
+
+
+def test_frame_for_a_peer_that_is_gone_is_not_sent() -> None:
+    w = WireWorld(2, eager_window=128 + 10)
+    isend(w.comms[0], bytes(10), 1)
+    w.run()
+    end_by_loss(w)
+    assert irecv(w.comms[1], 0).result() == bytes(10)
+    assert (1, 0) not in w.wires, "the credit of the message is of no use to anybody"
+
+
+# The end of the job.
+
+
+def test_abort_fails_everything_now_and_later() -> None:
+    w = WireWorld(3, eager_limit=100)
+    comm = w.comms[1]
+    engine = w.engines[1]
+    isend(w.comms[0], bytes(1000), 1, 7)
+    landing = irecv(comm, 0, 7)
+    w.run()
+    isend(w.comms[0], bytes(1000), 1, 8)
+    landing = irecv(comm, 0, 8)
+    w.run_wire(0, 1)
+
+    def start() -> list[Any]:
+        return [
+            irecv(comm),
+            irecv(comm, 2, 1),
+            irecv_into(comm, bytearray(5), 0),
+            comm.probe(ANY_SOURCE, 5),
+            comm.probe(0, 5),
+            isend(comm, bytes(1000), 0),
+            isend(comm, b"", 2, sync=True),
+            engine.spawn(_receive(comm)),
+        ]
+
+    waiting = [landing, *start()]
+    reason = errors.JobAbortedError("rank 2 called Abort")
+    engine.abort(reason)
+    engine.abort(errors.JobAbortedError("again"))
+    for request in [*waiting, *start()]:
+        assert request.exception() is reason
+    assert not engine.sends
+    assert not engine.schedules
+
+
+async def _receive(comm: Any) -> bytes:
+    return bytes(await irecv(comm, 2, 9))
+
+
+def test_schedules_may_communicate_while_the_job_aborts() -> None:
+    w = WireWorld(2)
+    comm = w.comms[1]
+
+    async def insist() -> list[type[BaseException]]:
+        seen = []
+        for context in range(10, 20, 2):
+            request = irecv(comm, 0, context)
+            try:
+                await request
+            except errors.JobAbortedError as error:
+                seen.append(type(error))
+            w.engines[1].matcher(context)
+        return seen
+
+    schedules = [w.engines[1].spawn(insist()) for _ in range(2)]
+    w.engines[1].abort(errors.JobAbortedError("end"))
+    for schedule in schedules:
+        assert schedule.result() == [errors.JobAbortedError] * 5
+
+
+def test_hub_delivers_to_the_own_rank_with_flow_control() -> None:
+    w = LocalWorld(1, eager_window=WINDOW, eager_limit=1000)
+    sends = [isend(w.comms[0], pattern(1000, i), 0) for i in range(10)]
+    assert [send.done() for send in sends] == [True] * 3 + [False] * 7
+    assert [irecv(w.comms[0]).result() for _ in sends] == [pattern(1000, i) for i in range(10)]
+    assert w.credit_balance(0, 0) == WINDOW

@@ -1,0 +1,69 @@
+"""Messages of objects as a receiver gets them, and what it means that an object comes back exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from aiompi.objects import Codec, Segment
+
+STRICT: Final = Codec(pickle=False)
+LENIENT: Final = Codec()
+PICKLED: Final = 0xC7
+FRAMED: Final = 0xC8
+
+
+@dataclasses.dataclass
+class Point:
+    """A dataclass that is found by its name."""
+
+    x: Any
+    y: Any = 0
+
+
+def message(codec: Codec, obj: object) -> bytearray:
+    """The message as a receiver gets it, in memory of its own."""
+    segments, nbytes = codec.dumps(obj)
+    joined = bytearray(b"".join(segments))
+    assert len(joined) == nbytes
+    assert all(isinstance(s, bytes) or (s.format == "B" and s.c_contiguous) for s in segments)
+    return joined
+
+
+def through(obj: Any, codec: Codec = STRICT) -> Any:
+    return codec.loads(message(codec, obj))
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """Equal, of the same types at every level, in the same order."""
+    assert type(a) is type(b)
+    if isinstance(a, float) and not isinstance(a, np.generic):
+        assert struct.pack("<d", a) == struct.pack("<d", b)
+    elif isinstance(a, complex) and not isinstance(a, np.generic):
+        assert struct.pack("<dd", a.real, a.imag) == struct.pack("<dd", b.real, b.imag)
+    elif isinstance(a, (np.ndarray, np.generic)):
+        assert a.dtype == b.dtype
+        assert a.dtype.num == b.dtype.num
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()
+    elif isinstance(a, (set, frozenset)):
+        assert_same(sorted(a, key=repr), sorted(b, key=repr))
+    elif isinstance(a, dict):
+        assert_same(list(a.items()), list(b.items()))
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same(x, y)
+    elif isinstance(a, slice):
+        assert_same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    elif dataclasses.is_dataclass(a):
+        assert_same(vars(a) if hasattr(a, "__dict__") else repr(a), vars(b) if hasattr(b, "__dict__") else repr(b))
+    else:
+        assert a == b
+
+
+def payloads(segments: list[Segment]) -> list[memoryview]:
+    return [segment for segment in segments if isinstance(segment, memoryview)]
