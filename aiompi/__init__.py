@@ -21,17 +21,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from aiompi import MPI
-    from aiompi.comm import Group
+    from aiompi import MPI as MPI
+    from aiompi.comm import Group as Group
     from aiompi.constants import *
     from aiompi.datatype import *
-    from aiompi.engine import Request
+    from aiompi.engine import Request as Request
     from aiompi.errors import *
-    from aiompi.face.job import Session, World, init, join, local_world, run
-    from aiompi.face.native import Intracomm
+    from aiompi.face.job import Session as Session
+    from aiompi.face.job import World as World
+    from aiompi.face.job import init as init
+    from aiompi.face.job import join as join
+    from aiompi.face.job import local_world as local_world
+    from aiompi.face.job import run as run
+    from aiompi.face.native import Intracomm as Intracomm
     from aiompi.op import *
-    from aiompi.settings import Settings, rc
-    from aiompi.status import Status
+    from aiompi.settings import Settings as Settings
+    from aiompi.settings import rc as rc
+    from aiompi.status import Status as Status
 
 # The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
 _MODULES = {

@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 from aiompi import settings as settings_module
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
-from aiompi.engine import Driver, Engine, Link, Peer, Request, Schedule
-from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError
+from aiompi.engine import Driver, Engine, Peer, Request, Schedule
+from aiompi.errors import JobAbortedError, LocalProtocolError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.transport import registry
@@ -146,14 +146,14 @@ class Runtime:
     def _on_peer_lost(self, peer: Peer, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
         if peer.rank in self._departed:
-            self._part(peer)
+            self._conclude(peer)
         elif not self._farewell.done():
             self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
 
     def _conclude(self, peer: Peer) -> None:
         """A rank has left: give up on it once all that it sent has come."""
         if any(transport.linked(peer) for transport in self._transports):
-            return  # the end of the link tells
+            return  # the end of its last link tells
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
@@ -196,7 +196,7 @@ class Runtime:
             self._agent.send(control.Finalize())
             await self._farewell
             await self._agent.finish()
-        self.close()
+        self._end_well()
 
     def leave(self) -> Schedule[None]:
         """End communication without waiting for the other ranks: deliver what was sent, and go."""
@@ -208,11 +208,15 @@ class Runtime:
         if self._agent is not None:
             self._agent.send(control.Leave())
             await self._agent.finish()
-        self.close()
+        self._end_well()
 
     def _closing(self) -> None:
         self.finalized = True
         self.engine.driver.desert(False)
+
+    def _end_well(self) -> None:
+        self.close()
+        self.engine.abort(LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible"))
 
     async def _flush(self) -> None:
         if not self._idle():
@@ -250,10 +254,6 @@ class Runtime:
             transport.close()
         if self._agent is not None:
             self._agent.close()
-        self.engine.connect = self._closed
-
-    def _closed(self, peer: Peer) -> Link:
-        raise ProcessFailedError(f"rank {self.engine.rank} has finalized: no communication is possible any more")
 
 
 def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) -> list[Runtime]:

@@ -1,10 +1,11 @@
-"""What all tests share: the module `worlds`, and event loops of both kinds."""
+"""What all tests share: the modules `worlds` and `jobs`, event loops of both kinds, a place for jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from jobs import Site
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -35,3 +38,15 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
         return result
 
     return run
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A place for jobs of real processes. At the end of the test nothing must be left of them."""
+    with tempfile.TemporaryDirectory(prefix="jobs-") as base:
+        site = Site(tmp_path, Path(base))
+        try:
+            yield site
+            site.settle(10.0)
+        finally:
+            site.close()

@@ -50,7 +50,7 @@ def assert_same(a: Any, b: Any) -> None:
         assert a.shape == b.shape
         assert a.tobytes() == b.tobytes()
     elif isinstance(a, (set, frozenset)):
-        assert_same(sorted(a, key=repr), sorted(b, key=repr))
+        assert_same(sorted(a, key=canonical), sorted(b, key=canonical))
     elif isinstance(a, dict):
         assert_same(list(a.items()), list(b.items()))
     elif isinstance(a, (list, tuple)):
@@ -63,6 +63,15 @@ def assert_same(a: Any, b: Any) -> None:
         assert_same(vars(a) if hasattr(a, "__dict__") else repr(a), vars(b) if hasattr(b, "__dict__") else repr(b))
     else:
         assert a == b
+
+
+def canonical(obj: Any) -> str:
+    """A text by which elements of sets are put in order; repr will not do, as it follows the order of inner sets."""
+    if isinstance(obj, frozenset):
+        return f"frozenset({sorted(map(canonical, obj))})"
+    if isinstance(obj, tuple):
+        return f"tuple({list(map(canonical, obj))})"
+    return f"{type(obj).__name__}({obj!r})"
 
 
 def payloads(segments: list[Segment]) -> list[memoryview]:

@@ -53,9 +53,10 @@ class BlockingDriver:
         self._turn(0.0)
 
     def _turn(self, timeout: float | None) -> None:
+        hopeless = timeout is None and self._deserted
         if self._soon or self._timers:
             timeout = self._run_due(timeout)
-        if timeout is None and (self._deserted or not (self._readers or self._writers)):
+        if hopeless or (timeout is None and not self._readers and not self._writers):
             raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
         for fd, events in self._epoll.poll(timeout):
             if events & ~select.EPOLLOUT:

@@ -16,7 +16,7 @@ from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.pt2pt import Receive, Send
 from aiompi.errors import OtherError, ProcessFailedError, RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, Payload
+from aiompi.wire.frame import EAGER, HEADER, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
+
+_pack: Final = HEADER.pack
 
 
 class Peer:
@@ -97,38 +99,42 @@ class Peer:
         """
         engine = self.engine
         request = Send(engine, self, payload, nbytes)
-        if engine.troubled:
-            self._fail_if_gone(request)
-            if request.done():
-                return request
         cost = nbytes + OVERHEAD
-        if nbytes > engine.eager_limit or cost > self.credit:
-            request.acknowledged = False
-            self._register(request)
-            self.emit(frame.RTS, tag, source, context, nbytes, request.srqid, int(sync))
+        if sync or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
+            self._send_acknowledged(request, context, source, tag, sync)
             return request
         self.credit -= cost
-        kind = frame.EAGER
-        if sync:
-            kind = frame.EAGER_SYNC
-            request.acknowledged = False
-            self._register(request)
         owed, self._owed = self._owed, 0
-        header = HEADER.pack(kind, tag, source, owed, context, nbytes, request.srqid, 0)
+        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, 0)
         if (self.link or self._connect()).send(header, payload, request):
             request.sent()
-        else:
-            self._fail_if_gone(request)
         return request
+
+    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, sync: bool) -> None:
+        """Start a message that is not simply handed over, most of all one that the receiver must answer."""
+        self._fail_if_gone(request)
+        if request.done():
+            return
+        nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
+        eager = nbytes <= self.engine.eager_limit and cost <= self.credit
+        if sync or not eager:
+            request.acknowledged = False
+            request.srqid = self.engine.next_id()
+            self.engine.sends[request.srqid] = request
+        if not eager:
+            self.emit(frame.RTS, tag, source, context, nbytes, request.srqid)
+            return
+        self.credit -= cost
+        owed, self._owed = self._owed, 0
+        kind = frame.EAGER_SYNC if sync else EAGER
+        header = _pack(kind, tag, source, owed, context, nbytes, request.srqid, 0)
+        if (self.link or self._connect()).send(header, request.payload, request):
+            request.sent()
 
     def _fail_if_gone(self, request: Send) -> None:
         error = self.engine.error or self.error or self.farewell
         if error is not None:
             request.fail(error)
-
-    def _register(self, request: Send) -> None:
-        request.srqid = self.engine.next_id()
-        self.engine.sends[request.srqid] = request
 
     def emit(
         self,
@@ -144,7 +150,7 @@ class Peer:
         if self.error is not None:
             return
         owed, self._owed = self._owed, 0
-        header = HEADER.pack(kind, tag, source, owed, context, length, srqid, drqid)
+        header = _pack(kind, tag, source, owed, context, length, srqid, drqid)
         (self.link or self._connect()).send(header, (), None)
 
     def _connect(self) -> Link:
@@ -157,7 +163,11 @@ class Peer:
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         self.credit += header[3]
-        self._handlers[header[0]](header, payload)
+        try:
+            handler = self._handlers[header[0]]
+        except IndexError:
+            handler = self._unknown
+        handler(header, payload)
 
     def land(self, header: tuple[int, ...]) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header
@@ -268,11 +278,9 @@ class Peer:
         request.acknowledged = True
         pieces = request.payload if wanted == request.nbytes else _head(request.payload, wanted)
         owed, self._owed = self._owed, 0
-        header_bytes = HEADER.pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
+        header_bytes = _pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
         if (self.link or self._connect()).send(header_bytes, pieces, request):
             request.sent()
-        else:
-            self._fail_if_gone(request)
 
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
         length, drqid = header[5], header[7]
@@ -337,6 +345,14 @@ class Peer:
         """The connection to the peer broke; the runtime judges what that means."""
         if self.error is None and self.farewell is None:
             self.engine.peer_lost(self, cause)
+
+    def orphan(self, owner: Owner) -> None:
+        """The link broke before it had sent the owner's memory."""
+        error = self.error or self.farewell
+        if error is not None:
+            owner.fail(error)
+        else:
+            self.orphans.append(owner)
 
     def gone(self, cause: str) -> None:
         """The peer has died or cannot be reached: nothing with it can succeed any more."""

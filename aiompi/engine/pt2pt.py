@@ -46,7 +46,9 @@ class Send(Request[None]):
         self.free = True
         if self.acknowledged and not self._done:
             self.payload = ()
-            self._finish()
+            self._done = True
+            if self._callbacks is not None:
+                self._finish()
 
     def matched(self) -> None:
         """The receiver has found the message (synchronous mode, section 3.4)."""

@@ -18,7 +18,7 @@ from aiompi.objects.kinds import InexpressibleError
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Without "O": an object dtype from the network would be an array of addresses.
-_DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
+_DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQuefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
 
 
 def encode_array(encoder: Encoder, array: Array) -> Any:
@@ -53,7 +53,8 @@ def decode_array(decoder: Decoder, items: list[Any]) -> Array:
 def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
     """A scalar: dtype, bytes. Strings are sent by value: their memory does not tell trailing zeros from padding."""
     if isinstance(scalar, (np.str_, np.bytes_)):
-        value = str(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
+        # Not str(scalar), which drops trailing zeros.
+        value = str.__str__(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
         return encoder.node(kinds.SCALAR, [scalar.dtype.kind, value])
     description = encoder.encode(describe(scalar.dtype))
     return encoder.node(kinds.SCALAR, [description, scalar.tobytes()])

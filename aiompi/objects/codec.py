@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from aiompi import errors
+from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import kinds
 from aiompi.objects.decode import Decoder
@@ -114,7 +114,7 @@ class Codec:
             if mark not in _MARKS:
                 return _unpack(message, strict_map_key=False, unicode_errors="surrogatepass")
             return self._loads_marked(memoryview(message).cast("B"))
-        except (errors.Exception, MemoryError):
+        except (MPIException, MemoryError):
             raise
         except Exception as error:
             raise RemoteProtocolError(

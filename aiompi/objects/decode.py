@@ -79,7 +79,8 @@ def _decode_bytearray(decoder: Decoder, items: list[Any]) -> bytearray:
 
 def _decode_memoryview(decoder: Decoder, items: list[Any]) -> memoryview:
     readonly, code, data, *shape = items
-    view = memoryview(decoder.array_payload(data))
+    # Over bytes when it can be, because it may be the key of a dict: a view of a bytearray has no hash.
+    view = memoryview(decoder.payload(data) if readonly else decoder.array_payload(data))
     if code != "B" or shape != [view.nbytes]:
         view = _cast(view, code, shape)
     return view.toreadonly() if readonly else view

@@ -25,6 +25,7 @@ JOINED: Final = 4 * 2**10
 PIECES: Final = 64
 #: system calls per turn and direction, so that one busy connection does not starve the loop
 BUDGET: Final = 16
+_TURNS: Final = range(BUDGET)
 #: connections that have not proven the key yet; the oldest makes place for a new one
 HALF_OPEN: Final = 128
 
@@ -55,23 +56,24 @@ class StreamLink:
 
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         sock = self._socket
-        if self._queue or sock is None:
+        if sock is None or self._queue:
             return self._enqueue(header, payload, owner)
-        nbytes = len(header)
         try:
-            if not payload:
-                done = sock.send(header)
-            elif len(payload) == 1 and len(payload[0]) <= JOINED:
-                nbytes += len(payload[0])
-                done = sock.send(header + payload[0])
-            else:
-                nbytes += sum(map(len, payload))
+            if len(payload) == 1 and len(payload[0]) <= JOINED:
+                data = header + payload[0]
+                nbytes = len(data)
+                done = sock.send(data)
+            elif payload:
+                nbytes = len(header) + sum(map(len, payload))
                 done = sock.sendmsg((header, *payload[: PIECES - 1]))
+            else:
+                nbytes = len(header)
+                done = sock.send(header)
         except (BlockingIOError, InterruptedError):
             done = 0
         except OSError as error:
             self.lost(describe(error))
-            return False
+            return self._enqueue(header, payload, owner)
         if done == nbytes:
             return True
         free = self._enqueue(header, payload, owner, done)
@@ -86,9 +88,9 @@ class StreamLink:
             done -= len(pieces.pop(0))
         pieces[0] = memoryview(pieces[0])[done:]
         if self._closed:
-            if owner is not None and not copy:
-                self.peer.orphans.append(owner)
-            return copy
+            if owner is not None:
+                self.peer.orphan(owner)
+            return False
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
         self._queue.append((last, None if copy else owner))
@@ -136,29 +138,29 @@ class StreamLink:
                 owner.sent()
 
     def _readable(self) -> None:
-        sock, reader = self._socket, self._reader
-        for _ in range(BUDGET):
+        reader = self._reader
+        for _ in _TURNS:
+            sock = self._socket
             if sock is None:
                 return
             room = reader.get_buffer()
             try:
                 nbytes = sock.recv_into(room)
+                if nbytes:
+                    reader.buffer_updated(nbytes)
+                    if nbytes < len(room):
+                        return
+                    continue
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self.lost(describe(error))
                 return
-            if nbytes == 0:
-                self._eof()
-                return
-            try:
-                reader.buffer_updated(nbytes)
             except errors.RemoteProtocolError as error:
                 self.lost(str(error))
                 return
-            if nbytes < len(room):
-                return
-            sock = self._socket
+            self._eof()
+            return
 
     def _eof(self) -> None:
         if self._reader.between_frames and self.peer.farewell is not None:
@@ -168,8 +170,10 @@ class StreamLink:
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
-        self.peer.orphans.extend(owner for _, owner in self._queue if owner is not None)
+        owners = [owner for _, owner in self._queue if owner is not None]
         self.close()
+        for owner in owners:
+            self.peer.orphan(owner)
         self.peer.lost(cause)
         self._transport.drained()
 

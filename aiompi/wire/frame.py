@@ -24,8 +24,6 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from aiompi.errors import RemoteProtocolError
-
 EAGER: Final = 1
 EAGER_SYNC: Final = 2
 RTS: Final = 3
@@ -37,13 +35,13 @@ CANCEL: Final = 8
 CANCELYES: Final = 9
 CANCELNO: Final = 10
 FINI: Final = 11
-LAST_KIND: Final = FINI
 
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, DATA})
 
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
 HEADER_BYTES: Final = HEADER.size
+_unpack_from: Final = HEADER.unpack_from
 
 #: memory of a payload, in pieces of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]
@@ -118,29 +116,27 @@ class Reader:
         """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
 
         Raises:
-            RemoteProtocolError: these are no frames; the connection must be closed.
+            RemoteProtocolError: the sink did not accept a frame; the connection must be closed.
         """
         if self._landing is not None:
             if self._landing.advance(nbytes):
                 self._landing = None
             return
+        buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
         while end - start >= HEADER_BYTES:
-            header = HEADER.unpack_from(self._buffer, start)
-            kind = header[0]
-            if not 0 < kind <= LAST_KIND:
-                raise RemoteProtocolError(f"a frame of unknown kind {kind}")
+            header = _unpack_from(buffer, start)
             start += HEADER_BYTES
-            stop = start + header[5] if kind in WITH_PAYLOAD else start
+            stop = start + header[5] if header[0] in WITH_PAYLOAD else start
             if stop > end:
                 self._landing = self._land(header, start, end)
                 start = end
                 break
-            self._frame(header, self._view[start:stop])
+            self._frame(header, view[start:stop])
             start = stop
         rest = end - start
         if rest and start:
-            self._view[:rest] = self._view[start:end]
+            view[:rest] = view[start:end]
         self._end = rest
 
     def _land(self, header: tuple[int, ...], start: int, end: int) -> Landing:

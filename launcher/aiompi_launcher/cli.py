@@ -50,10 +50,15 @@ def _main(argv: Sequence[str], name: str) -> int:
     except KeyboardInterrupt:
         return EXIT_SIGNAL + signal.SIGINT
     except (OSError, MPIError) as error:
-        text = error.strerror if isinstance(error, OSError) and not error.filename else error
         with contextlib.suppress(OSError):
-            print(f"{name}: {text}", file=sys.stderr)
+            print(f"{name}: {_explain(error)}", file=sys.stderr)
         return EXIT_FAILURE
+
+
+def _explain(error: OSError | MPIError) -> str:
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _run(spec: Spec, name: str) -> int:
@@ -236,34 +241,38 @@ def _add_section_options(group: Any) -> None:
 # Types of arguments.
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)
+
+
 def _count(text: str) -> int:
-    count = int(text)
+    count = _number(text)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return count
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
 
 
 def _port(text: str) -> int:
-    port = int(text)
+    port = _number(text)
     if not 0 <= port <= _MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text} is not in 0 to {_MAX_PORT}")
     return port
 
 
 def _stdin_rank(text: str) -> int | None:
-    if text == "none":
-        return None
-    rank = int(text)
-    if rank < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return rank
+    return None if text == "none" else _number(text)
 
 
 def _assignment(text: str) -> tuple[str, str]:

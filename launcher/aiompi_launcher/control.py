@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import errno
 import socket
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
-from aiompi_launcher.listen import join_address
+from aiompi_launcher.listen import join_address, keep_alive
 
-HELLO_TIMEOUT: Final = 10.0  # seconds for the proof of the key and the Join
 MAX_STRANGERS: Final = 256  # connections that have not yet proven the key
 _READ: Final = 64 * 2**10
 _BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
@@ -173,7 +171,7 @@ class ControlServer:
         key: bytes,
         listener: socket.socket,
         *,
-        hello_timeout: float = HELLO_TIMEOUT,
+        hello_timeout: float,
         max_strangers: int = MAX_STRANGERS,
     ) -> None:
         self.owner = owner
@@ -213,8 +211,8 @@ class ControlServer:
         if len(self._strangers) >= self._max_strangers:
             self._push_out("too many connections without proof of the key")
         sock.setblocking(False)
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if sock.family != socket.AF_UNIX:
+            keep_alive(sock)
         self._strangers[Link(self, sock, _address(peer))] = None
 
     def _push_out(self, reason: str) -> bool:

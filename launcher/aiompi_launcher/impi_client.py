@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -20,10 +19,9 @@ from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob
 from aiompi.impi.universe import Universe
 from aiompi_launcher.jobspec import LOOPBACK, Endpoint
-from aiompi_launcher.listen import join_address, listen_tcp
+from aiompi_launcher.listen import join_address, keep_alive, listen_tcp
 
-CONNECT_TIMEOUT: Final = 10.0  # seconds
-ANSWER_TIMEOUT: Final = 10.0  # seconds for the first answer of the server, and for its farewell
+_FAREWELL: Final = 5.0  # seconds that the server has to close the connection after FINI, which it need not do
 _UNUSED_PORT: Final = 1  # of a host that nobody connects to
 _PROC_BITS: Final = 24
 _READ: Final = 64 * 2**10
@@ -78,7 +76,7 @@ class RemoteServer:
         endpoint: the server, and our client rank.
         size: number of our ranks.
         credentials: authentication methods that the user enabled.
-        answer_timeout: seconds to wait for the first answer.
+        timeout: seconds to wait for the connection, and then for the first answer.
     """
 
     def __init__(
@@ -87,13 +85,13 @@ class RemoteServer:
         size: int,
         credentials: Credentials,
         *,
-        answer_timeout: float = ANSWER_TIMEOUT,
+        timeout: float,
     ) -> None:
         self._endpoint = endpoint
         self._address = join_address(endpoint.host, endpoint.port)
         self._size = size
         self._credentials = credentials
-        self._answer_timeout = answer_timeout
+        self._timeout = timeout
         self._client: Client
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
@@ -133,10 +131,10 @@ class RemoteServer:
         try:
             self._client.finish()
             await self._flush()
-            async with asyncio.timeout(self._answer_timeout):
+            async with asyncio.timeout(_FAREWELL):
                 await self._reader.read()
         except TimeoutError:
-            pass  # the server need not close the connection (section 2.3.7)
+            pass  # section 2.3.7
         except (OSError, MPIError) as error:
             raise self._error(str(error)) from None
 
@@ -149,14 +147,14 @@ class RemoteServer:
     async def _connect(self) -> None:
         host, port = self._endpoint.host, self._endpoint.port
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(self._timeout):
                 self._reader, self._writer = await asyncio.open_connection(host, port)
         except TimeoutError:
-            raise self._error(f"no connection within {CONNECT_TIMEOUT:g} s") from None
+            raise self._error(f"no connection within {self._timeout:g} s") from None
         except OSError as error:
-            cause = error.strerror or str(error)
+            cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address it has printed?") from None
-        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(self._writer.get_extra_info("socket"))
 
     async def _converse(self, address: str, port: int) -> Universe:
         try:
@@ -174,7 +172,7 @@ class RemoteServer:
             raise self._error(str(error)) from None
 
     async def _receive(self) -> list[Event]:
-        limit = self._answer_timeout if self._client.state is State.CHOOSING else None
+        limit = self._timeout if self._client.state is State.CHOOSING else None
         try:
             async with asyncio.timeout(limit):
                 data = await self._reader.read(_READ)

@@ -10,14 +10,14 @@ import socket
 import sys
 from typing import Final
 
+from aiompi import settings
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import Server, ServerConnection
 from aiompi_launcher.job import EXIT_FAILURE, EXIT_SIGNAL
 from aiompi_launcher.jobspec import ServerSpec
-from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, listen_tcp
+from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, keep_alive, listen_tcp
 
-AUTH_TIMEOUT: Final = 10.0  # seconds for a connection to become a client
 MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest
 
 
@@ -36,7 +36,12 @@ def run(spec: ServerSpec, name: str) -> int:
         OSError: the port is taken or not permitted.
     """
     credentials = Credentials.from_environ(os.environ)
-    core = Server(spec.count, credentials, preference=spec.auth or tuple(auth.METHODS), auth_timeout=AUTH_TIMEOUT)
+    core = Server(
+        spec.count,
+        credentials,
+        preference=spec.auth or tuple(auth.METHODS),
+        auth_timeout=settings.load().connect_timeout,
+    )
     listener = listen_tcp(spec.bind, spec.port)
     announce(address_of(listener))
     return asyncio.run(_serve(core, listener, name, spec.verbose))
@@ -67,7 +72,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(transport.get_extra_info("socket"))
         self.core = self._rendezvous.admit(self, join_address(*transport.get_extra_info("peername")[:2]))
 
     def data_received(self, data: bytes) -> None:

@@ -179,6 +179,8 @@ class Job:
             wanted = next(free, len(self.ranks))
             if wanted == len(self.ranks):
                 raise Refused(f"the job is complete: all its {len(self.ranks)} ranks have joined already")
+        if wanted == hello.RANK_ANY:
+            raise Refused("this job is not open: its ranks are started by the launcher (compare --serve)")
         if not 0 <= wanted < len(self.ranks):
             raise Refused(f"there is no rank {wanted} in this job, only 0 to {len(self.ranks) - 1}")
         if self.ranks[wanted].state is not State.EXPECTED:
@@ -201,7 +203,8 @@ class Job:
         rank = self.ranks[number]
         if isinstance(event, Closed):
             rank.connected = False
-            rank.error = event.error
+            if event.error:
+                rank.error = f"broke the control protocol: {event.error}"
         if self.phase in (Phase.RUNNING, Phase.DOOMED):
             self._transit(rank, event)
         self._check_over()
@@ -212,10 +215,10 @@ class Job:
         rank.status = status
         if status or rank.state is State.LOST:
             self._suspect(rank)
-        elif rank.state is State.LEFT:
-            self._tell_left(rank)
         elif rank.connected:
             self._actions.append(StartTimer(f"{_HANGUP}{number}", SETTLE))
+        if status == 0 and rank.state is State.LEFT:
+            self._tell_left(rank)
         self._check_absent()
         self._check_over()
 

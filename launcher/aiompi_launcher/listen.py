@@ -51,6 +51,13 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     return listener
 
 
+def keep_alive(sock: socket.socket) -> None:
+    """Notice within about a minute that the machine at the other end of a TCP connection is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 def address_of(listener: socket.socket) -> str:
     """`HOST:PORT` in numbers, by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import os
 from collections.abc import Callable
 from typing import Final
@@ -285,6 +284,7 @@ class TerminalInput:
 
 
 def _in_foreground(terminal: int) -> bool:
-    with contextlib.suppress(OSError):
+    try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
-    return False
+    except OSError:  # not the terminal of this session: nobody is stopped for reading it
+        return True

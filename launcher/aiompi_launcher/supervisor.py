@@ -65,8 +65,9 @@ class Supervisor:
 
     async def meet(self) -> bool:
         """Hold the IMPI start-up conversation; returns whether the job goes on."""
-        meeting = asyncio.ensure_future(self._rendezvous.meet())
-        await asyncio.wait({meeting, self._exit_code}, return_when=asyncio.FIRST_COMPLETED)
+        meeting = asyncio.create_task(self._rendezvous.meet())
+        either: set[asyncio.Future[Any]] = {meeting, self._exit_code}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not meeting.done():
             meeting.cancel()
             await asyncio.wait({meeting})
@@ -76,7 +77,7 @@ class Supervisor:
         except RendezvousError as error:
             self.fail(str(error))
             return False
-        self.chat(f"IMPI client of a job of {universe.size} ranks, version {universe.version}")
+        self.chat(f"the IMPI start-up is complete: {universe.size} ranks")
         self._rendezvous.watch(self.fail)
         return True
 
@@ -182,7 +183,9 @@ class Supervisor:
             self._inform(self._job.received, link.rank, table.Closed(error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        self.outputs.say(f"dropped a connection from {address}: {error}")
+        # On a socket that only this user can reach it is a rank that died early, and that is told anyway.
+        tell = self.chat if self._processes else self.outputs.say
+        tell(f"dropped a connection from {address}: {error}")
 
     # What the system reports.
 

@@ -97,17 +97,20 @@ atoms = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary()
     | st.complex_numbers() | st.text(st.characters(categories=["Cs", "L"]))
 )  # fmt: skip
-keys = st.recursive(atoms, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3))
+keys = st.recursive(
+    atoms, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.lists(inner, max_size=3).map(frozenset)
+)
 trees = st.recursive(
     atoms | st.binary().map(bytearray) | st.builds(range, st.integers(), st.integers()),
     lambda inner: (
         st.lists(inner)
         | st.lists(inner).map(tuple)
-        | st.dictionaries(keys, inner)
-        | st.sets(keys)
+        | st.lists(st.tuples(keys, inner)).map(dict)
+        | st.lists(keys).map(set)
         | st.builds(Point, inner, inner)
         | st.lists(inner).map(lambda items: np.arange(len(items), dtype=">i2"))
     ),
+    max_leaves=20,
 )
 
 

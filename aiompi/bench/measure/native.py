@@ -14,36 +14,34 @@ from aiompi.face.native import Intracomm
 
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
-    buffer = payloads.touched(nbytes)
-    peer = 1 - comm.rank
-
-    async def lead(n: int) -> None:
-        for _ in range(n):
-            await comm.Send(buffer, peer)
-            await comm.Recv(buffer, peer)
-
-    async def follow(n: int) -> None:
-        for _ in range(n):
-            await comm.Recv(buffer, peer)
-            await comm.Send(buffer, peer)
-
-    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks)
 
 
 async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by requests."""
+    return await _ping_pong(comm, comm.Isend, comm.Irecv, nbytes, iterations, blocks)
+
+
+async def _ping_pong(
+    comm: Intracomm,
+    send: Callable[..., Awaitable[Any]],
+    recv: Callable[..., Awaitable[Any]],
+    nbytes: int,
+    iterations: int,
+    blocks: int,
+) -> list[float]:
     buffer = payloads.touched(nbytes)
     peer = 1 - comm.rank
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await comm.Isend(buffer, peer)
-            await comm.Irecv(buffer, peer)
+            await send(buffer, peer)
+            await recv(buffer, peer)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await comm.Irecv(buffer, peer)
-            await comm.Isend(buffer, peer)
+            await recv(buffer, peer)
+            await send(buffer, peer)
 
     return await timed_async(follow if comm.rank else lead, iterations, blocks)
 

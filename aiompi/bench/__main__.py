@@ -1,0 +1,100 @@
+"""`python -m aiompi.bench`: measure this machine, and say how far aiompi is from the floor."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import aiompi
+from aiompi.bench import report
+from aiompi.bench.report.contender import BenchError
+from aiompi.bench.report.family import Options
+from aiompi.bench.report.table import table
+
+_EPILOG = """\
+Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, or bare Python processes
+need for the same. Values are medians over the turns. To see both processes on one core: taskset -c 0 python -m
+aiompi.bench.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0, also when a target is missed; 1 when something could not be measured."""
+    arguments = _parser().parse_args(argv)
+    options = Options(arguments.repeat, arguments.quick)
+    results: dict[str, Any] = {"machine": machine(), "options": dataclasses.asdict(options), "figures": {}}
+    print(", ".join(f"{name} {value}" for name, value in results["machine"].items()))
+    try:
+        for name in arguments.families or report.FAMILIES:
+            family = report.family(name)
+            figures = list(family.figures(options))
+            print(f"\n{table(family.title, figures)}", flush=True)
+            results["figures"][name] = [figure.record() for figure in figures]
+    except BenchError as error:
+        print(f"aiompi.bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "aiompi": aiompi.__version__,
+        "python": platform.python_version(),
+        "numpy": metadata.version("numpy"),
+        "uvloop": metadata.version("uvloop"),
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m aiompi.bench",
+        description="Measure aiompi on this machine.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "families",
+        nargs="*",
+        metavar="family",
+        type=_family,
+        help=f"what to measure, all by default: {', '.join(report.FAMILIES)}",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
+    parser.add_argument(
+        "--repeat", type=_count, default=Options().repeat, metavar="N", help="turns of each side (%(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="only see that everything runs; the figures mean little")
+    return parser
+
+
+def _family(text: str) -> str:
+    if text not in report.FAMILIES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(report.FAMILIES)}")
+    return text
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

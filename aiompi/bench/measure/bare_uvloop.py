@@ -1,0 +1,149 @@
+"""The works as bare protocols on uvloop: what Python itself can do at best in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import struct
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, cast
+
+import uvloop
+
+from aiompi.bench.measure.turns import timed_async
+
+_LENGTH: Final = struct.Struct("<Q")
+
+T = TypeVar("T")
+Exchange_T = TypeVar("Exchange_T", bound="Exchange")
+
+
+class Exchange(asyncio.Protocol):
+    """Messages to and fro; a derived one knows what they look like.
+
+    Args:
+        rank: 0 begins, 1 answers.
+    """
+
+    transport: asyncio.Transport
+    end: asyncio.Future[None]
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.count = self.goal = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    async def run(self, rounds: int) -> None:
+        """Exchange messages for so many round trips more."""
+        self.goal += rounds
+        if self.rank == 0:
+            self.send()
+        if self.count < self.goal:  # the first message may be here before this call
+            self.end = asyncio.get_running_loop().create_future()
+            await self.end
+
+    def received(self) -> None:
+        """A whole message has come."""
+        self.count += 1
+        if self.rank or self.count < self.goal:
+            self.send()
+        if self.count == self.goal:
+            self.end.set_result(None)
+
+    def send(self) -> None:
+        """Send a message."""
+        raise NotImplementedError
+
+
+class Bytes(Exchange):
+    """Messages of fixed length."""
+
+    def __init__(self, rank: int, nbytes: int) -> None:
+        super().__init__(rank)
+        self._message = bytes(nbytes)
+        self._missing = nbytes
+
+    def data_received(self, data: bytes) -> None:
+        self._missing -= len(data)
+        if self._missing == 0:
+            self._missing = len(self._message)
+            self.received()
+
+    def send(self) -> None:
+        self.transport.write(self._message)
+
+
+class Pickles(Exchange):
+    """Pickled objects behind their length."""
+
+    def __init__(self, rank: int, obj: Any) -> None:
+        super().__init__(rank)
+        self._obj = obj
+        self._data = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) < _LENGTH.size:
+            return
+        (length,) = _LENGTH.unpack_from(self._data)
+        if len(self._data) == _LENGTH.size + length:
+            self._obj = pickle.loads(memoryview(self._data)[_LENGTH.size :])
+            self._data = bytearray()
+            self.received()
+
+    def send(self) -> None:
+        data = pickle.dumps(self._obj, pickle.HIGHEST_PROTOCOL)
+        self.transport.writelines((_LENGTH.pack(len(data)), data))
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(coroutine)
+
+
+async def _connect(sock: socket.socket, protocol: Callable[[], Exchange_T]) -> Exchange_T:
+    loop = asyncio.get_running_loop()
+    copy = sock.dup()  # the transport closes what it is given
+    return (await loop.create_unix_connection(protocol, sock=copy))[1]
+
+
+async def _timed(sock: socket.socket, protocol: Callable[[], Exchange], iterations: int, blocks: int) -> list[float]:
+    exchange = await _connect(sock, protocol)
+    seconds = await timed_async(exchange.run, iterations, blocks)
+    exchange.transport.close()
+    return seconds
+
+
+def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message."""
+    return _run(_timed(sock, lambda: Bytes(rank, nbytes), iterations, blocks))
+
+
+def objects(sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a pickled object."""
+    from aiompi.bench.measure import payloads
+
+    return _run(_timed(sock, lambda: Pickles(rank, payloads.make(payload)), iterations, blocks))
+
+
+def idle(sock: socket.socket, rank: int, seconds: float) -> float:
+    """CPU seconds that a process has used while its loop waited for a byte."""
+
+    async def wait() -> float:
+        exchange = await _connect(sock, lambda: Bytes(rank, 1))
+        start = time.process_time()
+        if rank == 0:
+            time.sleep(seconds)
+        await exchange.run(1)
+        used = time.process_time() - start
+        exchange.transport.close()
+        return used
+
+    return _run(wait())
+
+
+WORKS: Final = {work.__name__: work for work in (latency, objects, idle)}

@@ -1,0 +1,70 @@
+"""Two processes with a Unix socket between them and nothing else: what the raw floors run in.
+
+`python -m aiompi.bench.measure.pair MODULE` is the leader, which starts the follower. A work is a function
+`work(sock, rank, **arguments)` of the module's WORKS; both processes run it at the same time, as ranks 0 and 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import IO, Any, TypeAlias
+
+from aiompi.bench.measure import turns
+
+Works: TypeAlias = dict[str, Callable[..., Any]]
+
+
+def main(module: str, *inherited: str) -> None:
+    """Be one of the two processes.
+
+    Args:
+        module: full name of a module with works.
+        inherited: of the follower, the descriptors of its data and its control socket.
+    """
+    works: Works = importlib.import_module(module).WORKS
+    if inherited:
+        data, control = (socket.socket(fileno=int(descriptor)) for descriptor in inherited)
+        with data, control:
+            _follow(works, data, control.makefile("rw"))
+    else:
+        _lead(module, works)
+
+
+def _lead(module: str, works: Works) -> None:
+    data, its_data = socket.socketpair()
+    control, its_control = socket.socketpair()
+    descriptors = (its_data.fileno(), its_control.fileno())
+    command = [sys.executable, "-m", "aiompi.bench.measure.pair", module, *map(str, descriptors)]
+    with subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL), data, control:
+        its_data.close()
+        its_control.close()
+        follower = control.makefile("rw")
+        while work := turns.next_work():
+            _write(follower, work)
+            own = _do(works, work, data, 0)
+            turns.answer([own, json.loads(follower.readline())])
+        follower.close()
+
+
+def _follow(works: Works, data: socket.socket, leader: IO[str]) -> None:
+    for line in leader:
+        _write(leader, _do(works, json.loads(line), data, 1))
+
+
+def _do(works: Works, work: turns.Work, data: socket.socket, rank: int) -> Any:
+    arguments = dict(work)
+    return works[arguments.pop("work")](data, rank, **arguments)
+
+
+def _write(stream: IO[str], message: Any) -> None:
+    stream.write(json.dumps(message) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,16 @@
+"""The figures: a module per family, which gives contenders their turns and compares what they measured."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from aiompi.bench.report.family import Family
+
+FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching")
+
+
+def family(name: str) -> Family:
+    """The family of that name, one of FAMILIES."""
+    found: Family = importlib.import_module(f"{__name__}.{name}").FAMILY
+    return found

@@ -1,0 +1,150 @@
+"""Contenders: commands that start two processes, and conversations with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from aiompi.bench.measure.turns import Work
+
+#: seconds until an answer is given up
+PATIENCE: Final = 120.0
+#: seconds that processes get to end by themselves
+_GRACE: Final = 10.0
+
+#: what the two processes of a contender have measured, by rank
+Answer: TypeAlias = list[Any]
+
+_MEASURE: Final = "aiompi.bench.measure"
+LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
+
+
+class BenchError(Exception):
+    """A contender did not answer."""
+
+
+class Contender(NamedTuple):
+    """A pair of processes.
+
+    Attributes:
+        name: for messages and the names of figures.
+        command: starts both; see `aiompi.bench.measure.turns` for what they read and write.
+    """
+
+    name: str
+    command: tuple[str, ...]
+
+
+BLOCKING: Final = Contender("blocking", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE}.blocking"))
+NATIVE: Final = Contender("native", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE}.native"))
+SOCKET: Final = Contender("socket", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_socket"))
+UVLOOP: Final = Contender("uvloop", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_uvloop"))
+
+
+def environment() -> dict[str, str]:
+    """Environment of measured processes: ours, with compiled modules kept, as on any machine."""
+    kept: Mapping[str, str] = os.environ
+    return {name: value for name, value in kept.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+class Conversation:
+    """A contender that has been started and sleeps between its turns.
+
+    Its processes form a session of their own and end when its standard input does.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self._contender = contender
+        self._process = subprocess.Popen(
+            contender.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def ask(self, work: Work, patience: float = PATIENCE) -> Answer:
+        """Have a work done; see `begin` and `finish`."""
+        self.begin(work)
+        return self.finish(patience)
+
+    def begin(self, work: Work) -> None:
+        """Have a work started.
+
+        Raises:
+            BenchError: the contender has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(work).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def finish(self, patience: float = PATIENCE) -> Answer:
+        """What the work that was begun has measured.
+
+        Args:
+            patience: seconds to wait for it.
+
+        Raises:
+            BenchError: the contender has ended instead, or does not answer.
+        """
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], patience)[0]:
+            raise BenchError(f"{self._contender.name}: no answer within {patience:g} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._ended()
+        answer: Answer = json.loads(line)
+        return answer
+
+    def _ended(self) -> BenchError:
+        code = self._process.wait(_GRACE)
+        return BenchError(f"{self._contender.name}: ended with exit code {code} instead of answering; see above")
+
+    def close(self) -> None:
+        """Let the processes end, and see that they do."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End the processes at once; a launcher gets the time to end its ranks."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE)
+                return
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        self.close()
+
+
+@contextlib.contextmanager
+def conversations(*contenders: Contender) -> Iterator[tuple[Conversation, ...]]:
+    """Conversations with several contenders, in their order."""
+    with contextlib.ExitStack() as stack:
+        yield tuple(stack.enter_context(Conversation(contender)) for contender in contenders)

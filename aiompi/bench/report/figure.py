@@ -1,0 +1,91 @@
+"""A figure: what was measured of ours and of its floor in the same run, and what it is to be."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from typing import Any, Final
+
+_SYMBOLS: Final = {"at most": "<=", "at least": ">="}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure is to reach.
+
+    Attributes:
+        subject: what it is about: "ratio" (ours / floor), "difference" (ours - floor) or "ours".
+        sense: "at most" or "at least".
+        bound: the bound, in the unit of the figure unless it is a ratio.
+    """
+
+    subject: str
+    sense: str
+    bound: float
+
+    def __str__(self) -> str:
+        subject = "" if self.subject == "ratio" else f"{self.subject} "
+        return f"{subject}{_SYMBOLS[self.sense]} {self.bound:g}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """Samples of ours and of the floor, taken in turns.
+
+    Attributes:
+        name: what was measured.
+        unit: of the samples.
+        ours, floor: one sample per turn; not empty.
+        goal: None when the figure is for information.
+    """
+
+    name: str
+    unit: str
+    ours: Sequence[float]
+    floor: Sequence[float]
+    goal: Goal | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Median of ours / median of the floor; None when the floor is nothing."""
+        floor = statistics.median(self.floor)
+        return statistics.median(self.ours) / floor if floor else None
+
+    @property
+    def difference(self) -> float:
+        """Median of ours - median of the floor, in the unit of the figure."""
+        return statistics.median(self.ours) - statistics.median(self.floor)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is reached; None without one."""
+        if self.goal is None:
+            return None
+        subjects = {"ratio": self.ratio, "difference": self.difference, "ours": statistics.median(self.ours)}
+        value = subjects[self.goal.subject]
+        if value is None:
+            return None
+        return value <= self.goal.bound if self.goal.sense == "at most" else value >= self.goal.bound
+
+    def record(self) -> dict[str, Any]:
+        """The figure in types of JSON."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "ours": _summary(self.ours),
+            "floor": _summary(self.floor),
+            "ratio": self.ratio,
+            "difference": self.difference,
+            "goal": None if self.goal is None else dataclasses.asdict(self.goal),
+            "met": self.met,
+        }
+
+
+def _summary(samples: Sequence[float]) -> dict[str, Any]:
+    return {
+        "median": statistics.median(samples),
+        "min": min(samples),
+        "max": max(samples),
+        "samples": list(samples),
+    }

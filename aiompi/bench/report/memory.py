@@ -1,0 +1,35 @@
+"""Memory that a large transfer takes beside its two buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, Contender, conversations
+from aiompi.bench.report.family import Family, Options, compare
+from aiompi.bench.report.figure import Figure, Goal
+
+NBYTES: Final = 256 * 2**20
+
+_MOST_TURNS: Final = 3
+_MIB: Final = 2**20
+_GOAL: Final = Goal("ours", "at most", 1)
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Both faces, beside a bare socket."""
+    nbytes = 8 * _MIB if options.quick else NBYTES
+    for contender in (BLOCKING, NATIVE):
+        sides = partial(growth, contender, nbytes), partial(growth, SOCKET, nbytes)
+        name = f"{contender.name}, {nbytes // _MIB} MiB, sender + receiver"
+        yield compare(name, "MiB", min(options.repeat, _MOST_TURNS), *sides, _GOAL)
+
+
+def growth(contender: Contender, nbytes: int) -> float:
+    """MiB by which the peaks of resident memory of fresh processes grow, both together."""
+    with conversations(contender) as (conversation,):
+        return sum(conversation.ask({"work": "memory", "nbytes": nbytes})) / _MIB
+
+
+FAMILY: Final = Family("peak memory above the buffers", figures)

@@ -1,0 +1,90 @@
+"""Time until a program can begin: imports, and whole jobs from the shell and back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from aiompi.bench.report.contender import LAUNCHER, PATIENCE, BenchError, environment
+from aiompi.bench.report.family import Family, Options, compare, in_turns
+from aiompi.bench.report.figure import Figure, Goal
+
+IMPORTS: Final = ("import aiompi", "from aiompi import MPI", "import aiompi; aiompi.run")
+HELLOS: Final = {
+    "blocking": "from aiompi import MPI; print('rank', MPI.COMM_WORLD.rank)",
+    "native": "import aiompi\nasync def main(world): print('rank', world.rank)\naiompi.run(main)",
+}
+RANKS: Final = 4
+MANY_RANKS: Final = 64
+
+_TIMER: Final = "import time; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
+_BARE: Final = (sys.executable, "-c", "import numpy")
+_MOST_LARGE_JOBS: Final = 3
+_IMPORT_GOAL: Final = Goal("difference", "at most", 80)
+_HELLO_GOAL: Final = Goal("ratio", "at most", 3)
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Imports beside that of numpy, and jobs beside as many bare processes at once that import numpy."""
+    for statement in IMPORTS:
+        sides = partial(import_time, statement), partial(import_time, "import numpy")
+        yield _compare_warm(statement, options.repeat, *sides, _IMPORT_GOAL)
+    for face in HELLOS:
+        yield _job(face, RANKS, options.repeat, _HELLO_GOAL)
+    many = RANKS * 2 if options.quick else MANY_RANKS
+    yield _job("blocking", many, min(options.repeat, _MOST_LARGE_JOBS), None)
+
+
+def _job(face: str, ranks: int, repeat: int, goal: Goal | None) -> Figure:
+    sides = partial(job_time, HELLOS[face], ranks), partial(bare_time, ranks)
+    return _compare_warm(f"{face}, {ranks} ranks, hello world", repeat, *sides, goal)
+
+
+def _compare_warm(
+    name: str, repeat: int, ours: Callable[[], float], floor: Callable[[], float], goal: Goal | None
+) -> Figure:
+    """The figure of two sides that have read their files before."""
+    in_turns(1, ours, floor)
+    return compare(name, "ms", repeat, ours, floor, goal)
+
+
+def import_time(statement: str) -> float:
+    """Milliseconds that a statement takes in a fresh interpreter."""
+    return float(_run((sys.executable, "-c", _TIMER.format(statement)))) * 1e3
+
+
+def job_time(program: str, ranks: int) -> float:
+    """Milliseconds from the start of the launcher to its end.
+
+    Raises:
+        BenchError: not every rank has said hello.
+    """
+    start = time.perf_counter()
+    output = _run((*LAUNCHER, "-n", str(ranks), sys.executable, "-c", program))
+    elapsed = time.perf_counter() - start
+    if sorted(output.splitlines()) != sorted(f"rank {rank}" for rank in range(ranks)):
+        raise BenchError(f"a job of {ranks} ranks printed {output!r}")
+    return elapsed * 1e3
+
+
+def bare_time(processes: int) -> float:
+    """Milliseconds for bare Python processes to start, import numpy and end, all at once."""
+    start = time.perf_counter()
+    running = [subprocess.Popen(_BARE, env=environment()) for _ in range(processes)]
+    for process in running:
+        process.wait()
+    return (time.perf_counter() - start) * 1e3
+
+
+def _run(command: tuple[str, ...]) -> str:
+    done = subprocess.run(command, check=False, env=environment(), stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+    if done.returncode:
+        raise BenchError(f"{command} ended with exit code {done.returncode}; see above")
+    return done.stdout
+
+
+FAMILY: Final = Family("startup", figures)

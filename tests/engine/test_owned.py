@@ -1,0 +1,501 @@
+"""Who owns an operation: whatever ends the await of a receive, at whatever moment, no message is lost or overtaken."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
+
+from aiompi import errors
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.engine import Owned, OwnedReceive
+from aiompi.engine.pt2pt import Receive
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER_BYTES
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+LIMIT = 200
+SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": 3000}
+SECOND = b"the second message"
+
+
+def new_world() -> WireWorld:
+    return WireWorld(2, driver=AsyncioDriver, eager_limit=LIMIT)
+
+
+class Case:
+    """A world in which rank 0 sends a message to rank 1, and then another."""
+
+    def __init__(self, size: int, into_memory: bool) -> None:
+        self.world = new_world()
+        self.message = pattern(size)
+        self.memory = bytearray(size + 10) if into_memory else None
+        self.received: list[bytes] = []
+
+    def receive(self) -> OwnedReceive[Any]:
+        comm = self.world.comms[1]
+        return OwnedReceive(irecv(comm) if self.memory is None else irecv_into(comm, self.memory))
+
+    def take(self, result: Any) -> None:
+        if self.memory is not None:
+            result = bytes(self.memory[: result.nbytes])
+        self.received.append(result)
+
+    def send(self) -> None:
+        for data in (self.message, SECOND):
+            isend(self.world.comms[0], data, 1)
+
+    async def verify(self) -> None:
+        """Both messages come once, in order, and nothing is written any more into memory that was given back."""
+        if self.memory is not None:
+            self.memory[:] = b"\xee" * len(self.memory)
+        while len(self.received) < 2:
+            receive = irecv(self.world.comms[1])
+            self.world.run()
+            self.received.append(await receive)
+        assert self.received == [self.message, SECOND]
+        assert self.memory is None or self.memory == b"\xee" * len(self.memory)
+        assert self.world.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+        assert not list(self.world.comms[1]._matcher.posted())
+        assert self.world.credit_balance(0, 1) == self.world.settings.eager_window
+
+
+# Moments: what of the first message has arrived when the await ends.
+
+
+def nothing(case: Case) -> None:
+    """Nothing was sent."""
+
+
+def under_way(case: Case) -> None:
+    case.send()
+
+
+def in_part(case: Case) -> None:
+    """Part of an eager payload; the announcement of a long message."""
+    case.send()
+    case.world.run_wire(0, 1, HEADER_BYTES + min(100, len(case.message)))
+
+
+def asked_for(case: Case) -> None:
+    """A long message is matched, and the answer is on its way."""
+    in_part(case)
+    case.world.run_wire(1, 0)
+
+
+def half(case: Case) -> None:
+    """Half of a long message."""
+    asked_for(case)
+    case.world.run_wire(0, 1, 2 * HEADER_BYTES + len(SECOND) + 1000)
+
+
+def arrived(case: Case) -> None:
+    """Everything, but the awaiting task has not run yet."""
+    case.send()
+    case.world.run()
+
+
+MOMENTS = [nothing, under_way, in_part, asked_for, half, arrived]
+
+
+# Ends of the await.
+
+
+async def by_cancel(case: Case, moment: Callable[[Case], None]) -> None:
+    task = asyncio.create_task(_await(case.receive()))
+    await asyncio.sleep(0)
+    moment(case)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def by_cancel_before_the_first_step(case: Case, moment: Callable[[Case], None]) -> None:
+    task = asyncio.create_task(_await(case.receive()))
+    moment(case)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def by_timeout(case: Case, moment: Callable[[Case], None]) -> None:
+    asyncio.get_running_loop().call_soon(moment, case)
+    try:
+        async with asyncio.timeout(0):
+            case.take(await case.receive())
+    except TimeoutError:
+        pass
+
+
+async def by_wait_for_nothing(case: Case, moment: Callable[[Case], None]) -> None:
+    receive = case.receive()
+    moment(case)
+    try:
+        case.take(await asyncio.wait_for(receive, 0))
+    except TimeoutError:
+        pass
+    finally:
+        del receive  # a name for the operation keeps it
+
+
+async def by_wait_for(case: Case, moment: Callable[[Case], None]) -> None:
+    asyncio.get_running_loop().call_soon(moment, case)
+    try:
+        case.take(await asyncio.wait_for(case.receive(), 0.001))
+    except TimeoutError:
+        pass
+
+
+async def by_task_group(case: Case, moment: Callable[[Case], None]) -> None:
+    async def fail() -> None:
+        moment(case)
+        raise ValueError
+
+    async def receive() -> None:
+        case.take(await case.receive())
+
+    with pytest.raises(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(receive())
+            group.create_task(fail())
+
+
+async def by_dropping(case: Case, moment: Callable[[Case], None]) -> None:
+    receive = case.receive()
+    moment(case)
+    del receive
+    gc.collect()
+
+
+async def by_closing_the_coroutine(case: Case, moment: Callable[[Case], None]) -> None:
+    coroutine = _await(case.receive())
+    coroutine.send(None)
+    moment(case)
+    coroutine.close()
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+WAYS = [
+    by_cancel,
+    by_cancel_before_the_first_step,
+    by_timeout,
+    by_wait_for_nothing,
+    by_wait_for,
+    by_task_group,
+    by_dropping,
+    by_closing_the_coroutine,
+]
+
+
+@pytest.mark.spec("S3.5-1", "S2.7-1")
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_message_is_lost(run: Run, way: Callable[..., Any], moment: Callable[[Case], None], size: int) -> None:
+    async def main() -> None:
+        for into_memory in (False, True):
+            case = Case(size, into_memory)
+            await way(case, moment)
+            if moment is nothing:
+                case.send()
+            await case.verify()
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("into_memory", [False, True])
+def test_withdrawn_message_goes_to_the_receive_behind(
+    run: Run, moment: Callable[[Case], None], size: int, into_memory: bool
+) -> None:
+    async def main() -> None:
+        case = Case(size, into_memory)
+        others: list[Any] = []
+
+        async def receive() -> None:
+            others.append(asyncio.create_task(_await(OwnedReceive(irecv(case.world.comms[1])))))
+            await asyncio.sleep(0)
+
+        def moment_with_a_receive_behind(case: Case) -> None:
+            memory = bytearray(size)
+            others.append(irecv_into(case.world.comms[1], memory))
+            others.append(memory)
+            moment(case)
+
+        await by_cancel(case, moment_with_a_receive_behind)
+        if moment is nothing:
+            case.send()
+        case.world.run()
+        status = await others[0]
+        if moment is arrived or others[1] != case.message:
+            # The receive behind had taken the second message already; then the first comes next.
+            assert others[1][: status.nbytes] == (SECOND if status.nbytes == len(SECOND) else case.message)
+        rest = irecv(case.world.comms[1])
+        case.world.run()
+        assert {bytes(others[1][: status.nbytes]), await rest} == {case.message, SECOND}
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [5, 3000])
+def test_cancelled_receive_hands_its_message_to_the_next_in_order(run: Run, size: int) -> None:
+    async def main() -> None:
+        w = new_world()
+        tasks = [asyncio.create_task(_await(OwnedReceive(irecv(w.comms[1])))) for _ in range(4)]
+        await asyncio.sleep(0)
+        isend(w.comms[0], pattern(size, 1), 1)
+        w.run()
+        tasks[0].cancel()
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        w.run()
+        assert await tasks[2] == pattern(size, 1)
+        assert not tasks[3].done()
+        isend(w.comms[0], b"next", 1)
+        w.run()
+        assert await tasks[3] == b"next"
+
+    run(main())
+
+
+def test_withdrawn_message_completes_a_probe(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        task = asyncio.create_task(_await(OwnedReceive(irecv(w.comms[1]))))
+        await asyncio.sleep(0)
+        probe = w.comms[1].probe(0, 4)
+        isend(w.comms[0], b"x", 1, 4)
+        w.run()
+        assert not probe.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert probe.result().nbytes == 1
+
+    run(main())
+
+
+def test_withdrawing_again_does_nothing(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        isend(w.comms[0], b"x", 1)
+        w.run()
+        receive = irecv(w.comms[1])
+        for _ in range(3):
+            receive.withdraw()
+            assert receive.cancelled()
+        assert irecv(w.comms[1]).result() == b"x"
+        assert not irecv(w.comms[1]).done()
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [LIMIT, 3000])
+@pytest.mark.parametrize("room", [0, 10])
+@pytest.mark.parametrize("arrived_bytes", range(0, LIMIT + 1, 50))
+def test_withdrawing_from_a_message_that_does_not_fit(size: int, room: int, arrived_bytes: int) -> None:
+    w = WireWorld(2, eager_limit=LIMIT)
+    memory = bytearray(room)
+    receive = irecv_into(w.comms[1], memory)
+    isend(w.comms[0], pattern(size), 1)
+    isend(w.comms[0], SECOND, 1)
+    w.run_wire(0, 1, HEADER_BYTES + arrived_bytes)
+    failed = receive.done()
+    receive.withdraw()
+    memory[:] = b"\xee" * room
+    w.run()
+    assert memory == b"\xee" * room, "memory was written to after it had been given back"
+    rest = [irecv(w.comms[1]), irecv(w.comms[1])]
+    w.run()
+    got = [each.result() for each in rest if each.done()]
+    # What was matched by too small a receive may be gone, as after the error; nothing else.
+    assert got in ([SECOND], [pattern(size), SECOND])
+    assert not failed or got == [SECOND]
+    assert w.credit_balance(0, 1) == w.settings.eager_window
+
+
+def test_receive_from_nobody_can_be_dropped() -> None:
+    w = LocalWorld(1)
+    for request in (irecv(w.comms[0], PROC_NULL), irecv_into(w.comms[0], bytearray(3), PROC_NULL)):
+        OwnedReceive(request)
+    gc.collect()
+    assert w.comms[0].iprobe(ANY_SOURCE, ANY_TAG) is None
+
+
+def test_failed_receive_can_be_dropped() -> None:
+    w = LocalWorld(2)
+    isend(w.comms[0], b"too long", 1)
+    OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
+    w.engines[1].peer(0).gone("test")
+    OwnedReceive(irecv(w.comms[1], 0))
+    gc.collect()
+    assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+
+
+def test_owned_operation_is_awaited_once(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        isend(w.comms[0], b"x", 1)
+        w.run()
+        receive = OwnedReceive(irecv(w.comms[1]))
+        assert await receive == b"x"
+        with pytest.raises(RuntimeError, match="awaited already"):
+            await receive
+
+    run(main())
+
+
+def test_error_in_decoding_is_raised_by_the_await(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        isend(w.comms[0], b"x", 1)
+        w.run()
+
+        def decode(data: memoryview) -> Any:
+            raise ValueError("bad object")
+
+        with pytest.raises(ValueError, match="bad object"):
+            await OwnedReceive(w.comms[1].irecv(None, 0, 0, decode))
+
+    run(main())
+
+
+# Sends.
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_cancelled_send_is_recalled(run: Run, size: int) -> None:
+    async def main() -> None:
+        w = new_world()
+        memory = bytearray(pattern(size))
+        task = asyncio.create_task(_await(Owned(isend(w.comms[0], memory, 1, 1, sync=True))))
+        await asyncio.sleep(0)
+        w.run()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        w.run()
+        assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+        assert not w.engines[0].sends
+
+    run(main())
+
+
+def test_cancelled_send_that_is_matched_arrives_whole(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        receive = irecv(w.comms[1])
+        task = asyncio.create_task(_await(Owned(isend(w.comms[0], pattern(3000), 1))))
+        await asyncio.sleep(0)
+        w.run_wire(0, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        w.run()
+        assert await receive == pattern(3000)
+
+    run(main())
+
+
+def test_send_that_nobody_awaits_is_sent() -> None:
+    w = WireWorld(2)
+    Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
+    gc.collect()
+    w.run()
+    assert frame.CANCEL not in w.wires[0, 1].kinds
+    assert irecv(w.comms[1]).result() == b"x"
+
+
+# Everything at once.
+
+STEPS = st.lists(st.tuples(st.sampled_from(["move", "cancel", "turn", "send"]), st.integers(1, 700)), max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.booleans())
+def test_a_reader_with_a_short_patience_gets_everything_in_order(
+    steps: list[tuple[str, int]], into_memory: bool
+) -> None:
+    async def main() -> None:
+        w = new_world()
+        sent: list[bytes] = []
+        received: list[bytes] = []
+        memory = bytearray(700)
+
+        def send(size: int) -> None:
+            sent.append(pattern(size, len(sent)))
+            isend(w.comms[0], sent[-1], 1, 0, sync=size % 3 == 0)
+
+        async def receive() -> None:
+            if into_memory:
+                status = await OwnedReceive(irecv_into(w.comms[1], memory))
+                received.append(bytes(memory[: status.nbytes]))
+            else:
+                received.append(await OwnedReceive(irecv(w.comms[1])))
+
+        task = asyncio.create_task(receive())
+        for step, number in [*steps, ("send", 650), ("send", 5)]:
+            if step == "send":
+                send(number)
+            elif step == "move":
+                wire = list(w.wires.values())[number % max(1, len(w.wires)) :]
+                if wire:
+                    wire[0].move(number)
+            elif step == "cancel":
+                task.cancel()
+            await asyncio.sleep(0)
+            if task.done() or step == "cancel":
+                await asyncio.gather(task, return_exceptions=True)
+                memory[:] = bytes(700)
+                task = asyncio.create_task(receive())
+        while len(received) < len(sent):
+            w.run()
+            await asyncio.gather(task)
+            task = asyncio.create_task(receive())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        w.run()
+        assert received == sent
+        assert w.credit_balance(0, 1) == w.settings.eager_window
+
+    with asyncio.Runner() as runner:
+        runner.run(main())
+
+
+def test_withdrawal_of_a_matched_receive_is_the_receives_own(run: Run) -> None:
+    """Withdrawing belongs to the owner: the i-form's await leaves a matched receive alone."""
+
+    async def main() -> None:
+        w = new_world()
+        receive: Receive = irecv(w.comms[1])
+        task = asyncio.create_task(_await(receive))
+        await asyncio.sleep(0)
+        isend(w.comms[0], b"x", 1)
+        w.run()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert not receive.cancelled()
+        assert receive.result() == b"x"
+
+    run(main())
+
+
+def test_errors_reach_the_owner(run: Run) -> None:
+    async def main() -> None:
+        w = new_world()
+        asyncio.get_running_loop().call_soon(w.engines[1].peer(0).gone, "test")
+        with pytest.raises(errors.ProcessFailedError):
+            await OwnedReceive(irecv(w.comms[1], 0, ANY_TAG))
+
+    run(main())

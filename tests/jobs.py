@@ -1,0 +1,193 @@
+"""Jobs of real processes, and a look at what is left of them.
+
+A `Site` is a place for the jobs of one test: their processes carry a mark in their environment, their run directories
+have a parent of their own, so that everything that a job leaves behind can be found and told from everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
+LIMIT: Final = 30.0  # seconds after which something that should have happened has not
+
+_MARK: Final = "AIOMPI_TEST_SITE"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a process ended: exit status (negative: signal), what it had printed, seconds from its start to its end."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def lines(self) -> list[str]:
+        """What was printed on standard output, sorted: the order among ranks means nothing."""
+        return sorted(self.out.splitlines())
+
+
+class Running:
+    """A process that runs; its output is in `out`, as far as it has been read, and in the file of `errors`."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], directory: Path, errors: Path) -> None:
+        self._started = time.monotonic()
+        self._errors = errors
+        with errors.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                argv, env=environ, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+            )
+        self.out = ""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def err(self) -> str:
+        """What it has printed on standard error so far."""
+        return self._errors.read_text(encoding="utf8")
+
+    def expect(self, text: str, times: int = 1) -> None:
+        """Read standard output until it contains the text so many times."""
+        deadline = time.monotonic() + LIMIT
+        while self.out.count(text) < times:
+            assert self._read(deadline), f"no {text!r} in {self.out!r}; standard error: {self.err}"
+
+    def signal(self, signum: int) -> None:
+        self.process.send_signal(signum)
+
+    def finish(self, limit: float = LIMIT) -> Result:
+        """Wait for the end."""
+        deadline = time.monotonic() + limit
+        while self._read(deadline):
+            pass
+        try:
+            code = self.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it hangs; standard output: {self.out!r}, standard error: {self.err}") from None
+        return Result(code, self.out, self.err, time.monotonic() - self._started)
+
+    def close(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def _read(self, deadline: float) -> bool:
+        """Read a piece of standard output; False at its end, or at the deadline."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        data = os.read(self.process.stdout.fileno(), 2**16) if ready else b""
+        self.out += data.decode()
+        return bool(data)
+
+
+class Site:
+    """A place for jobs.
+
+    Args:
+        directory: for programs and their output.
+        base: parent of the run directories; its path must be short, as those of Unix sockets must be.
+
+    Attributes:
+        environ: of every process that is started here.
+    """
+
+    def __init__(self, directory: Path, base: Path) -> None:
+        self.directory = directory
+        self.base = base
+        self._mark = f"{_MARK}={base}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIOMPI_", "PYTHON"))}
+        self.environ = kept | {
+            _MARK: str(base),
+            "XDG_RUNTIME_DIR": str(base),
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "launcher"))),
+            "PYTHONWARNINGS": "error::ResourceWarning",
+        }
+        self._running: list[Running] = []
+
+    def program(self, text: str, name: str = "app.py") -> str:
+        """Write a program; its path."""
+        path = self.directory / name
+        path.write_text(text, encoding="utf8")
+        return str(path)
+
+    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> Running:
+        """Start any process."""
+        errors = self.directory / f"stderr-{len(self._running)}"
+        running = Running(argv, self.environ | dict(env or {}), self.directory, errors)
+        self._running.append(running)
+        return running
+
+    def launch(self, *args: str, env: Mapping[str, str] | None = None) -> Running:
+        """Start a launcher with these arguments."""
+        return self.start(*LAUNCHER, *args, env=env)
+
+    def run(self, size: int, text: str, *args: str, env: Mapping[str, str] | None = None) -> Result:
+        """Run a program, given as text, as a job of `size` ranks to its end."""
+        return self.launch("-n", str(size), self.program(text), *args, env=env).finish()
+
+    def ok(self, size: int, text: str, *args: str, env: Mapping[str, str] | None = None) -> Result:
+        """Run a program as a job that must succeed, in silence on standard error."""
+        result = self.run(size, text, *args, env=env)
+        assert (result.code, result.err) == (0, ""), result
+        return result
+
+    def directories(self) -> list[str]:
+        """Names of what is in the parent of the run directories."""
+        return sorted(os.listdir(self.base))
+
+    def processes(self) -> dict[int, str]:
+        """Processes started here, directly or not, that still run: pid -> command line."""
+        return dict(self._marked())
+
+    def settle(self, limit: float = LIMIT) -> None:
+        """Wait until no process is left, and check that no file is.
+
+        Raises:
+            AssertionError: something is.
+        """
+        deadline = time.monotonic() + limit
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"processes are left: {left}"
+            self._await_end(next(iter(left)), deadline)
+        assert self.directories() == [], "files are left"
+
+    def close(self) -> None:
+        """End what a failed test has left."""
+        for running in self._running:
+            running.close()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _marked(self) -> Iterator[tuple[int, str]]:
+        mark = os.fsencode(self._mark)
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it has ended meanwhile, or is not ours
+                if mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                    command = Path("/proc", name, "cmdline").read_bytes()
+                    yield int(name), command.replace(b"\0", b" ").decode(errors="replace")
+
+    def _await_end(self, pid: int, deadline: float) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            finally:
+                os.close(descriptor)

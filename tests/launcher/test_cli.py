@@ -1,0 +1,142 @@
+"""Command lines and what they mean."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from aiompi_launcher.cli import parse
+from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
+
+
+def run(line: str) -> RunSpec:
+    spec = parse(line.split(), "aiompi-launch")
+    assert isinstance(spec, RunSpec)
+    return spec
+
+
+def refuse(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as caught:
+        parse(line.split(), "aiompi-launch")
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_options_of_the_program_are_its_own():
+    spec = run("-n 4 app.py -n 5 --timeout 3 --help -- : ".removesuffix(" : "))
+    assert spec.programs == (Program(argv=("app.py", "-n", "5", "--timeout", "3", "--help", "--"), count=4),)
+    assert spec.timeout is None
+
+
+def test_module():
+    assert run("-n 2 -m pkg.mod -n 5 -m x").programs[0].argv == (sys.executable, "-m", "pkg.mod", "-n", "5", "-m", "x")
+
+
+def test_end_of_options():
+    assert run("-n 2 -- -strange-name").programs[0].argv == ("-strange-name",)
+
+
+def test_defaults():
+    assert run("prog") == RunSpec(programs=(Program(argv=("prog",)),))
+
+
+def test_several_programs_with_options_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EXPORTED", "e")
+    spec = run("--tag-output -n 1 --env A=1 a.py x : -np 3 -wdir /tmp -x EXPORTED -x B=2=2 b : -m c")
+    assert spec.tag_output
+    assert spec.size == 5
+    assert spec.programs == (
+        Program(argv=("a.py", "x"), environ={"A": "1"}),
+        Program(argv=("b",), count=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
+        Program(argv=(sys.executable, "-m", "c")),
+    )
+    assert [(rank, program.argv[0]) for rank, program in spec.ranks()][:3] == [(0, "a.py"), (1, "b"), (2, "b")]
+
+
+def test_all_options_of_a_job():
+    spec = run("--tag-output --output-dir out --stdin none --timeout 1.5 -v x")
+    assert (spec.output_dir, spec.stdin_rank, spec.timeout, spec.verbose) == ("out", None, 1.5, True)
+
+
+def test_serve():
+    assert parse(["--serve", "3"], "") == ServeSpec(size=3)
+    line = "--serve 3 --bind 0.0.0.0 --port 5000 --timeout 9 -v"
+    assert parse(line.split(), "") == ServeSpec(size=3, bind="0.0.0.0", port=5000, timeout=9, verbose=True)
+
+
+@pytest.mark.spec("I2.2.1-1")
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_server(dashes: str):
+    line = f"{dashes}server 2 {dashes}port 5000 {dashes}auth 3,1-0"
+    assert parse(line.split(), "impirun") == ServerSpec(count=2, port=5000, auth=(3, 1, 0))
+
+
+@pytest.mark.spec("I2.2.2-1")
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_client(dashes: str):
+    spec = run(f"{dashes}client 1 host.example:5000 -np 4 prog -server 3")
+    assert spec.server == Endpoint(client_rank=1, host="host.example", port=5000)
+    assert spec.programs == (Program(argv=("prog", "-server", "3"), count=4),)
+
+
+def test_client_of_an_ipv6_server():
+    assert run("--client 0 [::1]:5000 prog").server == Endpoint(client_rank=0, host="::1", port=5000)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "no program to run"),
+        ("-n 4", "no program to run"),
+        ("-n 4 -m", "no program to run"),
+        ("a : : b", "no program to run"),
+        ("-n 0 a", "0 is less than 1"),
+        ("-n x a", "'x' is not a number"),
+        ("--nosuch a", "unrecognized arguments"),
+        ("a : --tag-output b", "unrecognized arguments"),
+        ("--timeout -1 a", "not a positive number"),
+        ("--timeout soon a", "not a positive number"),
+        ("--timeout nan a", "not a positive number"),
+        ("--env A a", "not of the form NAME=VALUE"),
+        ("-x =3 a", "not of the form NAME=VALUE"),
+        ("-x NO_SUCH_VARIABLE a", "NO_SUCH_VARIABLE is not set here"),
+        ("--stdin 2 -n 2 a", "only ranks 0 to 1"),
+        ("--stdin -1 a", "'-1' is not a number"),
+        ("--port 1 a", "--bind and --port are for"),
+        ("--auth 1 a", "--auth is for --server"),
+        ("--serve 2 a", "takes no command"),
+        ("--serve 2 --server 2", "exclude each other"),
+        ("--serve 2 --port 65536", "not in 0 to 65535"),
+        ("--client x h:1 a", "the rank must be a number"),
+        ("--client 0 h a", "expected HOST:PORT"),
+        ("--client 0 h:0 a", "expected HOST:PORT"),
+        ("--client 0 :1 a", "expected HOST:PORT"),
+        ("--client 0 h:99999 a", "expected HOST:PORT"),
+    ],
+)
+def test_refused(line: str, message: str, capsys: pytest.CaptureFixture[str]):
+    assert message in refuse(line, capsys)
+
+
+@pytest.mark.spec("I2.2.1-8")
+@pytest.mark.parametrize("line", ["--server 0", "--server 33", "--server two", "--server 1 --port x"])
+def test_refused_servers(line: str, capsys: pytest.CaptureFixture[str]):
+    assert "usage:" in refuse(line, capsys)
+
+
+@pytest.mark.spec("I2.3.3-13")
+@pytest.mark.parametrize("preference", ["", ",", "x", "1-", "1;0"])
+def test_refused_preferences(preference: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        parse(["--server", "1", "--auth", preference], "impirun")
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--help"], "aiompi-launch")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "--tag-output" in text
+    assert max(map(len, text.splitlines())) <= 120

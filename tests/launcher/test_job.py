@@ -1,0 +1,383 @@
+"""The state table, without processes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from aiompi.wire import control, hello
+from aiompi_launcher import job as table
+from aiompi_launcher.job import Closed, End, Hangup, Job, Phase, Refused, Report, Send, Signal, StartTimer, State
+
+
+class Fixture:
+    """A job that remembers what it wanted done."""
+
+    def __init__(self, size: int, *, spawned: bool = True) -> None:
+        self.job = Job(size, name="test", directory="/run/test", spawned=spawned)
+        self.done: list[table.Action] = []
+        self.collect()
+        if spawned:
+            for rank in range(size):
+                self.job.started(rank, 100 + rank)
+
+    def collect(self) -> list[table.Action]:
+        new = self.job.actions()
+        self.done += new
+        return new
+
+    def receive(self, rank: int, *events: control.Message | Closed) -> list[table.Action]:
+        for event in events:
+            self.job.received(rank, event)
+        return self.collect()
+
+    def exit(self, rank: int, status: int = 0) -> list[table.Action]:
+        self.job.exited(rank, status)
+        return self.collect()
+
+    def expire(self, prefix: str) -> list[table.Action]:
+        (key,) = {timer.key for timer in self.all(StartTimer) if timer.key.startswith(prefix)}
+        self.job.expired(key)
+        return self.collect()
+
+    def all(self, kind: type) -> list:
+        return [action for action in self.done if isinstance(action, kind)]
+
+    def sent(self, kind: type) -> list[int]:
+        """Ranks that were sent a message of a kind."""
+        return [send.rank for send in self.all(Send) if isinstance(send.message, kind)]
+
+    def run_up(self) -> Fixture:
+        """Bring all ranks to RUNNING."""
+        for rank in range(len(self.job.ranks)):
+            self.receive(rank, control.Join(100 + rank), control.Card({"at": rank}))
+        assert {rank.state for rank in self.job.ranks} == {State.RUNNING}
+        return self
+
+    @property
+    def verdict(self) -> str:
+        (report,) = self.all(Report)
+        return report.text
+
+    @property
+    def code(self) -> int:
+        (end,) = self.all(End)
+        return end.code
+
+
+def test_life_of_a_job():
+    fixture = Fixture(2)
+    assert fixture.receive(0, control.Join(100)) == [Send(0, control.Welcome(0, 2, "test", "/run/test"))]
+    assert fixture.receive(0, control.Card({"at": 0})) == []
+    fixture.receive(1, control.Join(101))
+    cards = control.Cards([{"at": 0}, {"at": 1}])
+    assert fixture.receive(1, control.Card({"at": 1})) == [Send(0, cards), Send(1, cards)]
+    assert fixture.receive(1, control.Finalize()) == [Send(0, control.Left(1))]
+    assert fixture.receive(0, control.Finalize()) == [Send(0, control.Finalized()), Send(1, control.Finalized())]
+    fixture.receive(0, Closed())
+    fixture.receive(1, Closed())
+    assert fixture.exit(0) == []
+    assert fixture.exit(1) == [End(0)]
+
+
+def test_ranks_that_never_join_are_fine():
+    fixture = Fixture(2)
+    assert fixture.exit(1) == []
+    assert fixture.exit(0) == [End(0)]
+
+
+def test_a_rank_that_leaves_counts_for_the_fence_and_is_announced():
+    fixture = Fixture(3).run_up()
+    assert fixture.receive(1, control.Leave(), Closed()) == []
+    assert fixture.exit(1) == [Send(0, control.Left(1)), Send(2, control.Left(1))]
+    fixture.receive(0, control.Finalize())
+    assert fixture.receive(2, control.Finalize()) == [Send(0, control.Finalized()), Send(2, control.Finalized())]
+
+
+def test_the_exit_status_may_be_known_before_the_leaving():
+    fixture = Fixture(2).run_up()
+    assert fixture.exit(1) == [StartTimer("hangup 1", table.SETTLE)]
+    assert fixture.receive(1, control.Leave()) == [Send(0, control.Left(1))]
+
+
+def test_a_rank_that_leaves_and_then_fails_is_not_announced_as_left():
+    fixture = Fixture(2).run_up()
+    fixture.receive(1, control.Leave(), Closed())
+    fixture.exit(1, 3)
+    assert fixture.verdict == "rank 1 exited with status 3"
+    assert (fixture.sent(control.Left), fixture.sent(control.Abort)) == ([], [0])
+
+
+def test_nobody_who_has_left_is_told_of_others():
+    fixture = Fixture(3, spawned=False).run_up()
+    fixture.receive(0, control.Leave())
+    fixture.receive(1, control.Leave())
+    assert fixture.sent(control.Left) == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "code"),
+    [
+        (3, "rank 1 exited with status 3", 3),
+        (-9, "rank 1 was killed by signal 9 (SIGKILL)", 137),
+        (-40, "rank 1 was killed by signal 40", 168),
+    ],
+)
+def test_first_failure_ends_the_job(status: int, verdict: str, code: int):
+    fixture = Fixture(2)
+    assert fixture.exit(1, status) == [
+        StartTimer("verdict", table.SETTLE),
+        Report(1, verdict),
+        Signal(signal.SIGTERM),
+        StartTimer("kill", table.KILL_GRACE),
+    ]
+    assert fixture.exit(0, -15) == [End(code)]
+
+
+def test_who_ignores_sigterm_is_killed():
+    fixture = Fixture(2)
+    fixture.exit(1, 1)
+    assert fixture.expire("kill") == [Signal(signal.SIGKILL)]
+
+
+def test_failure_of_a_connected_rank_waits_for_its_last_words():
+    fixture = Fixture(2).run_up()
+    fixture.exit(1, 5)
+    assert not fixture.all(Report)
+    fixture.receive(1, control.Abort(7, "rank 1 gave up"))
+    assert (fixture.verdict, fixture.sent(control.Abort)) == ("rank 1 gave up", [0, 1])
+    fixture.exit(0, 0)
+    assert fixture.code == 7
+
+
+def test_lost_connection_waits_for_the_exit_status():
+    fixture = Fixture(2).run_up()
+    fixture.receive(0, Closed())
+    assert not fixture.all(Report)
+    fixture.exit(0, -11)
+    assert fixture.verdict == "rank 0 was killed by signal 11 (SIGSEGV)"
+
+
+def test_lost_connection_of_a_rank_that_lives_on():
+    fixture = Fixture(2).run_up()
+    fixture.receive(0, Closed())
+    fixture.expire("verdict")
+    assert fixture.verdict == "rank 0 closed its connection to the launcher without calling Finalize"
+
+
+def test_the_first_sign_of_failure_names_the_culprit():
+    fixture = Fixture(3).run_up()
+    fixture.receive(2, Closed())
+    fixture.receive(0, control.Abort(1, "rank 0: rank 2 is gone"))
+    fixture.exit(0, 1)
+    fixture.exit(2, -9)
+    assert fixture.verdict == "rank 2 was killed by signal 9 (SIGKILL)"
+
+
+def test_exit_without_finalize():
+    fixture = Fixture(2).run_up()
+    fixture.exit(1)
+    assert not fixture.all(Report)
+    fixture.receive(1, Closed())
+    assert fixture.verdict == "rank 1 exited with status 0 without calling Finalize"
+    fixture.exit(0, -15)
+    assert fixture.code == 1
+
+
+def test_exit_without_finalize_while_a_child_holds_the_connection():
+    fixture = Fixture(2).run_up()
+    fixture.exit(1)
+    fixture.expire("hangup")
+    assert fixture.all(Hangup) == [Hangup(1)]
+    assert fixture.verdict == "rank 1 exited with status 0 without calling Finalize"
+
+
+def test_exit_after_leave_while_a_child_holds_the_connection():
+    fixture = Fixture(1).run_up()
+    fixture.receive(0, control.Leave())
+    assert not any(isinstance(action, End) for action in fixture.exit(0))
+    assert fixture.expire("hangup") == [Hangup(0), End(0)]
+
+
+@pytest.mark.parametrize("exit_first", [True, False])
+def test_others_must_not_wait_in_init_for_a_rank_that_never_comes(exit_first: bool):
+    fixture = Fixture(3)
+    events = [lambda: fixture.exit(1), lambda: fixture.receive(0, control.Join(1))]
+    for event in events if exit_first else reversed(events):
+        event()
+    assert "rank 1 exited with status 0 without ever joining the job, while rank 0 waits" in fixture.verdict
+    assert fixture.sent(control.Abort) == [0]
+
+
+def test_failure_after_finalize_still_counts():
+    fixture = Fixture(2).run_up()
+    for rank in (0, 1):
+        fixture.receive(rank, control.Finalize())
+    fixture.receive(0, Closed())
+    fixture.exit(0, 2)
+    fixture.exit(1, -15)
+    assert (fixture.verdict, fixture.code) == ("rank 0 exited with status 2", 2)
+
+
+@pytest.mark.parametrize(("asked", "code"), [(5, 5), (256, 1), (0, 1), (-1, 255)])
+def test_abort(asked: int, code: int):
+    fixture = Fixture(2).run_up()
+    fixture.receive(0, control.Abort(asked, ""))
+    assert fixture.verdict == f"rank 0 called Abort({asked})"
+    assert Send(1, control.Abort(code, fixture.verdict)) in fixture.done
+    fixture.exit(0, asked % 256)
+    fixture.exit(1, 1)
+    assert fixture.code == code
+
+
+def test_leaving_before_the_job_has_started_is_a_failure():
+    fixture = Fixture(2)
+    fixture.receive(0, control.Join(1), control.Leave(), Closed())
+    fixture.exit(0)
+    assert fixture.verdict == "rank 0 left the job before all ranks had joined"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [control.Card({})],
+        [control.Join(1), control.Join(1)],
+        [control.Join(1), control.Finalize()],
+        [control.Join(1), control.Welcome(0, 1, "", "")],
+    ],
+)
+def test_what_is_not_in_the_table_breaks_the_protocol(events: list[control.Message]):
+    fixture = Fixture(2, spawned=False)
+    fixture.receive(0, *events)
+    assert "broke the control protocol" in fixture.verdict
+
+
+def test_a_protocol_error_of_the_connection_is_named():
+    fixture = Fixture(1, spawned=False).run_up()
+    fixture.receive(0, Closed("control message cannot be read"))
+    assert fixture.verdict == "rank 0 broke the control protocol: control message cannot be read"
+    assert fixture.code == 1
+
+
+def test_every_message_has_a_reaction_in_every_state():
+    for state in State:
+        for message, _ in control.MESSAGES.values():
+            known = table.TRANSITIONS.get((state, message))
+            assert known is None or known[0] in State
+    assert {state for state, event in table.TRANSITIONS if event is Closed} == set(State) - {State.EXPECTED}
+    assert {state for state, event in table.TRANSITIONS if event is control.Abort} == set(State) - {State.EXPECTED}
+
+
+def test_signal_is_passed_on_once_then_kills():
+    fixture = Fixture(2).run_up()
+    fixture.job.signalled(signal.SIGINT)
+    assert fixture.collect() == [Signal(signal.SIGINT)]
+    fixture.job.signalled(signal.SIGTERM)
+    assert fixture.collect() == [Signal(signal.SIGKILL)]
+    fixture.receive(0, Closed())
+    fixture.exit(0, -9)
+    fixture.exit(1, -9)
+    assert (fixture.code, fixture.all(Report)) == (130, [])
+
+
+def test_ranks_that_end_well_on_a_signal():
+    fixture = Fixture(1)
+    fixture.job.signalled(signal.SIGTERM)
+    fixture.exit(0, 0)
+    assert fixture.code == 143
+
+
+def test_signal_before_anything_was_started():
+    job = Job(2, name="", directory="", spawned=True)
+    job.signalled(signal.SIGINT)
+    assert End(130) in job.actions()
+
+
+def test_timeout():
+    fixture = Fixture(1)
+    fixture.job.timed_out(1.5)
+    fixture.exit(0, -15)
+    assert (fixture.code, "longer than 1.5 s" in fixture.verdict) == (124, True)
+
+
+def test_failure_of_the_start_leaves_only_the_started_to_wait_for():
+    job = Job(3, name="", directory="", spawned=True)
+    job.started(0, 100)
+    job.failed("rank 1 cannot be started", 127)
+    assert Report(None, "rank 1 cannot be started") in job.actions()
+    job.exited(0, -15)
+    assert job.actions() == [End(127)]
+
+
+def test_only_the_first_failure_counts():
+    fixture = Fixture(1)
+    fixture.job.failed("the first", 3)
+    fixture.job.failed("the second", 4)
+    fixture.job.timed_out(1)
+    fixture.exit(0, 5)
+    assert (fixture.verdict, fixture.code) == ("the first", 3)
+
+
+class TestPlace:
+    def test_claimed_rank(self):
+        assert Fixture(2).job.place(1) == 1
+
+    @pytest.mark.parametrize("wanted", [2, -1, hello.RANK_ANY, 2**31 - 1])
+    def test_no_such_rank_in_a_launched_job(self, wanted: int):
+        with pytest.raises(Refused):
+            Fixture(2).job.place(wanted)
+
+    def test_taken(self):
+        fixture = Fixture(2).run_up()
+        with pytest.raises(Refused, match="rank 1 has joined already"):
+            fixture.job.place(1)
+
+    def test_order_of_arrival(self):
+        fixture = Fixture(3, spawned=False)
+        fixture.receive(1, control.Join(1))
+        assert fixture.job.place(hello.RANK_ANY) == 0
+        fixture.receive(0, control.Join(1))
+        assert fixture.job.place(hello.RANK_ANY) == 2
+        fixture.receive(2, control.Join(1))
+        with pytest.raises(Refused, match="complete"):
+            fixture.job.place(hello.RANK_ANY)
+
+    def test_not_while_the_job_ends(self):
+        fixture = Fixture(2)
+        fixture.exit(1, 1)
+        assert fixture.job.phase is Phase.ENDING
+        with pytest.raises(Refused, match="ending"):
+            fixture.job.place(0)
+
+
+class TestServed:
+    """Jobs whose processes belong to others."""
+
+    def test_ends_when_all_have_left(self):
+        fixture = Fixture(2, spawned=False).run_up()
+        for rank in (0, 1):
+            fixture.receive(rank, control.Leave())
+        fixture.receive(1, Closed())
+        assert fixture.receive(0, Closed()) == [End(0)]
+
+    def test_a_death_needs_no_exit_status(self):
+        fixture = Fixture(2, spawned=False).run_up()
+        fixture.receive(1, Closed())
+        assert "rank 1 closed its connection" in fixture.verdict
+        assert fixture.sent(control.Abort) == [0]
+        assert not fixture.all(End)
+        assert fixture.receive(0, Closed()) == [End(1)]
+
+    def test_who_does_not_go_is_hung_up_on(self):
+        fixture = Fixture(2, spawned=False).run_up()
+        fixture.receive(1, Closed())
+        assert fixture.expire("kill") == [Signal(signal.SIGKILL), Hangup(0), End(1)]
+
+    def test_signal_ends_it(self):
+        fixture = Fixture(1, spawned=False).run_up()
+        fixture.job.signalled(signal.SIGTERM)
+        fixture.collect()
+        assert fixture.sent(control.Abort) == [0]
+        fixture.receive(0, Closed())
+        assert fixture.code == 143
