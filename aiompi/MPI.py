@@ -5,34 +5,23 @@ Importing it does no I/O; the first use of a communicator initialises, the end o
 
 from __future__ import annotations
 
-import socket
-import time
+import socket as _socket
+import time as _time
 
-from aiompi.comm import Group
+from aiompi.comm import Group as Group
 from aiompi.constants import *
-from aiompi.datatype import *
+from aiompi.datatype import IN_PLACE as IN_PLACE
+from aiompi.datatype.predefined import *
 from aiompi.errors import *
-from aiompi.face.blocking import COMM_SELF, COMM_WORLD, REQUEST_NULL, Intracomm, Request, process
-from aiompi.op import *
-from aiompi.status import Status
-
-__all__ = [
-    "COMM_SELF",
-    "COMM_WORLD",
-    "Finalize",
-    "Get_processor_name",
-    "Get_version",
-    "Group",
-    "Init",
-    "Intracomm",
-    "Is_finalized",
-    "Is_initialized",
-    "REQUEST_NULL",
-    "Request",
-    "Status",
-    "Wtick",
-    "Wtime",
-]
+from aiompi.face.blocking import COMM_SELF as COMM_SELF
+from aiompi.face.blocking import COMM_WORLD as COMM_WORLD
+from aiompi.face.blocking import Intracomm as Intracomm
+from aiompi.face.process import process as _process
+from aiompi.face.requests import REQUEST_NULL as REQUEST_NULL
+from aiompi.face.requests import Request as Request
+from aiompi.op import Op as Op
+from aiompi.op.predefined import *
+from aiompi.status import Status as Status
 
 Comm = Intracomm
 VERSION, SUBVERSION = 1, 1
@@ -44,14 +33,14 @@ def Init() -> None:
     Raises:
         LocalProtocolError: it was called before, or Finalize was.
     """
-    if process.initialized:
+    if _process.initialized:
         raise LocalProtocolError("MPI_Init was called before, or a communicator has been used: call it first and once")
-    process.runtime  # noqa: B018
+    _process.runtime  # noqa: B018
 
 
 def Is_initialized() -> bool:
     """Whether the job has been joined; stays true after Finalize (section 7.5)."""
-    return process.initialized
+    return _process.initialized
 
 
 def Finalize() -> None:
@@ -62,27 +51,27 @@ def Finalize() -> None:
     Raises:
         LocalProtocolError: it was called before.
     """
-    process.finalize()
+    _process.finalize()
 
 
 def Is_finalized() -> bool:
     """Whether this process has called Finalize."""
-    return process.finalized
+    return _process.finalized
 
 
 def Wtime() -> float:
     """Seconds since some moment in the past; the same clock for all processes of a machine (section 7.4)."""
-    return time.monotonic()
+    return _time.monotonic()
 
 
 def Wtick() -> float:
     """Resolution of Wtime in seconds (section 7.4)."""
-    return time.get_clock_info("monotonic").resolution
+    return _time.get_clock_info("monotonic").resolution
 
 
 def Get_processor_name() -> str:
     """Name of the machine (section 7.1.1)."""
-    return socket.gethostname()
+    return _socket.gethostname()
 
 
 def Get_version() -> tuple[int, int]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from aiompi import MPI as MPI
     from aiompi.comm import Group as Group
     from aiompi.constants import *
-    from aiompi.datatype import *
+    from aiompi.datatype import IN_PLACE as IN_PLACE
+    from aiompi.datatype.predefined import *
     from aiompi.engine import Request as Request
     from aiompi.errors import *
     from aiompi.face.job import Session as Session
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from aiompi.face.job import local_world as local_world
     from aiompi.face.job import run as run
     from aiompi.face.native import Intracomm as Intracomm
-    from aiompi.op import *
+    from aiompi.op import Op as Op
+    from aiompi.op.predefined import *
     from aiompi.settings import Settings as Settings
     from aiompi.settings import rc as rc
     from aiompi.status import Status as Status
@@ -42,13 +44,15 @@ if TYPE_CHECKING:
 # The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
 _MODULES = {
     "aiompi.comm": ("Group",),
+    "aiompi.datatype": ("IN_PLACE",),
     "aiompi.engine": ("Request",),
     "aiompi.face.job": ("Session", "World", "init", "join", "local_world", "run"),
     "aiompi.face.native": ("Intracomm",),
+    "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
 }
-_STARRED = ("aiompi.constants", "aiompi.errors", "aiompi.datatype", "aiompi.op")
+_STARRED = ("aiompi.constants", "aiompi.errors", "aiompi.datatype.predefined", "aiompi.op.predefined")
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 

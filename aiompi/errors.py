@@ -14,7 +14,6 @@ builtins.Exception
 
 from __future__ import annotations
 
-import builtins
 from typing import ClassVar, Final
 
 SUCCESS: Final = 0
@@ -40,7 +39,7 @@ ERR_PENDING: Final = 19
 ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
-class Exception(builtins.RuntimeError):
+class Exception(RuntimeError):
     """An MPI error (section 7.3).
 
     Args:

@@ -53,11 +53,17 @@ async def take_part(app: web.Application) -> AsyncIterator[None]:
     async with aiompi.join(app[ADDRESS]) as world:
         board = app[BOARD] = Board(world)
         listener = asyncio.create_task(board.listen())
-        listener.add_done_callback(lambda task: task.cancelled() or signal.raise_signal(signal.SIGTERM))
+        listener.add_done_callback(stop)
         yield
         listener.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await listener
+
+
+def stop(listener: asyncio.Task[None]) -> None:
+    """End the service as a signal would, when there is nothing more to listen to."""
+    if not listener.cancelled():
+        signal.raise_signal(signal.SIGTERM)
 
 
 async def get_notes(request: web.Request) -> web.Response:

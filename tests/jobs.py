@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +21,19 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
-LIMIT: Final = 30.0  # seconds after which something that should have happened has not
+LIMIT: Final = 20.0  # seconds after which something that should have happened has not
+FACES: Final = ("native", "blocking")
 
 _MARK: Final = "AIOMPI_TEST_SITE"
+
+
+def in_face(face: str, body: str) -> str:
+    """A program out of statements on `comm` with awaits: in the blocking face they are the same, without awaits."""
+    head = "import os, signal, sys\nimport aiompi\n"
+    body = textwrap.dedent(body)
+    if face == "native":
+        return f"{head}async def main(comm):\n{textwrap.indent(body, '    ')}\naiompi.run(main)\n"
+    return f"{head}from aiompi import MPI\ncomm = MPI.COMM_WORLD\n{body.replace('await ', '')}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,8 +70,25 @@ class Session:
                 raise
 
     def _fail(self, error: BaseException) -> None:
-        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
-        self._runtime.abort(code, f"rank {self._runtime.engine.rank} failed: {type(error).__name__}: {error}")
+        runtime = self._runtime
+        code, cause = 1, f"failed: {type(error).__name__}: {error}"
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code, cause = error.code, f"exited with status {error.code}"
+        elif runtime.launched and isinstance(error, Exception):
+            _show_now(error)
+        runtime.abort(code, f"rank {runtime.engine.rank} {cause}")
+
+
+def _show_now(error: Exception) -> None:
+    """Print an exception before the launcher hears of it, which then ends this process; not again at the end."""
+    show = sys.excepthook
+    show(type(error), error, error.__traceback__)
+
+    def excepthook(kind: type[BaseException], other: BaseException, traceback: TracebackType | None) -> None:
+        if other is not error:
+            show(kind, other, traceback)
+
+    sys.excepthook = excepthook
 
 
 def init(*, settings: Settings | None = None) -> Session:

@@ -15,8 +15,8 @@ from aiompi.op.operation import PREDEFINED, Op
 from aiompi.op.user import Kernel, Vector
 
 __all__ = [
-    "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN", "MINLOC", "NO_OP", "OP_NULL",
-    "PROD", "REPLACE", "SUM",
+    "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN", "MINLOC", "NO_OP", "OP_NULL", "PROD",
+    "REPLACE", "SUM",
 ]  # fmt: skip
 
 C_INTEGER: Final = frozenset({

@@ -29,6 +29,7 @@ class Exchange(asyncio.Protocol):
 
     transport: asyncio.Transport
     end: asyncio.Future[None]
+    closed: asyncio.Future[None]
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -36,6 +37,15 @@ class Exchange(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
+
+    async def close(self) -> None:
+        """Return when everything has been sent."""
+        self.transport.close()
+        await self.closed
 
     async def run(self, rounds: int) -> None:
         """Exchange messages for so many round trips more."""
@@ -114,7 +124,7 @@ async def _connect(sock: socket.socket, protocol: Callable[[], Exchange_T]) -> E
 async def _timed(sock: socket.socket, protocol: Callable[[], Exchange], iterations: int, blocks: int) -> list[float]:
     exchange = await _connect(sock, protocol)
     seconds = await timed_async(exchange.run, iterations, blocks)
-    exchange.transport.close()
+    await exchange.close()
     return seconds
 
 
@@ -140,7 +150,7 @@ def idle(sock: socket.socket, rank: int, seconds: float) -> float:
             time.sleep(seconds)
         await exchange.run(1)
         used = time.process_time() - start
-        exchange.transport.close()
+        await exchange.close()
         return used
 
     return _run(wait())

@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import aiompi
 from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.turns import timed_async
+from aiompi.engine import Request
+from aiompi.face.job import World, run
 from aiompi.face.native import Intracomm
 
 
@@ -123,7 +124,7 @@ async def matching(comm: Intracomm, outstanding: int, reverse: bool, blocks: int
     return await timed_async(follow if comm.rank else lead, outstanding, blocks)
 
 
-async def _all(requests: list[aiompi.Request[Any]]) -> None:
+async def _all(requests: list[Request[Any]]) -> None:
     for request in requests:
         await request
 
@@ -133,7 +134,7 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
 }
 
 
-async def main(world: aiompi.World) -> None:
+async def main(world: World) -> None:
     """Do one work after the other."""
     while work := await world.bcast(None if world.rank else turns.next_work()):
         name = work.pop("work")
@@ -143,4 +144,4 @@ async def main(world: aiompi.World) -> None:
 
 
 if __name__ == "__main__":
-    aiompi.run(main)
+    run(main)

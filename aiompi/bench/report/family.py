@@ -83,7 +83,8 @@ def compare(
 
 def per_iteration(answer: Answer) -> float:
     """Seconds: the median of the blocks that rank 0 timed."""
-    return statistics.median(answer[0])
+    blocks: list[float] = answer[0]
+    return statistics.median(blocks)
 
 
 def one_way(answer: Answer) -> float:

@@ -1,0 +1,153 @@
+"""A rank fails: the job ends with it, at once, for the right reason, in both faces."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import pytest
+from jobs import FACES, Site, in_face
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What rank 1 of three does, the exit code of the job, and the first line of the launcher about it."""
+
+    body: str
+    code: int
+    verdict: str
+
+
+FAULTS: Final = {
+    "raises": Fault(
+        """
+        if comm.rank == 1:
+            raise KeyError("lost")
+        await comm.Barrier()
+        """,
+        1,
+        "rank 1 failed: KeyError: 'lost'",
+    ),
+    "raises while others wait": Fault(
+        """
+        if comm.rank == 1:
+            for source in (0, 2):
+                await comm.recv(source=source)
+            raise KeyError("lost")
+        await comm.send(None, dest=1)
+        await comm.recv(source=1)
+        """,
+        1,
+        "rank 1 failed: KeyError: 'lost'",
+    ),
+    "exits with status 3": Fault(
+        """
+        if comm.rank == 1:
+            sys.exit(3)
+        await comm.Barrier()
+        """,
+        3,
+        "rank 1 exited with status 3",
+    ),
+    "is killed in a collective": Fault(
+        """
+        if comm.rank == 1:
+            for source in (0, 2):
+                await comm.recv(source=source)
+            os.kill(os.getpid(), signal.SIGKILL)
+        await comm.send(None, dest=1)
+        await comm.Barrier()
+        """,
+        128 + 9,
+        "rank 1 was killed by signal 9 (SIGKILL)",
+    ),
+    "is killed in a transfer": Fault(
+        """
+        size = 2**26
+        if comm.rank == 0:
+            receive = comm.Irecv(bytearray(size), source=1)
+            await comm.send(None, dest=1)
+            status = aiompi.Status()
+            await comm.recv(source=2)
+        elif comm.rank == 1:
+            await comm.recv(source=0)
+            comm.Isend(bytes(size), dest=0)
+            comm.iprobe()
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            await comm.recv(source=1)
+        """,
+        128 + 9,
+        "rank 1 was killed by signal 9 (SIGKILL)",
+    ),
+    "exits without Finalize": Fault(
+        """
+        if comm.rank == 1:
+            await comm.recv(source=0)
+            os._exit(0)
+        if comm.rank == 0:
+            await comm.send(None, dest=1)
+        await comm.recv(source=1)
+        """,
+        1,
+        "rank 1 exited with status 0 without calling Finalize",
+    ),
+    "ends while a peer waits": Fault(
+        """
+        if comm.rank == 0:
+            await comm.recv(source=1)
+        """,
+        1,
+        "rank 0 failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+    ),
+    "ends while others are in a collective": Fault(
+        """
+        if comm.rank != 1:
+            await comm.allreduce(comm.rank)
+        """,
+        1,
+        "failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+    ),
+    "ends with a message to it on the way": Fault(
+        """
+        if comm.rank == 0:
+            await comm.ssend("nobody will receive this", dest=1)
+        """,
+        1,
+        "rank 0 failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+    ),
+    "calls Abort": Fault(
+        """
+        if comm.rank == 1:
+            for source in (0, 2):
+                await comm.recv(source=source)
+            comm.Abort(7)
+        await comm.send(None, dest=1)
+        await comm.Barrier()
+        """,
+        7,
+        "rank 1 called Abort(7)",
+    ),
+    "never joins": Fault(
+        """
+        await comm.Barrier()
+        """,
+        1,
+        "rank 1 exited with status 0 without ever joining the job",
+    ),
+}
+
+
+@pytest.mark.spec("S7.5-6")
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault(site: Site, face: str, name: str) -> None:
+    fault = FAULTS[name]
+    program = in_face(face, fault.body)
+    if name == "never joins":
+        program = f"import os, sys\nif os.environ['AIOMPI_RANK'] == '1': sys.exit()\n{program}"
+    result = site.run(3, program)
+    told = [line for line in result.err.splitlines() if line.startswith("aiompi-launch: ")]
+    assert fault.verdict in told[0], result
+    assert result.code == fault.code
+    assert result.out == ""

@@ -1,0 +1,110 @@
+"""Directories of jobs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from aiompi_launcher.rundir import RunDirectory, remove_tree
+
+
+@pytest.fixture
+def environ(home: Path) -> dict[str, str]:
+    return {"XDG_RUNTIME_DIR": str(home)}
+
+
+def test_only_its_owner_may_enter(environ: dict[str, str], home: Path):
+    directory = RunDirectory(environ)
+    assert stat.S_IMODE(os.stat(directory.path).st_mode) == 0o700
+    assert Path(directory.path).parent == home
+    assert directory.join("control").startswith(directory.path)
+    directory.remove()
+    directory.remove()
+    assert not list(home.iterdir())
+
+
+def test_its_descriptors_are_not_inherited(environ: dict[str, str]):
+    before = set(os.listdir("/proc/self/fd"))
+    directory = RunDirectory(environ)
+    new = {int(name) for name in os.listdir("/proc/self/fd") if name not in before and _is_open(int(name))}
+    assert [os.get_inheritable(descriptor) for descriptor in new] == [False]
+    directory.remove()
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def test_directories_of_dead_jobs_are_swept(environ: dict[str, str], home: Path):
+    alive = RunDirectory(environ)
+    dead = RunDirectory(environ)
+    Path(dead.join("control")).touch()
+    Path(dead.join("sub")).mkdir()
+    Path(dead.join("sub/file")).touch()
+    os.close(dead._lock)  # as when its launcher was killed
+    new = RunDirectory(environ)
+    assert {path.name for path in home.iterdir()} == {Path(alive.path).name, Path(new.path).name}
+    for directory in (alive, new):
+        directory.remove()
+
+
+def test_what_is_no_directory_of_a_job_is_left_alone(environ: dict[str, str], home: Path):
+    (home / "aiompi-file").touch()
+    (home / "aiompi-without-lock").mkdir()
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "lock").touch()
+    (home / "aiompi-link").symlink_to(home / "elsewhere")
+    before = sorted(home.iterdir())
+    RunDirectory(environ).remove()
+    assert sorted(home.iterdir()) == before
+
+
+def test_directories_of_others_are_left_alone(environ: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch):
+    (home / "aiompi-1").mkdir()
+    (home / "aiompi-1" / "lock").touch()
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    RunDirectory(environ).remove()
+    assert (home / "aiompi-1").exists()
+
+
+def test_a_directory_never_has_its_name_without_its_lock(
+    environ: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names: list[list[str]] = []
+    monkeypatch.setattr(fcntl, "flock", lambda *_: names.append([path.name for path in home.iterdir()]))
+    directory = RunDirectory(environ)
+    assert [name for name in names[0] if name.startswith("aiompi")] == []
+    directory.remove()
+
+
+def test_a_long_path_is_avoided(home: Path):
+    long = home / ("x" * 80)
+    long.mkdir()
+    directory = RunDirectory({"XDG_RUNTIME_DIR": str(long), "TMPDIR": str(home)})
+    assert Path(directory.path).parent == home
+    directory.remove()
+
+
+def test_a_directory_that_is_not_there_is_avoided(home: Path):
+    directory = RunDirectory({"XDG_RUNTIME_DIR": str(home / "no"), "TMPDIR": str(home)})
+    assert Path(directory.path).parent == home
+    directory.remove()
+
+
+def test_no_place_at_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(OSError, match=r"none of /nowhere, /tmp, /var/tmp .* set XDG_RUNTIME_DIR"):
+        RunDirectory({"XDG_RUNTIME_DIR": "/nowhere"})
+
+
+def test_removing_what_is_gone(home: Path):
+    remove_tree(str(home / "gone"))

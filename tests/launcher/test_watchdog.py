@@ -1,0 +1,156 @@
+"""The process that cleans up after a launcher that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiompi_launcher.watchdog import end_groups, signal_group
+
+MARKER = "AIOMPI_TEST_MARKER"
+
+# A launcher in small: makes the watchdog, starts what it is told, reports pids, and waits.
+LAUNCHER = """
+import os, signal, subprocess, sys
+from aiompi_launcher.watchdog import Watchdog
+dog = Watchdog(sys.argv[1], sys.argv[2])
+print(dog.pid, flush=True)
+for line in sys.stdin:
+    verb, _, command = line.strip().partition(" ")
+    if verb == "well":
+        dog.all_well()
+    elif verb == "clean":
+        dog.clean_up()
+    elif verb == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif verb in ("told", "untold"):
+        child = subprocess.Popen(command, shell=True, process_group=0)
+        if verb == "told":
+            dog.add(child.pid)
+        print(child.pid, flush=True)
+    elif verb == "remove":
+        dog.remove(int(command))
+    print("done", flush=True)
+"""
+
+
+class Launcher:
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, "-c", LAUNCHER, str(directory), f"{MARKER}={directory}"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pids = [self.number()]
+
+    def number(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def do(self, line: str) -> None:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+        if line.startswith(("told", "untold")):
+            self.pids.append(self.number())
+        if line != "crash":
+            assert self.process.stdout is not None
+            assert self.process.stdout.readline() == "done\n"
+
+
+@pytest.fixture
+def directory(home: Path) -> Path:
+    path = home / "job"
+    path.mkdir()
+    (path / "control").touch()
+    return path
+
+
+@pytest.fixture
+def launcher(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
+    import aiompi_launcher
+
+    monkeypatch.setenv("PYTHONPATH", str(Path(aiompi_launcher.__file__).parent.parent))
+    launcher = Launcher(directory)
+    yield launcher
+    with launcher.process:
+        launcher.process.kill()
+    for pid in launcher.pids:
+        signal_group(pid, signal.SIGKILL)
+
+
+def test_killed_launcher(launcher: Launcher, directory: Path, wait_until, is_gone: Callable[[int], bool]):
+    launcher.do("told sleep 100 & sleep 100")
+    launcher.do("told sleep 100")
+    launcher.do("crash")
+    wait_until(lambda: all(map(is_gone, launcher.pids)), "watchdog and processes are gone")
+    assert not directory.exists()
+
+
+def test_a_process_started_in_the_last_instant(
+    launcher: Launcher, directory: Path, wait_until, is_gone: Callable[[int], bool]
+):
+    launcher.do(f"untold {MARKER}={directory} sleep 100")
+    launcher.do("untold sleep 100")
+    _, marked, other = launcher.pids
+    launcher.do("crash")
+    wait_until(lambda: is_gone(marked), "the marked process is gone")
+    wait_until(lambda: not directory.exists(), "the watchdog has finished")
+    assert not is_gone(other)
+
+
+def test_all_well(launcher: Launcher, directory: Path, is_gone: Callable[[int], bool]):
+    launcher.do("told sleep 100")
+    launcher.do("well")
+    dog, child = launcher.pids
+    assert is_gone(dog)
+    assert not is_gone(child)
+    assert directory.exists()
+
+
+def test_an_ended_group_is_not_touched(launcher: Launcher, directory: Path, wait_until, is_gone):
+    launcher.do("told sleep 100")
+    launcher.do(f"remove {launcher.pids[1]}")
+    launcher.do("crash")
+    wait_until(lambda: not directory.exists(), "the watchdog has finished")
+    assert not is_gone(launcher.pids[1])
+
+
+def test_clean_up_on_demand(launcher: Launcher, directory: Path, is_gone: Callable[[int], bool]):
+    launcher.do("told sleep 100")
+    launcher.do("clean")
+    assert all(map(is_gone, launcher.pids))
+    assert not directory.exists()
+
+
+def test_signals_to_the_terminal_do_not_reach_it(launcher: Launcher, is_gone: Callable[[int], bool]):
+    (dog,) = launcher.pids
+    assert os.getsid(dog) == dog
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(dog, signum)
+    launcher.do("told sleep 100")  # a round trip
+    assert not is_gone(dog)
+
+
+def test_it_holds_no_output_of_the_launcher(launcher: Launcher):
+    (dog,) = launcher.pids
+    assert {os.readlink(f"/proc/{dog}/fd/{descriptor}") for descriptor in range(3)} == {os.devnull}
+
+
+def test_a_group_that_ignores_sigterm(wait_until: Callable[..., None]):
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); time.sleep(100)"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        end_groups([process.pid], grace=0.05)
+        assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_group_that_is_gone():
+    with subprocess.Popen(["true"], process_group=0) as process:
+        process.wait()
+    assert not signal_group(process.pid, 0)
+    end_groups([process.pid])
