@@ -11,15 +11,19 @@ import dataclasses
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-ROOT: Final = Path(__file__).parent.parent
+import aiompi
+import aiompi_launcher
+
+ROOTS: Final = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
 LIMIT: Final = 20.0  # seconds after which something that should have happened has not
 FACES: Final = ("native", "blocking")
@@ -29,7 +33,7 @@ _MARK: Final = "AIOMPI_TEST_SITE"
 
 def in_face(face: str, body: str) -> str:
     """A program out of statements on `comm` with awaits: in the blocking face they are the same, without awaits."""
-    head = "import os, signal, sys\nimport aiompi\n"
+    head = "import os, select, signal, sys\nimport aiompi\n"
     body = textwrap.dedent(body)
     if face == "native":
         return f"{head}async def main(comm):\n{textwrap.indent(body, '    ')}\naiompi.run(main)\n"
@@ -49,6 +53,36 @@ class Result:
     def lines(self) -> list[str]:
         """What was printed on standard output, sorted: the order among ranks means nothing."""
         return sorted(self.out.splitlines())
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """What a stranger can connect to, and the process that listens there."""
+
+    family: socket.AddressFamily
+    address: Any
+    owner: int = 0
+
+    def connect(self) -> socket.socket:
+        """A new connection to it, with a time limit on everything."""
+        connection = socket.socket(self.family, socket.SOCK_STREAM)
+        connection.settimeout(LIMIT)
+        connection.connect(self.address)
+        return connection
+
+
+def _listening() -> Iterator[tuple[str, Port]]:
+    """All listening sockets of this machine with their inodes."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, *rest = line.split()
+        host, port = local.split(":")
+        if state == "0A":
+            address = socket.inet_ntoa(bytes.fromhex(host)[::-1])
+            yield rest[5], Port(socket.AF_INET, (address, int(port, 16)))
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        _, _, _, flags, _, _, inode, *path = line.split(maxsplit=7)
+        if int(flags, 16) & 0x10000 and path:
+            yield inode, Port(socket.AF_UNIX, path[0].replace("@", "\0", 1))
 
 
 class Running:
@@ -123,11 +157,11 @@ class Site:
         self.directory = directory
         self.base = base
         self._mark = f"{_MARK}={base}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIOMPI_", "PYTHON"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIOMPI_", "IMPI_", "PYTHON"))}
         self.environ = kept | {
             _MARK: str(base),
             "XDG_RUNTIME_DIR": str(base),
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "launcher"))),
+            "PYTHONPATH": os.pathsep.join(ROOTS),
             "PYTHONWARNINGS": "error::ResourceWarning",
         }
         self._running: list[Running] = []
@@ -167,6 +201,11 @@ class Site:
         """Processes started here, directly or not, that still run: pid -> command line."""
         return dict(self._marked())
 
+    def ports(self) -> list[Port]:
+        """Whatever the processes started here listen on."""
+        owners = self._sockets()
+        return [dataclasses.replace(port, owner=owners[inode]) for inode, port in _listening() if inode in owners]
+
     def settle(self, limit: float = LIMIT) -> None:
         """Wait until no process is left, and check that no file is.
 
@@ -194,6 +233,15 @@ class Site:
                 if mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
                     command = Path("/proc", name, "cmdline").read_bytes()
                     yield int(name), command.replace(b"\0", b" ").decode(errors="replace")
+
+    def _sockets(self) -> dict[str, int]:
+        """Inodes of the sockets that the processes started here have open, and the last process that has."""
+        links = {}
+        for pid in self.processes():
+            for path in Path("/proc", str(pid), "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    links[os.readlink(path)] = pid
+        return {link[len("socket:[") : -1]: pid for link, pid in links.items() if link.startswith("socket:[")}
 
     def _await_end(self, pid: int, deadline: float) -> None:
         with contextlib.suppress(ProcessLookupError):

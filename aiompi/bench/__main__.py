@@ -8,16 +8,17 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import aiompi
 from aiompi.bench import report
+from aiompi.bench.report import table
 from aiompi.bench.report.contender import BenchError
 from aiompi.bench.report.family import Options
-from aiompi.bench.report.table import table
+from aiompi.bench.report.figure import Figure
 
 _EPILOG = """\
 Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, or bare Python processes
@@ -31,13 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     options = Options(arguments.repeat, arguments.quick)
     results: dict[str, Any] = {"machine": machine(), "options": dataclasses.asdict(options), "figures": {}}
-    print(", ".join(f"{name} {value}" for name, value in results["machine"].items()))
+    print(", ".join(f"{name} {value}" for name, value in results["machine"].items()), flush=True)
     try:
         for name in arguments.families or report.FAMILIES:
-            family = report.family(name)
-            figures = list(family.figures(options))
-            print(f"\n{table(family.title, figures)}", flush=True)
-            results["figures"][name] = [figure.record() for figure in figures]
+            results["figures"][name] = [figure.record() for figure in _measured(name, options)]
     except BenchError as error:
         print(f"aiompi.bench: {error}", file=sys.stderr)
         return 1
@@ -46,6 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _measured(name: str, options: Options) -> Iterator[Figure]:
+    """The figures of a family, printed as they come."""
+    family = report.family(name)
+    print(f"\n{table.head(family.title)}", flush=True)
+    for figure in family.figures(options):
+        print(table.line(figure), flush=True)
+        yield figure
 
 
 def machine() -> dict[str, Any]:

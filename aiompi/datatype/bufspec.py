@@ -140,6 +140,37 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     return buffer
 
 
+def memory_to_send(spec: object) -> memoryview:
+    """The memory of `resolve_send(spec)`, sooner than its datatype is known: point-to-point needs no more.
+
+    Raises:
+        As `resolve_send`.
+    """
+    if type(spec) is np.ndarray:
+        try:
+            return memoryview(spec).cast("B")
+        except (TypeError, ValueError):  # empty, not C-contiguous, or of no simple type
+            pass
+    return resolve_send(spec).view
+
+
+def memory_to_receive(spec: object) -> memoryview:
+    """The memory of `resolve_recv(spec)`, sooner than its datatype is known: point-to-point needs no more.
+
+    Raises:
+        As `resolve_recv`.
+    """
+    if type(spec) is np.ndarray:
+        try:
+            view = memoryview(spec).cast("B")
+        except (TypeError, ValueError):
+            pass
+        else:
+            if not view.readonly:
+                return view
+    return resolve_recv(spec).view
+
+
 def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
     """Cut a buffer into `n` blocks of equally many items, in order, sharing the memory.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextvars import Context
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiompi.errors import PendingError
@@ -79,8 +79,12 @@ class Request(Generic[T_co]):
         return not self._done
 
     def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
-        """Call `callback(request)` in a turn of its own once the request is complete."""
-        soon = _Soon(callback, context)
+        """Call `callback(request)` in a turn of its own once the request is complete.
+
+        Args:
+            context: to run it in; a copy of the current one by default.
+        """
+        soon = _Soon(callback, copy_context() if context is None else context)
         if self._done:
             soon(self)
         else:
@@ -159,28 +163,26 @@ class _Soon:
 
     __slots__ = ("callback", "context")
 
-    def __init__(self, callback: Callable[[Request[Any]], object], context: Context | None) -> None:
+    def __init__(self, callback: Callable[[Request[Any]], object], context: Context) -> None:
         self.callback = callback
         self.context = context
 
     def __call__(self, request: Request[Any]) -> None:
-        call_soon = request._engine.driver.call_soon
-        if self.context is None:
-            call_soon(self.callback, request)
-        else:
-            call_soon(self.context.run, self.callback, request)
+        request._engine.driver.call_soon(self.context.run, self.callback, request)
 
 
-class Owned(Generic[T_co]):
+class Owned(Coroutine[Any, None, T_co]):
     """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
 
-    Cancelling or timing out the await withdraws the operation as far as that is still possible.
+    Cancelling or timing out the await withdraws the operation as far as that is still possible. To asyncio it is a
+    coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before its first step.
     """
 
-    __slots__ = ("_request",)
+    __slots__ = ("_request", "_steps")
 
     def __init__(self, request: Request[T_co]) -> None:
         self._request: Request[T_co] | None = request
+        self._steps: Generator[Any, None, T_co] | None = None
 
     def __await__(self) -> Generator[Any, None, T_co]:
         request, self._request = self._request, None
@@ -194,16 +196,41 @@ class Owned(Generic[T_co]):
                 raise
         return request.result()
 
+    def send(self, value: None) -> Any:
+        """Run the first or the next step (of a coroutine)."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where the coroutine waits."""
+        if self._steps is None:
+            self._withdraw()
+            self._steps = self.__await__()
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        if self._steps is None:
+            self._withdraw()
+        else:
+            self._steps.close()
+
+    def _withdraw(self) -> None:
+        """Undo an operation that will not be awaited any more."""
+        request, self._request = self._request, None
+        if request is not None:
+            request.withdraw()
+
 
 class OwnedReceive(Owned[T_co]):
     """A receive that belongs to whoever awaits it, as `await comm.recv()`.
 
     A message that had been matched already goes back to the front of the unexpected messages. Dropping the
-    receive without ever awaiting it withdraws it too: a task that is cancelled before its first step does so.
+    receive without ever awaiting it withdraws it too.
     """
 
     __slots__ = ()
 
     def __del__(self) -> None:
-        if self._request is not None:
-            self._request.withdraw()
+        self._withdraw()

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from aiompi.coll import buffers, objects
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import resolve_recv, resolve_send
+from aiompi.datatype import memory_to_receive, memory_to_send
 from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.process import process
@@ -83,29 +83,29 @@ class Intracomm:
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start a standard send of a buffer specification (section 3.7)."""
-        buffer = resolve_send(buf)
-        return Request(self._core.isend((buffer.view,), buffer.nbytes, dest, tag))
+        memory = memory_to_send(buf)
+        return Request(self._core.isend((memory,), len(memory), dest, tag))
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start a synchronous send of a buffer specification (section 3.4)."""
-        buffer = resolve_send(buf)
-        return Request(self._core.isend((buffer.view,), buffer.nbytes, dest, tag, sync=True))
+        memory = memory_to_send(buf)
+        return Request(self._core.isend((memory,), len(memory), dest, tag, sync=True))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
-        return Request(self._core.irecv(resolve_recv(buf).view, source, tag))
+        return Request(self._core.irecv(memory_to_receive(buf), source, tag))
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
-        buffer = resolve_send(buf)
-        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, tag))
+        memory = memory_to_send(buf)
+        self._finish(self._core.isend((memory,), len(memory), dest, tag))
 
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, synchronous mode (section 3.4)."""
         refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
-        buffer = resolve_send(buf)
-        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, tag, sync=True))
+        memory = memory_to_send(buf)
+        self._finish(self._core.isend((memory,), len(memory), dest, tag, sync=True))
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a writable buffer specification (section 3.2.4).
@@ -114,12 +114,13 @@ class Intracomm:
             TruncationError: the message is longer than the buffer.
         """
         refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
-        request = self._core.irecv(resolve_recv(buf).view, source, tag)
+        request = self._core.irecv(memory_to_receive(buf), source, tag)
         if not request._done:
             self._driver.finish(request)
         if status is not None:
             status.assign(request.status)
-        request.result()
+        if request._error is not None:
+            raise request._error
 
     def Sendrecv(
         self,
@@ -133,9 +134,9 @@ class Intracomm:
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        received = self._core.irecv(resolve_recv(recvbuf).view, source, recvtag)
-        buffer = resolve_send(sendbuf)
-        self._finish(self._core.isend((buffer.view,), buffer.nbytes, dest, sendtag))
+        received = self._core.irecv(memory_to_receive(recvbuf), source, recvtag)
+        memory = memory_to_send(sendbuf)
+        self._finish(self._core.isend((memory,), len(memory), dest, sendtag))
         Request(received).Wait(status)
 
     # Point-to-point, Python objects.

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from aiompi.coll import buffers, objects
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import resolve_recv, resolve_send
+from aiompi.datatype import memory_to_receive, memory_to_send
 from aiompi.engine import Owned, OwnedReceive, Request
 from aiompi.engine.pt2pt import Receive
 from aiompi.errors import JobAbortedError
@@ -137,13 +137,13 @@ class Intracomm:
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
         """
-        buffer = resolve_send(buf)
-        return self._core.isend((buffer.view,), buffer.nbytes, dest, tag)
+        memory = memory_to_send(buf)
+        return self._core.isend((memory,), len(memory), dest, tag)
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, synchronous mode (section 3.4); see `Isend`."""
-        buffer = resolve_send(buf)
-        return self._core.isend((buffer.view,), buffer.nbytes, dest, tag, sync=True)
+        memory = memory_to_send(buf)
+        return self._core.isend((memory,), len(memory), dest, tag, sync=True)
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start receiving into a buffer (section 3.7).
@@ -157,7 +157,7 @@ class Intracomm:
         Returns:
             A request whose result is the Status. It fails with TruncationError when the message is too long.
         """
-        return self._core.irecv(resolve_recv(buf).view, source, tag)
+        return self._core.irecv(memory_to_receive(buf), source, tag)
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
@@ -171,7 +171,7 @@ class Intracomm:
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> OwnedReceive[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
-        return OwnedReceive(self._core.irecv(resolve_recv(buf).view, source, tag, None, status))
+        return OwnedReceive(self._core.irecv(memory_to_receive(buf), source, tag, None, status))
 
     def Sendrecv(
         self,
@@ -184,7 +184,7 @@ class Intracomm:
         status: Status | None = None,
     ) -> Owned[Status]:
         """Send a buffer and receive into another, without deadlock (section 3.10); see `Isend` and `Irecv`."""
-        receive = self._core.irecv(resolve_recv(recvbuf).view, source, recvtag, None, status)
+        receive = self._core.irecv(memory_to_receive(recvbuf), source, recvtag, None, status)
         return Owned(_Exchange(self.Isend(sendbuf, dest, sendtag), receive))
 
     # Probe.

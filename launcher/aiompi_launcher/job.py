@@ -229,14 +229,14 @@ class Job:
 
     def signalled(self, signum: int) -> None:
         """The launcher got a signal to end: the first one is passed on, the second one kills."""
-        again = bool(self._signum)
-        self._signum = self._signum or signum
-        if not self._spawned or not any(rank.pid for rank in self.ranks):
-            self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
-        elif again or self.phase is Phase.ENDING:
+        if self._signum or self.phase is Phase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
-        else:
+            return
+        self._signum = signum
+        if self._spawned and any(rank.pid for rank in self.ranks):
             self._actions.append(Signal(signum))
+        else:
+            self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
 
     def timed_out(self, seconds: float) -> None:
         """The time that the user gave the job is over."""

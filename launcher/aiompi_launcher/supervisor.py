@@ -15,7 +15,7 @@ from aiompi_launcher.job import Job
 from aiompi_launcher.output import Outputs
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
 from aiompi_launcher.stdio import TerminalInput
-from aiompi_launcher.watchdog import KILL_GRACE, signal_group
+from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 
 EXIT_BROKEN_PIPE: Final = table.EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
@@ -128,15 +128,14 @@ class Supervisor:
 
     async def _end_groups(self) -> None:
         """End what the ranks have left running in their process groups."""
-        pids = [process.process.pid for process in self._processes.values() if process.process.release()]
-        for pid in pids:
-            signal_group(pid, signal.SIGTERM)
+        groups = {process.process.pid for process in self._processes.values() if process.process.release()}
+        for pgid in groups:
+            signal_group(pgid, signal.SIGTERM)
         deadline = self._loop.time() + KILL_GRACE
-        while pids and self._loop.time() < deadline:
+        while (groups := living(groups)) and self._loop.time() < deadline:
             await asyncio.sleep(_POLL)
-            pids = [pid for pid in pids if signal_group(pid, 0)]
-        for pid in pids:
-            signal_group(pid, signal.SIGKILL)
+        for pgid in groups:
+            signal_group(pgid, signal.SIGKILL)
 
     async def _drain(self) -> None:
         impatient = self._impatience.is_set()

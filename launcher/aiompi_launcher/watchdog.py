@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiompi_launcher import rundir
@@ -18,6 +18,7 @@ from aiompi_launcher import rundir
 KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
 _POLL: Final = 0.02  # seconds
 _ALL_WELL: Final = "well"
+_IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Watchdog:
@@ -31,13 +32,17 @@ class Watchdog:
 
     def __init__(self, directory: str, marker: str) -> None:
         read_end, self._pipe = os.pipe()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.close(self._pipe)
+                _detach()
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 _watch(read_end, directory, marker.encode())
             finally:
                 os._exit(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(read_end)
 
     def add(self, pgid: int) -> None:
@@ -68,7 +73,6 @@ class Watchdog:
 
 
 def _watch(pipe: int, directory: str, marker: bytes) -> None:
-    _detach()
     groups: set[int] = set()
     with open(pipe) as lines:
         for line in lines:
@@ -84,7 +88,7 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 def _detach() -> None:
     """Leave the terminal and the files of the launcher, so that nobody waits for the watchdog by mistake."""
     os.setsid()
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for signum in _IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
@@ -106,11 +110,10 @@ def _marked_groups(marker: bytes) -> set[int]:
 
 def end_groups(groups: Iterable[int], grace: float = KILL_GRACE) -> None:
     """SIGTERM to process groups and, to those that still exist after `grace` seconds, SIGKILL. Blocks."""
-    left = [pgid for pgid in groups if signal_group(pgid, signal.SIGTERM)]
+    left = {pgid for pgid in groups if signal_group(pgid, signal.SIGTERM)}
     deadline = time.monotonic() + grace
-    while left and time.monotonic() < deadline:
+    while (left := living(left)) and time.monotonic() < deadline:
         time.sleep(_POLL)
-        left = [pgid for pgid in left if signal_group(pgid, 0)]
     for pgid in left:
         signal_group(pgid, signal.SIGKILL)
 
@@ -124,3 +127,20 @@ def signal_group(pgid: int, signum: int) -> bool:
     except PermissionError:  # a member changed its user; it is not ours to end
         return False
     return True
+
+
+def living(groups: Iterable[int]) -> set[int]:
+    """Those process groups that have a member that is not a zombie: in a container nobody may reap orphans."""
+    candidates = {pgid for pgid in groups if signal_group(pgid, 0)}
+    if not candidates:
+        return candidates
+    return candidates & {pgid for state, pgid in _processes() if state not in "ZX"}
+
+
+def _processes() -> Iterator[tuple[str, int]]:
+    """State and process group of every process."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+                state, _, pgid = stat.read().rpartition(b") ")[2].split(maxsplit=3)[:3]
+                yield state.decode(), int(pgid)

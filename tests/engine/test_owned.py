@@ -119,11 +119,23 @@ async def by_cancel(case: Case, moment: Callable[[Case], None]) -> None:
 
 
 async def by_cancel_before_the_first_step(case: Case, moment: Callable[[Case], None]) -> None:
-    task = asyncio.create_task(_await(case.receive()))
+    kept.append(task := asyncio.create_task(case.receive()))
     moment(case)
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def by_gather_before_the_first_step(case: Case, moment: Callable[[Case], None]) -> None:
+    gathered = asyncio.gather(case.receive(), asyncio.sleep(10))
+    moment(case)
+    kept.append(gathered)
+    gathered.cancel()
+    await asyncio.gather(gathered, return_exceptions=True)
+
+
+#: what a program may still have of tasks that have ended
+kept: list[Any] = []
 
 
 async def by_timeout(case: Case, moment: Callable[[Case], None]) -> None:
@@ -136,14 +148,12 @@ async def by_timeout(case: Case, moment: Callable[[Case], None]) -> None:
 
 
 async def by_wait_for_nothing(case: Case, moment: Callable[[Case], None]) -> None:
-    receive = case.receive()
+    kept.append(receive := case.receive())
     moment(case)
     try:
         case.take(await asyncio.wait_for(receive, 0))
-    except TimeoutError:
-        pass
-    finally:
-        del receive  # a name for the operation keeps it
+    except TimeoutError as error:
+        kept.append(error)
 
 
 async def by_wait_for(case: Case, moment: Callable[[Case], None]) -> None:
@@ -182,6 +192,12 @@ async def by_closing_the_coroutine(case: Case, moment: Callable[[Case], None]) -
     coroutine.close()
 
 
+async def by_closing_before_the_first_step(case: Case, moment: Callable[[Case], None]) -> None:
+    kept.append(receive := case.receive())
+    moment(case)
+    receive.close()
+
+
 async def _await(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
@@ -189,12 +205,14 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
 WAYS = [
     by_cancel,
     by_cancel_before_the_first_step,
+    by_gather_before_the_first_step,
     by_timeout,
     by_wait_for_nothing,
     by_wait_for,
     by_task_group,
     by_dropping,
     by_closing_the_coroutine,
+    by_closing_before_the_first_step,
 ]
 
 

@@ -63,19 +63,19 @@ FAULTS: Final = {
     ),
     "is killed in a transfer": Fault(
         """
-        size = 2**26
-        if comm.rank == 0:
-            receive = comm.Irecv(bytearray(size), source=1)
-            await comm.send(None, dest=1)
-            status = aiompi.Status()
-            await comm.recv(source=2)
-        elif comm.rank == 1:
+        # When rank 1 reads the last message it has begun to send what rank 0 has asked for, and cannot finish.
+        if comm.rank == 1:
+            await comm.send(os.getpid(), dest=0)
+            transfer = comm.Isend(bytes(2**26), dest=0)
             await comm.recv(source=0)
-            comm.Isend(bytes(size), dest=0)
-            comm.iprobe()
             os.kill(os.getpid(), signal.SIGKILL)
-        else:
-            await comm.recv(source=1)
+        if comm.rank == 0:
+            victim = os.pidfd_open(await comm.recv(source=1))
+            await comm.Probe(source=1)
+            transfer = comm.Irecv(bytearray(2**26), source=1)
+            await comm.send(None, dest=1)
+            select.select([victim], [], [])
+        await comm.recv(source=1)
         """,
         128 + 9,
         "rank 1 was killed by signal 9 (SIGKILL)",

@@ -179,6 +179,7 @@ async def test_a_slow_reader_stops_the_writer(out: Pipe, ranks: list[Pipe], monk
     while len(got) < len(text):
         got += out.get()
         sent += await _write_until_stuck(ranks[0], text[sent:])
+        await settle()
     assert got == text
 
 

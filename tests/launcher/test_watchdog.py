@@ -125,18 +125,22 @@ def test_clean_up_on_demand(launcher: Launcher, directory: Path, is_gone: Callab
     assert not directory.exists()
 
 
-def test_signals_to_the_terminal_do_not_reach_it(launcher: Launcher, is_gone: Callable[[int], bool]):
+def test_signals_to_the_terminal_do_not_reach_it(launcher: Launcher, wait_until, is_gone: Callable[[int], bool]):
     (dog,) = launcher.pids
-    assert os.getsid(dog) == dog
+    wait_until(lambda: os.getsid(dog) == dog, "the watchdog has a session of its own")
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(dog, signum)
     launcher.do("told sleep 100")  # a round trip
     assert not is_gone(dog)
 
 
-def test_it_holds_no_output_of_the_launcher(launcher: Launcher):
+def test_it_holds_no_output_of_the_launcher(launcher: Launcher, wait_until):
     (dog,) = launcher.pids
-    assert {os.readlink(f"/proc/{dog}/fd/{descriptor}") for descriptor in range(3)} == {os.devnull}
+
+    def open_files() -> set[str]:
+        return {os.readlink(f"/proc/{dog}/fd/{descriptor}") for descriptor in range(3)}
+
+    wait_until(lambda: open_files() == {os.devnull}, "the watchdog has let go of the launcher's files")
 
 
 def test_a_group_that_ignores_sigterm(wait_until: Callable[..., None]):

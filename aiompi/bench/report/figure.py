@@ -24,9 +24,14 @@ class Goal:
     sense: str
     bound: float
 
-    def __str__(self) -> str:
-        subject = "" if self.subject == "ratio" else f"{self.subject} "
-        return f"{subject}{_SYMBOLS[self.sense]} {self.bound:g}"
+    def text(self, unit: str) -> str:
+        """The goal as one reads it.
+
+        Args:
+            unit: of the figure.
+        """
+        limit = f"{_SYMBOLS[self.sense]} {self.bound:g}"
+        return limit if self.subject == "ratio" else f"{self.subject} {limit} {unit}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ def figures(options: Options) -> Iterator[Figure]:
                 _side(face, few, reverse=True),
                 _side(face, many, reverse=True),
             )
-            yield Figure(f"{name}, {few} in reverse (floor: in order)", "us", reverse, ordered, _GOAL)
-            yield Figure(f"{name}, {many} in reverse (floor: {few})", "us", more, reverse, _GOAL)
+            yield Figure(f"{name}, {few} in reverse / in order", "us", reverse, ordered, _GOAL)
+            yield Figure(f"{name}, {many} / {few} in reverse", "us", more, reverse, _GOAL)
 
 
 def _side(face: Conversation, outstanding: int, reverse: bool) -> Side:

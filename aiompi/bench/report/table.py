@@ -1,4 +1,4 @@
-"""Figures as aligned text."""
+"""Figures as lines of a table, one by one as they are measured."""
 
 from __future__ import annotations
 
@@ -8,36 +8,31 @@ from typing import Final
 
 from aiompi.bench.report.figure import Figure
 
-_HEADINGS: Final = ("", "unit", "ours", "min..max", "floor", "min..max", "ratio", "target", "")
+_LINE: Final = "{:<38}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
+_HEADINGS: Final = ("unit", "ours", "min..max", "floor", "min..max", "ratio", "target", "")
 _VERDICTS: Final = {None: "", True: "ok", False: "missed"}
 
 
-def table(title: str, figures: Sequence[Figure]) -> str:
-    """Lines of a table: medians, spread, ratio of the medians, target and whether it is met.
+def head(title: str) -> str:
+    """The first line.
 
     Args:
-        title: over the first column.
-        figures: a row each.
+        title: of the figures.
     """
-    rows = [(title, *_HEADINGS[1:]), *map(_row, figures)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(_align, row, widths, range(len(row)))).rstrip() for row in rows)
+    return _LINE.format(title, *_HEADINGS).rstrip()
 
 
-def _align(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column in (0, 1, len(_HEADINGS) - 1) else cell.rjust(width)
-
-
-def _row(figure: Figure) -> tuple[str, ...]:
-    return (
+def line(figure: Figure) -> str:
+    """A figure: medians, spread, ratio of the medians, target and whether it is met."""
+    return _LINE.format(
         figure.name,
         figure.unit,
         *_spread(figure.ours),
         *_spread(figure.floor),
         "" if figure.ratio is None else f"{figure.ratio:.2f}",
-        "" if figure.goal is None else str(figure.goal),
+        "" if figure.goal is None else figure.goal.text(figure.unit),
         _VERDICTS[figure.met],
-    )
+    ).rstrip()
 
 
 def _spread(samples: Sequence[float]) -> tuple[str, str]:
@@ -46,6 +41,8 @@ def _spread(samples: Sequence[float]) -> tuple[str, str]:
 
 def _number(value: float) -> str:
     """Three digits that matter."""
-    if abs(value) >= 100 or value == 0:
+    if value == 0 or value >= 100:
         return f"{value:.0f}"
-    return f"{value:.3g}" if abs(value) < 0.1 else f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -2,9 +2,13 @@
 
     join card cards finalize finalized leave    say or expect that message
     left=RANK  abort=CODE,REASON  aborted       the same
-    eof                                         expect the end of the connection
-    print=TEXT  err=TEXT                        write a line
+    refused                                     join, and expect to be refused
+    hangup                                      close the connection
+    print=TEXT  err=TEXT  read                  write or read a line
+    child=STEP                                  do that step in a child process
     exit=CODE  kill=SIGNAL  pause               end, or wait to be ended
+
+What is not expected is skipped if it is Left.
 
 `RANK:STEP` is for that rank only.
 """
@@ -14,6 +18,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 from aiompi.wire import control, hello
@@ -44,7 +49,7 @@ class Agent:
         self.socket.sendall(control.encode(message))
 
     def expect(self, kind: type) -> control.Message:
-        while not self.inbox:
+        while not (self.inbox and self._next(kind)):
             data = self.socket.recv(65536)
             if not data:
                 sys.exit(f"end of connection instead of {kind.__name__}")
@@ -53,6 +58,12 @@ class Agent:
         if not isinstance(message, kind):
             sys.exit(f"{message} instead of {kind.__name__}")
         return message
+
+    def _next(self, kind: type) -> bool:
+        """Whether there is a message to look at."""
+        while self.inbox and kind is not control.Left and isinstance(self.inbox[0], control.Left):
+            del self.inbox[0]
+        return bool(self.inbox)
 
 
 def main() -> None:
@@ -81,6 +92,14 @@ def act(agent: Agent | None, verb: str, value: str, rank: str) -> None:
             print(value, flush=True)
         case "err":
             print(value, file=sys.stderr, flush=True)
+        case "read":
+            sys.stdin.readline()
+        case "child":
+            subprocess.run([sys.executable, __file__, value], check=True)
+        case "refused":
+            agent = Agent()
+            agent.send(control.Join(os.getpid()))
+            tell(agent, "who would be rank " + rank)
         case "exit":
             os._exit(int(value))
         case "kill":
@@ -112,13 +131,17 @@ def talk(agent: Agent, verb: str, value: str, rank: str) -> None:
             code, _, reason = value.partition(",")
             agent.send(control.Abort(int(code), reason))
         case "aborted":
-            message = agent.expect(control.Abort)
-            assert isinstance(message, control.Abort)
-            print(f"rank {rank} was told: {message.reason}", flush=True)
-        case "eof":
-            assert agent.socket.recv(1) == b""
+            tell(agent, f"rank {rank}")
+        case "hangup":
+            agent.socket.close()
         case _:
             sys.exit(f"no such step: {verb}")
+
+
+def tell(agent: Agent, who: str) -> None:
+    message = agent.expect(control.Abort)
+    assert isinstance(message, control.Abort)
+    print(f"{who} was told: {message.reason}", flush=True)
 
 
 main()

@@ -1,0 +1,79 @@
+"""`python -m aiompi.bench` as a user runs it: every family runs, and leaves nothing behind (the fixture `site`)."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from typing import Any
+
+import pytest
+from jobs import LIMIT, Site
+
+from aiompi.bench import report
+
+BENCH = (sys.executable, "-m", "aiompi.bench")
+FIGURES = {
+    "latency": 12,
+    "bandwidth": 4,
+    "objects": 4,
+    "idle": 2,
+    "startup": 6,
+    "memory": 2,
+    "matching": 4,
+}
+
+
+def check(record: dict[str, Any]) -> None:
+    for side in (record["ours"], record["floor"]):
+        assert len(side["samples"]) == 1
+        assert side["min"] == side["median"] == side["max"] == side["samples"][0]
+        assert side["median"] >= 0 if record["unit"] == "MiB" else side["median"] > 0
+        assert math.isfinite(side["median"])
+    if record["floor"]["median"]:
+        assert record["ratio"] == pytest.approx(record["ours"]["median"] / record["floor"]["median"])
+    else:
+        assert record["ratio"] is None
+    assert (record["met"] is None) == (record["goal"] is None)
+
+
+@pytest.mark.parametrize("family", report.FAMILIES)
+def test_family(family: str, site: Site) -> None:
+    path = site.directory / "bench.json"
+    result = site.start(*BENCH, family, "--quick", "--repeat", "1", "--json", str(path)).finish(2 * LIMIT)
+    assert (result.code, result.err) == (0, "")
+    results = json.loads(path.read_text(encoding="utf8"))
+    assert results["machine"]["python"] == sys.version.split()[0]
+    assert results["options"] == {"repeat": 1, "quick": True}
+    assert list(results["figures"]) == [family]
+    records = results["figures"][family]
+    assert len(records) == FIGURES[family]
+    for record in records:
+        check(record)
+        assert record["name"] in result.out
+
+
+def test_all_families_are_tested() -> None:
+    assert set(FIGURES) == set(report.FAMILIES)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
+def test_interrupted_while_it_measures(signum: signal.Signals, site: Site) -> None:
+    running = site.start(*BENCH, "latency", "--quick", "--repeat", "100")
+    running.expect("blocking, 8 B")
+    running.signal(signum)
+    result = running.finish()
+    assert result.code == (130 if signum == signal.SIGINT else -signum)
+
+
+def test_unknown_family(site: Site) -> None:
+    result = site.start(*BENCH, "speed").finish()
+    assert result.code == 2
+    assert "'speed' is none of latency, bandwidth" in result.err
+
+
+def test_no_turns(site: Site) -> None:
+    result = site.start(*BENCH, "--repeat", "0").finish()
+    assert result.code == 2
+    assert "0 is less than 1" in result.err

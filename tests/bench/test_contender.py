@@ -1,0 +1,67 @@
+"""Conversations with contenders, also with those that misbehave."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from aiompi.bench.report.contender import BenchError, Contender, Conversation, conversations
+
+ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
+
+
+def contender(program: str) -> Contender:
+    return Contender("test", (sys.executable, "-c", program))
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, and has been waited for."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_turns() -> None:
+    with Conversation(contender(ECHO)) as conversation:
+        first, pid = conversation.ask({"work": "a"})
+        second, same = conversation.ask({"work": "b"})
+        assert (first, second) == ({"work": "a"}, {"work": "b"})
+        assert pid == same
+    assert gone(pid)
+
+
+def test_turns_may_overlap() -> None:
+    with conversations(contender(ECHO), contender(ECHO)) as both:
+        for number, conversation in enumerate(both):
+            conversation.begin({"work": number})
+        assert [conversation.finish()[0]["work"] for conversation in both] == [0, 1]
+
+
+def test_the_death_of_a_contender_is_told() -> None:
+    with pytest.raises(BenchError, match="test: ended with exit code 7"), Conversation(contender("exit(7)")) as dead:
+        dead.ask({"work": "a"})
+
+
+def test_a_work_for_a_dead_contender() -> None:
+    with Conversation(contender("exit(7)")) as dead:
+        dead._process.wait()
+        with pytest.raises(BenchError, match="test: ended with exit code 7"):
+            dead.begin({"work": "a"})
+
+
+def test_silence_is_told_and_ended() -> None:
+    silent = Conversation(contender("import signal; signal.pause()"))
+    with pytest.raises(BenchError, match=r"test: no answer within 0\.01 s"), silent:
+        silent.ask({"work": "a"}, patience=0.01)
+    assert gone(silent._process.pid)
+
+
+def test_compiled_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    program = "import sys; input(); print(int(sys.dont_write_bytecode))"
+    with Conversation(contender(program)) as conversation:
+        assert conversation.ask({}) == 0

@@ -1,0 +1,158 @@
+"""The works: each counts what it says, in every contender."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import aiompi
+from aiompi.bench.measure import bare_socket, bare_uvloop, blocking, native, turns
+
+TIMED = {"iterations": 3, "blocks": 2}
+MATCHING = {"outstanding": 7, "blocks": 2}
+WORKS: list[turns.Work] = [
+    {"work": "latency", "nbytes": 8, **TIMED},
+    {"work": "latency", "nbytes": 300_000, **TIMED},
+    {"work": "latency_requests", "nbytes": 8, **TIMED},
+    {"work": "bandwidth", "nbytes": 300_000, "window": 3, **TIMED},
+    {"work": "bandwidth_polled", "nbytes": 300_000, "window": 3, **TIMED},
+    {"work": "objects", "payload": "dict", **TIMED},
+    {"work": "objects", "payload": "array", **TIMED},
+    {"work": "matching", "reverse": True, **MATCHING},
+    {"work": "matching", "reverse": False, **MATCHING},
+    {"work": "idle", "seconds": 0.01},
+    {"work": "memory", "nbytes": 1000},
+]
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def works_of(names: dict[str, Any]) -> Any:
+    """The works above that a contender can do."""
+    chosen = [work for work in WORKS if work["work"] in names]
+    return pytest.mark.parametrize("work", chosen, ids=lambda work: "-".join(map(str, work.values())))
+
+
+def arguments(work: turns.Work) -> dict[str, Any]:
+    return {name: value for name, value in work.items() if name != "work"}
+
+
+def check(work: turns.Work, results: list[Any]) -> None:
+    """Two processes have given numbers: one per block, or a single one."""
+    assert len(results) == 2
+    for result in results:
+        if "blocks" in work:
+            assert len(result) == work["blocks"]
+            assert min(result) > 0
+        else:
+            assert result >= 0
+
+
+@works_of(native.WORKS)
+def test_native(work: turns.Work, run: Run) -> None:
+    async def main() -> list[Any]:
+        measure = native.WORKS[work["work"]]
+        return await asyncio.gather(*(measure(comm, **arguments(work)) for comm in aiompi.local_world(2)))
+
+    check(work, run(main()))
+
+
+@works_of(bare_socket.WORKS)
+def test_bare_socket(work: turns.Work) -> None:
+    in_threads(bare_socket.WORKS[work["work"]], work)
+
+
+@works_of(bare_uvloop.WORKS)
+def test_bare_uvloop(work: turns.Work) -> None:
+    in_threads(bare_uvloop.WORKS[work["work"]], work)
+
+
+def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
+    """Two threads in place of the two processes."""
+    results: list[Any] = [None, None]
+
+    def process(rank: int, sock: socket.socket) -> None:
+        with sock:
+            results[rank] = measure(sock, rank, **arguments(work))
+
+    threads = [threading.Thread(target=process, args=end) for end in enumerate(socket.socketpair())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(work, results)
+
+
+def test_the_faces_can_do_the_same() -> None:
+    assert native.WORKS.keys() - {"latency_requests"} == blocking.WORKS.keys()
+
+
+@pytest.mark.parametrize(
+    ("send", "receive"),
+    [
+        (bare_socket.send, bare_socket.receive),
+        (bare_socket.send_polled, bare_socket.receive_polled),
+    ],
+    ids=["blocking", "polled"],
+)
+def test_raw_movers(send: bare_socket.Mover, receive: bare_socket.Mover) -> None:
+    sent = memoryview(bytearray(os.urandom(2**20)))
+    received = bytearray(2**20)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if send is bare_socket.send_polled:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+        sender = threading.Thread(target=send, args=(ours, sent))
+        sender.start()
+        receive(theirs, memoryview(received))
+        sender.join()
+        assert received == sent
+        ours.close()
+        with pytest.raises(EOFError, match="has ended"):
+            receive(theirs, memoryview(received))
+
+
+def test_timed_leaves_out_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    costs = iter([1000.0, 10.0, 30.0])
+
+    def loop(iterations: int) -> None:
+        nonlocal clock
+        clock += next(costs) * iterations
+
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock)
+    assert turns.timed(loop, 4, 2) == [10.0, 30.0]
+
+
+def test_timed_async_leaves_out_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    costs = iter([1000.0, 10.0, 30.0])
+
+    async def loop(iterations: int) -> None:
+        nonlocal clock
+        clock += next(costs) * iterations
+
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock)
+    with pytest.raises(StopIteration) as end:
+        turns.timed_async(loop, 4, 2).send(None)
+    assert end.value.value == [10.0, 30.0]
+
+
+def test_works_come_by_the_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end) as stream, open(write_end, "w") as source:
+        monkeypatch.setattr(turns.sys, "stdin", stream)
+        source.write('{"work": "idle", "seconds": 1}\n')
+        source.close()
+        assert turns.next_work() == {"work": "idle", "seconds": 1}
+        assert turns.next_work() is None
+    turns.answer([[0.5], None])
+    assert json.loads(capsys.readouterr().out) == [[0.5], None]

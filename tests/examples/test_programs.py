@@ -1,0 +1,114 @@
+"""The examples that run from start to end: what they compute is right."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jobs import Result, Site
+from PIL import Image
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(site: Site, size: int, name: str, *arguments: object) -> Result:
+    """Run an example that must succeed, in silence on standard error."""
+    result = site.launch("-n", str(size), str(EXAMPLES / name), *map(str, arguments)).finish()
+    assert (result.code, result.err) == (0, ""), result
+    return result
+
+
+def test_every_example_is_tested() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in tests] == []
+
+
+def test_hello(site: Site) -> None:
+    lines = run(site, 3, "hello.py").lines
+    host = lines[0].split()[-1]
+    assert lines == [*(f"Hello from rank {rank} of 3 on {host}" for rank in range(3)), f"{host}: 3 ranks"]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_ring(site: Site, size: int) -> None:
+    assert re.fullmatch(rf"25 laps around {size} ranks, \d+ us per hop\n", run(site, size, "ring.py", "--laps", 25).out)
+
+
+def test_ring_with_a_late_token(site: Site) -> None:
+    out = run(site, 2, "ring.py", "--laps", 1, "--work", 0.5, "--patience", 0.1).out
+    *complaints, last = out.splitlines()
+    assert set(complaints) == {"lap 0: no token for 0.1 s, still waiting"}
+    assert last.startswith("1 laps around 2 ranks")
+
+
+@pytest.mark.parametrize("intervals", [1, 7, 200_000])
+def test_pi(site: Site, intervals: int) -> None:
+    out = run(site, 3, "pi.py", "--intervals", intervals).out
+    match = re.match(r"pi is about ([\d.]+), computed by 3 ranks in .* s\nerror (.+), within the bound", out)
+    assert match is not None, out
+    expected = math.fsum(4 / (1 + ((i + 0.5) / intervals) ** 2) for i in range(intervals)) / intervals
+    assert float(match[1]) == pytest.approx(expected, abs=1e-12)
+    assert float(match[2]) == pytest.approx(abs(expected - math.pi), rel=0.1, abs=1e-12)
+
+
+@pytest.mark.parametrize(("size", "files"), [(1, 3), (3, 7), (4, 2)])
+def test_wordcount(site: Site, tmp_path: Path, size: int, files: int) -> None:
+    random.seed(size)
+    texts = [random.choices(["Heat", "don't", "the", "THE", "été", "x1y"], k=50) for _ in range(files)]
+    for number, words in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(" ".join(words) + ".\n-- 42", encoding="utf-8")
+    # "x1y" is two words: digits separate.
+    counted = [Counter(" ".join(words).casefold().replace("1", " ").split()) for words in texts]
+    total = sum(counted, Counter[str]())
+    expected = [
+        f"{total[word]:8} times in {sum(word in text for text in counted):4} files: {word}"
+        for word in sorted(total, key=lambda word: (-total[word], word))
+    ]
+    paths = sorted(tmp_path.glob("*.txt"))
+    head, *lines = run(site, size, "wordcount.py", *paths).out.splitlines()
+    assert head == f"{len(total)} different words in {files} files"
+    assert lines == expected
+    assert run(site, size, "wordcount.py", "--top", 2, *paths).out.splitlines()[1:] == expected[:2]
+
+
+def test_wordcount_without_the_file(site: Site, tmp_path: Path) -> None:
+    """The rank that cannot read ends the job, and says why; the others do not wait for it."""
+    result = site.launch("-n", "3", str(EXAMPLES / "wordcount.py"), str(tmp_path / "missing.txt")).finish()
+    assert result.code == 1
+    assert "FileNotFoundError" in result.err
+    assert "missing.txt" in result.err
+
+
+def serial_plate(cells: int, steps: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The same physics on one array: each cell moves to the mean of its neighbours."""
+    plate = np.zeros((cells + 2, cells + 2))
+    plate[0] = 1.0
+    for _ in range(steps):
+        plate[1:-1, 1:-1] = (plate[:-2, 1:-1] + plate[2:, 1:-1] + plate[1:-1, :-2] + plate[1:-1, 2:]) / 4
+    return plate[1:-1, 1:-1]
+
+
+@pytest.mark.parametrize(("size", "cells"), [(1, 20), (3, 20), (4, 5)])
+def test_heat(site: Site, tmp_path: Path, size: int, cells: int) -> None:
+    array, picture = tmp_path / "heat.npy", tmp_path / "heat.png"
+    out = run(site, size, "heat.py", "--cells", cells, "--steps", 150, "--array", array, "--picture", picture).out
+    plate, expected = np.load(array), serial_plate(cells, 150)
+    np.testing.assert_allclose(plate, expected, rtol=1e-12)
+    assert f"{cells} x {cells} cells, 150 steps, {size} ranks, mean {expected.mean():.6f}" in out
+    with Image.open(picture) as image:
+        assert (image.size, image.mode) == ((cells, cells), "RGB")
+        reddish = np.asarray(image)[:, :, 0]
+    np.testing.assert_allclose(reddish / 255, np.minimum(3 * expected, 1), atol=1 / 255)
+
+
+def test_heat_stops_when_nothing_changes(site: Site, tmp_path: Path) -> None:
+    array = tmp_path / "heat.npy"
+    out = run(site, 2, "heat.py", "--cells", 6, "--steps", 5000, "--tolerance", 1e-4, "--array", array).out
+    assert "100 steps" in out
+    np.testing.assert_allclose(np.load(array), serial_plate(6, 100), rtol=1e-12)

@@ -1,0 +1,155 @@
+"""The examples that serve HTTP: they answer while other ranks compute, and end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from jobs import Running, Site
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Client:
+    """Asks one service."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body of an answer."""
+        async with self._session.get(self._url + path) as response:
+            return response.status, await response.text()
+
+    async def json(self, path: str) -> Any:
+        async with self._session.get(self._url + path, raise_for_status=True) as response:
+            return await response.json()
+
+    async def post(self, path: str, text: str) -> int:
+        async with self._session.post(self._url + path, data=text) as response:
+            return response.status
+
+
+def asked(*services: Running, by: Callable[..., Awaitable[None]]) -> None:
+    """Run a coroutine with one client for each service."""
+
+    async def main() -> None:
+        async with aiohttp.ClientSession() as session:
+            await by(*(Client(session, url_of(service)) for service in services))
+
+    asyncio.run(main())
+
+
+def url_of(service: Running) -> str:
+    service.expect("\n")
+    match = re.search(r"http://127\.0\.0\.1:\d+", service.out)
+    assert match is not None, service.out
+    return match[0]
+
+
+def primes_below(n: int) -> list[int]:
+    sieve = bytearray([1]) * n
+    sieve[:2] = bytes(min(n, 2))
+    for i in range(2, n):
+        sieve[2 * i :: i] = bytes(len(range(2 * i, n, i)))
+    return [i for i in range(n) if sieve[i]]
+
+
+def webservice(site: Site, size: int, *arguments: str) -> Running:
+    return site.launch("-n", str(size), str(EXAMPLES / "webservice.py"), "--port", "0", *arguments)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_webservice(site: Site, signum: int) -> None:
+    """Requests are computed by the other ranks, several at once; a signal ends the job when they are answered."""
+
+    async def ask(client: Client) -> None:
+        answers = await asyncio.gather(*(client.json(f"/sum?n={n}") for n in (0, 2, 3, 1000, 60_001)))
+        assert [answer["sum"] for answer in answers] == [sum(primes_below(answer["n"])) for answer in answers]
+        assert [answer["n"] for answer in answers] == [0, 2, 3, 1000, 60_001]
+        for wrong in ("/sum", "/sum?n=-1", "/sum?n=1e3", "/sum?n=²", "/sum?n=10000001", "/sum?n=" + "9" * 5000):
+            assert (await client.get(wrong))[0] == 400
+        assert await client.json("/health") == {"status": "ok", "free": 2}
+        late = asyncio.create_task(client.json("/sum?n=300000"))
+        while (await client.json("/health"))["free"] == 2:
+            pass
+        service.signal(signum)
+        assert await late == {"n": 300_000, "sum": sum(primes_below(300_000))}
+
+    service = webservice(site, 3)
+    asked(service, by=ask)
+    result = service.finish()
+    assert (result.code, result.err) == (128 + signum, "")
+    assert result.out.endswith("served\n")
+
+
+def test_webservice_that_takes_too_long(site: Site) -> None:
+    """A request that is given up does not confuse those after it, and the ranks that worked for it become free."""
+
+    async def ask(client: Client) -> None:
+        assert await client.get("/sum?n=10000000") == (504, "this takes too long")
+        while (await client.json("/health"))["free"] < 2:
+            pass
+        answers = await asyncio.gather(*(client.json(f"/sum?n={n}") for n in (10, 20, 30)))
+        assert [answer["sum"] for answer in answers] == [17, 77, 129]
+
+    service = webservice(site, 3, "--timeout", "0.3")
+    asked(service, by=ask)
+    service.signal(signal.SIGTERM)
+    assert service.finish().err == ""
+
+
+def test_webservice_alone(site: Site) -> None:
+    result = webservice(site, 1).finish()
+    assert result.code == 2
+    assert "at least two ranks" in result.err
+
+
+def replicas(site: Site, size: int) -> tuple[Running, list[Running]]:
+    """A launcher that starts nothing, and services that join its job."""
+    launcher = site.launch("--serve", str(size))
+    launcher.expect("\n")
+    key_file = re.search("AIOMPI_KEY_FILE=(.+)", launcher.err)
+    assert key_file is not None
+    command = [sys.executable, "-u", str(EXAMPLES / "join_service.py"), launcher.out.strip(), "--port", "0"]
+    return launcher, [site.start(*command, env={"AIOMPI_KEY_FILE": key_file[1]}) for _ in range(size)]
+
+
+def test_replicas(site: Site) -> None:
+    """What one replica is told, the other knows; when both are stopped the job has ended well."""
+
+    async def ask(one: Client, other: Client) -> None:
+        assert await one.post("/notes", "Grüße") == 201
+        assert await other.post("/notes", "hello") == 201
+        for client in (one, other):
+            while len(notes := await client.json("/notes")) < 2:
+                pass
+            assert {note["replica"] for note in notes} == {0, 1}
+            assert {note["text"] for note in notes} == {"Grüße", "hello"}
+
+    launcher, services = replicas(site, 2)
+    asked(*services, by=ask)
+    for service in services:
+        service.signal(signal.SIGTERM)
+    for process in (*services, launcher):
+        assert process.finish().code == 0
+
+
+def test_replica_that_is_killed(site: Site) -> None:
+    """The others end too, and name the one that is missing."""
+    launcher, (one, other) = replicas(site, 2)
+    for service in (one, other):
+        service.expect("Running on")
+    one.signal(signal.SIGKILL)
+    result = other.finish()
+    assert result.code == 1
+    assert re.search(r"JobAbortedError: rank \d closed its connection", result.err)
+    assert re.search(r"rank \d closed its connection", launcher.finish().err)

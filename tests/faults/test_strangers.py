@@ -1,0 +1,106 @@
+"""Strangers connect to every port of a job and send garbage, nothing, or an enormous length: it does not mind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from jobs import FACES, Port, Running, Site, in_face
+
+from aiompi.impi.command import Code
+from aiompi.wire.hello import MAGIC
+
+KNOCKS: Final = {
+    "nothing": b"",
+    "garbage": random.Random(0).randbytes(2**16),
+    "an enormous length": b"\xff\xff\xff\xff" * 4,
+    "another protocol": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "an IMPI command of enormous length": struct.pack(">ii", Code.AUTH, 2**31 - 1),
+    "half a hello": MAGIC + bytes(10),
+    "a hello without proof": MAGIC + bytes(44),
+}
+#: those that need no patience to be told from a slow rank
+OBVIOUS: Final = ("garbage", "an enormous length", "another protocol")
+
+#: Rank 2 does not join in before the test writes into the pipe that is named by the last argument.
+PATIENT: Final = """
+print("ready", comm.rank, flush=True)
+if comm.rank == 2:
+    print("busy", os.getpid(), flush=True)
+    open(sys.argv[-1]).read()
+print(await comm.allgather("x" * comm.rank), flush=True)
+"""
+ANSWER: Final = ["['', 'x', 'xx']"] * 3
+
+
+class Gate:
+    """A pipe that holds up a rank until it is opened."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = str(directory / "gate")
+        os.mkfifo(self.path)
+
+    def open(self) -> None:
+        with open(self.path, "w"):
+            pass
+
+
+@contextlib.contextmanager
+def strangers(ports: list[Port]) -> Iterator[dict[str, list[socket.socket]]]:
+    """A stranger of each kind at each port; they stay as long as they are let."""
+    with contextlib.ExitStack() as stack:
+        connections: dict[str, list[socket.socket]] = {}
+        for kind, data in KNOCKS.items():
+            connections[kind] = [stack.enter_context(port.connect()) for port in ports]
+            for connection in connections[kind]:
+                with contextlib.suppress(OSError):  # they are thrown out while they still talk
+                    connection.sendall(data)
+        yield connections
+
+
+def is_thrown_out(connection: socket.socket) -> bool:
+    """Wait for an end of the connection; whether it came without a word."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
+    """A job with so many ports meets strangers, and finishes as if they were not there."""
+    job.expect("ready", 3)
+    job.expect("busy")
+    ports = site.ports()
+    assert len(ports) == count, ports
+    with strangers(ports) as connections:
+        for kind in OBVIOUS:
+            for connection, port in zip(connections[kind], ports, strict=True):
+                assert f"busy {port.owner}" in job.out or is_thrown_out(connection)
+        gate.open()
+        result = job.finish()
+    assert (result.code, result.err) == (0, "")
+    assert result.lines[:3] == ANSWER
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_unix_sockets(site: Site, face: str) -> None:
+    """Of the launcher, and of each rank."""
+    gate = Gate(site.directory)
+    job = site.launch("-n", "3", site.program(in_face(face, PATIENT)), gate.path)
+    hold_out(site, job, gate, 1 + 3)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_tcp_ports(site: Site, face: str) -> None:
+    gate = Gate(site.directory)
+    job = site.launch(
+        "-n", "3", site.program(in_face(face, PATIENT)), gate.path, env={"AIOMPI_TRANSPORTS": "tcp"}
+    )
+    hold_out(site, job, gate, 1 + 3)

@@ -1,0 +1,204 @@
+"""Jobs that end badly: the cause is named, nobody hangs, and nothing is left behind.
+
+That nothing is left of the directory is checked after every test by the fixture `launch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+UP = ["join", "card", "cards"]
+
+
+def test_exit_status_of_a_rank(launch, rank):
+    result = launch("-n", "3", rank, *UP, "1:err=ouch", "1:exit=3", "aborted")
+    assert result.returncode == 3
+    assert "aiompi-launch: rank 1 exited with status 3" in result.stderr
+    assert sorted(result.stdout.splitlines()) in (
+        [f"rank {r} was told: rank 1 exited with status 3" for r in seen] for seen in ((0, 2), (0,), (2,), ())
+    )
+
+
+def test_the_last_lines_of_stderr_are_shown_once(launch, rank):
+    result = launch("-n", "2", rank, "1:err=ouch", "1:exit=3", "pause")
+    assert result.stderr.splitlines() == ["ouch", "aiompi-launch: rank 1 exited with status 3"]
+
+
+def test_the_last_lines_of_stderr_are_repeated_when_others_wrote_in_between(launch):
+    script = "test $AIOMPI_RANK = 0 && { echo first >&2; read _; exit 4; }; echo noise >&2; sleep 100"
+    running = launch.start("-n", "2", "sh", "-c", script, stdin=-1)
+    assert {running.error_line(), running.error_line()} == {"first", "noise"}
+    result = running.end()
+    assert result.returncode == 4
+    lines = result.stderr.splitlines()
+    assert lines[0] == "aiompi-launch: rank 0 exited with status 4"
+    assert lines[1:] in ([], ["aiompi-launch: the last lines of stderr of rank 0:", "    first"])
+
+
+def test_the_last_lines_of_stderr_come_from_the_file(launch, tmp_path: Path):
+    script = "for i in $(seq 100); do echo line $i >&2; done; exit 1"
+    result = launch("--output-dir", str(tmp_path), "sh", "-c", script)
+    lines = result.stderr.splitlines()
+    assert lines[:2] == [
+        "aiompi-launch: rank 0 exited with status 1",
+        "aiompi-launch: the last lines of stderr of rank 0:",
+    ]
+    assert lines[2:] == [f"    line {number}" for number in range(81, 101)]
+
+
+def test_a_killed_rank_while_others_wait(launch, rank):
+    result = launch("-n", "4", rank, *UP, "2:kill=9", "aborted")
+    assert result.returncode == 137
+    assert "rank 2 was killed by signal 9 (SIGKILL)" in result.stderr
+
+
+def test_a_rank_that_dies_before_it_joins(launch, rank):
+    result = launch("-n", "2", rank, "1:kill=11", *UP)
+    assert result.returncode == 139
+    assert "rank 1 was killed by signal 11 (SIGSEGV)" in result.stderr
+
+
+def test_abort(launch, rank):
+    result = launch("-n", "3", rank, *UP, "1:abort=7,rank 1 has had enough", "1:pause", "aborted")
+    assert result.returncode == 7
+    assert result.stderr.splitlines() == ["aiompi-launch: rank 1 has had enough"]
+
+
+def test_exit_without_finalize_while_a_peer_waits(launch, rank):
+    result = launch("-n", "2", rank, *UP, "1:exit=0", "finalize", "finalized")
+    assert result.returncode == 1
+    assert "rank 1 exited with status 0 without calling Finalize" in result.stderr
+
+
+def test_exit_without_init_while_a_peer_waits(launch, rank):
+    result = launch("-n", "2", rank, "1:exit=0", *UP)
+    assert result.returncode == 1
+    assert "rank 1 exited with status 0 without ever joining the job, while rank 0 waits" in result.stderr
+
+
+def test_a_rank_that_closes_its_connection_and_lives_on(launch, rank):
+    result = launch("-n", "2", rank, *UP, "1:hangup", "1:pause", "aborted")
+    assert result.returncode == 1
+    assert "rank 1 closed its connection to the launcher without calling Finalize" in result.stderr
+
+
+def test_a_rank_that_leaves_and_fails_afterwards(launch, rank):
+    result = launch("-n", "2", rank, *UP, "1:leave", "1:exit=3", "aborted")
+    assert result.returncode == 3
+    assert "rank 1 exited with status 3" in result.stderr
+
+
+def test_a_child_of_a_rank_cannot_join_in_its_name(launch, rank):
+    result = launch("-n", "2", rank, *UP, "1:child=refused", "finalize", "finalized")
+    assert result.returncode == 0
+    assert result.stdout.startswith("who would be rank 1 was told: rank 1 has joined already")
+
+
+@pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 1_000_000, b"aiompi\0\1" + b"\xff" * 500])
+def test_a_stranger_on_the_control_socket(launch, rank, home: Path, data: bytes):
+    running = launch.start("-n", "2", rank, *UP, "print=up", "0:read", "finalize", "finalized", stdin=-1)
+    assert [running.line(), running.line()] == ["up", "up"]
+    (contact,) = home.glob("aiompi-*/control")
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(5)
+        stranger.connect(str(contact))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stranger.sendall(data)
+            while data and stranger.recv(4096):
+                pass
+        result = running.end()
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("no/such.py", 127), ("/etc/passwd", 126)])
+def test_a_program_that_cannot_be_started(launch, program: str, code: int):
+    result = launch("-n", "1", "sleep", "100", ":", "-n", "2", program)
+    assert result.returncode == code
+    assert "rank 1 cannot be started: " in result.stderr
+    assert program in result.stderr
+
+
+def test_a_working_directory_that_is_not_there(launch):
+    result = launch("--wdir", "/no/such", "true")
+    assert result.returncode == 127
+    assert result.stderr == "aiompi-launch: rank 0 cannot be started: /no/such: No such file or directory\n"
+
+
+def test_an_output_directory_that_cannot_be_made(launch):
+    result = launch("--output-dir", "/dev/null/x", "true")
+    assert (result.returncode, result.stderr) == (1, "aiompi-launch: /dev/null/x: Not a directory\n")
+
+
+def test_timeout(launch):
+    result = launch("-n", "2", "--timeout", "0.2", "sleep", "100")
+    assert result.returncode == 124
+    assert "longer than 0.2 s" in result.stderr
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_are_passed_on(launch, signum: int, code: int):
+    script = f"trap 'echo caught; exit 0' {signum}; echo up; while :; do sleep 0.01; done"
+    running = launch.start("-n", "2", "sh", "-c", script)
+    assert [running.line(), running.line()] == ["up", "up"]
+    running.signal(signum)
+    result = running.end()
+    assert (result.returncode, result.stdout) == (code, "caught\ncaught\n")
+    assert "aiompi-launch" not in result.stderr
+
+
+def test_a_second_signal_kills(launch):
+    running = launch.start("-n", "2", "sh", "-c", "trap 'echo caught' INT; echo up; while :; do sleep 0.01; done")
+    assert [running.line(), running.line()] == ["up", "up"]
+    running.signal(signal.SIGINT)
+    assert [running.line(), running.line()] == ["caught", "caught"]
+    running.signal(signal.SIGINT)
+    assert running.end().returncode == 130
+
+
+def test_an_ignored_hangup_stays_ignored(launch):
+    script = "import signal as s, sys; s.signal(s.SIGHUP, s.SIG_IGN); from aiompi_launcher.cli import main; main()"
+    running = launch.start("sh", "-c", "echo up; read _; echo down", program=f"-c {script}", stdin=-1)
+    assert running.line() == "up"
+    running.signal(signal.SIGHUP)
+    assert running.end().stdout == "down\n"
+
+
+def test_grandchildren_die_with_a_failed_rank(launch, is_gone):
+    running = launch.start("sh", "-c", "read _; exit 1", ":", "sh", "-c", "sleep 100 & echo $!; wait", stdin=-1)
+    pid = int(running.line())
+    assert running.end().returncode == 1
+    assert is_gone(pid)
+
+
+def test_a_signal_to_a_failed_job_kills_who_ignores_sigterm(launch):
+    stubborn = "trap 'echo ignored' TERM; echo up; while :; do sleep 0.01; done"
+    running = launch.start("--stdin", "1", "sh", "-c", stubborn, ":", "sh", "-c", "read _; exit 5", stdin=-1)
+    assert running.line() == "up"
+    running.process.stdin.write("\n")
+    running.process.stdin.flush()
+    assert running.line() == "ignored"
+    running.signal(signal.SIGINT)
+    assert running.end().returncode == 5
+
+
+@pytest.mark.parametrize("background", ["", "sleep 100 & echo $!; "])
+def test_a_killed_launcher_leaves_nothing_behind(launch, background: str, home: Path, is_gone, wait_until):
+    running = launch.start("-n", "2", "sh", "-c", f"echo $$; {background}exec sleep 100")
+    pids = [int(running.line()) for _ in range(4 if background else 2)]
+    running.signal(signal.SIGKILL)
+    running.process.wait(10)
+    wait_until(lambda: all(map(is_gone, pids)), "all processes of the job have ended")
+    wait_until(lambda: not list(home.iterdir()), "the directory is gone")
+
+
+def test_a_launcher_killed_with_its_process_group(launch, home: Path, is_gone, wait_until):
+    running = launch.start("-n", "2", "sh", "-c", "echo $$; exec sleep 100", process_group=0)
+    pids = [int(running.line()) for _ in range(2)]
+    os.killpg(running.process.pid, signal.SIGKILL)
+    wait_until(lambda: all(map(is_gone, pids)), "all processes of the job have ended")

@@ -1,0 +1,195 @@
+"""Jobs that run, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = ["join", "card", "cards", "finalize", "finalized"]
+
+
+def test_ranks_that_speak_to_the_launcher(launch, rank):
+    result = launch("-n", "3", rank, *FULL, "1:print=done")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+def test_ranks_that_never_use_mpi(launch):
+    result = launch("-n", "3", "sh", "-c", "echo $AIOMPI_RANK of $AIOMPI_SIZE")
+    assert result.returncode == 0
+    assert sorted(result.stdout.splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
+
+
+def test_the_fence_holds_until_all_have_finalized_or_left(launch, rank):
+    result = launch("-n", "3", rank, *FULL[:3], "1:leave", "0:left=1", "2:left=1", *(f"{r}:finalize" for r in "02"))
+    assert result.returncode == 0
+
+
+def test_what_a_rank_finds_in_its_environment(launch, home: Path):
+    script = "import os, json; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AIOMPI')}))"
+    result = launch("-n", "2", sys.executable, "-c", script)
+    first, second = sorted(map(json.loads, result.stdout.splitlines()), key=lambda found: found["AIOMPI_RANK"])
+    assert set(first) == {"AIOMPI_CONTROL", "AIOMPI_KEY", "AIOMPI_RANK", "AIOMPI_SIZE"}
+    assert first["AIOMPI_CONTROL"] == second["AIOMPI_CONTROL"]
+    assert first["AIOMPI_CONTROL"].startswith(f"unix:{home}/aiompi-")
+    assert len(bytes.fromhex(first["AIOMPI_KEY"])) == 32
+    assert (first["AIOMPI_SIZE"], second["AIOMPI_RANK"]) == ("2", "1")
+
+
+def test_every_job_has_a_key_of_its_own(launch):
+    first, second = (launch("-n", "1", "printenv", "AIOMPI_KEY") for _ in range(2))
+    assert first.stdout != second.stdout
+
+
+def test_the_key_is_on_no_command_line_and_in_no_log(launch, rank):
+    script = "echo $AIOMPI_KEY; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '"
+    result = launch("-v", "sh", "-c", script)
+    key, _, others = result.stdout.partition("\n")
+    assert len(key) == 64
+    assert "aiompi_launcher" in others
+    assert key not in others + result.stderr
+
+
+def test_several_programs(launch):
+    result = launch("-n", "1", "echo", "first", ":", "-n", "2", "sh", "-c", "echo second $AIOMPI_RANK")
+    assert sorted(result.stdout.splitlines()) == ["first", "second 1", "second 2"]
+
+
+def test_environment_and_working_directory_of_each_section(launch, tmp_path: Path):
+    line = ["-x", "A=1", "--wdir", str(tmp_path), "sh", "-c", "echo $A $B $PWD", ":"]
+    result = launch(*line, "--env", "B=2", "sh", "-c", "echo $A $B $PWD", env={"B": "b"})
+    assert sorted(result.stdout.splitlines()) == sorted([f"1 b {tmp_path}", f"2 {os.getcwd()}"])
+
+
+def test_python_files_and_modules_are_run_by_this_python(launch, tmp_path: Path):
+    (tmp_path / "prog.py").write_text("import sys; print(sys.executable, *sys.argv[1:])")
+    result = launch("--wdir", str(tmp_path), "prog.py", "-x", ":", "--wdir", str(tmp_path), "-m", "prog", "-y")
+    assert sorted(result.stdout.splitlines()) == [f"{sys.executable} -x", f"{sys.executable} -y"]
+
+
+@pytest.mark.parametrize("content", ["", "one\ntwo\n", "x" * 300_000])
+def test_standard_input_goes_to_rank_0_only(launch, content: str):
+    result = launch("-n", "3", "sh", "-c", "wc -c", input=content)
+    assert sorted(map(int, result.stdout.split())) == [0, 0, len(content)]
+
+
+def test_standard_input_for_another_rank(launch):
+    result = launch("-n", "2", "--stdin", "1", "--tag-output", "cat", input="hello\n")
+    assert result.stdout == "[1] hello\n"
+    assert launch("-n", "2", "--stdin", "none", "cat", input="hello\n").stdout == ""
+
+
+def test_a_terminal_is_read_for_rank_0(launch):
+    keyboard, terminal = os.openpty()
+    running = launch.start("-n", "2", "head", "-1", stdin=terminal)
+    os.close(terminal)
+    os.write(keyboard, b"typed\n")
+    assert running.line() == "typed"
+    assert running.end().returncode == 0
+    os.close(keyboard)
+
+
+def test_tagged_output_is_whole_lines(launch, rank):
+    script = "for i in 1 2 3; do printf 'a%s'; printf 'b\\n'; echo e >&2; done"
+    result = launch("-n", "3", "--tag-output", "sh", "-c", script % "")
+    assert sorted(result.stdout.splitlines()) == sorted(["[0] ab", "[1] ab", "[2] ab"] * 3)
+    assert sorted(result.stderr.splitlines()) == sorted(["[0:err] e", "[1:err] e", "[2:err] e"] * 3)
+
+
+def test_output_directory(launch, tmp_path: Path):
+    directory = tmp_path / "new" / "out"
+    result = launch("-n", "2", "--output-dir", str(directory), "sh", "-c", "echo out $AIOMPI_RANK; echo err >&2")
+    assert (result.stdout, result.stderr) == ("", "")
+    names = {path.name: path.read_text() for path in directory.iterdir()}
+    assert names == {"rank.0.out": "out 0\n", "rank.0.err": "err\n", "rank.1.out": "out 1\n", "rank.1.err": "err\n"}
+
+
+def test_large_output_arrives_complete(launch):
+    result = launch("-n", "2", "seq", "1", "50000")
+    assert sorted(map(int, result.stdout.split())) == sorted([*range(1, 50001)] * 2)
+
+
+def test_nobody_reads_the_output(launch):
+    command = launch.start("-n", "2", "yes")
+    assert command.line() == "y"
+    assert command.process.stdout is not None
+    command.process.stdout.close()
+    command.process.stdout = None
+    result = command.end()
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_output_to_a_file_and_both_streams_in_one(launch, tmp_path: Path):
+    path = tmp_path / "log"
+    with path.open("w") as file:
+        script = "for i in $(seq 100); do echo out; echo err >&2; done"
+        assert launch("-n", "2", "sh", "-c", script, stdout=file, stderr=subprocess.STDOUT).returncode == 0
+    lines = path.read_text().splitlines()
+    assert (lines.count("out"), lines.count("err"), len(lines)) == (200, 200, 400)
+
+
+def test_without_standard_descriptors(launch, tmp_path: Path):
+    result = launch("-n", "2", "true", program="-m aiompi_launcher")
+    assert result.returncode == 0
+    script = "import os, sys; os.closerange(0, 3); from aiompi_launcher.cli import main; sys.exit(main())"
+    running = launch.start("-c", script, "-n", "2", "sh", "-c", f"ls -l /proc/self/fd > {tmp_path}/$AIOMPI_RANK")
+    assert running.end().returncode in (0, 2)
+
+
+def test_verbose(launch, rank):
+    lines = launch("-v", "-n", "2", rank, *FULL).stderr.splitlines()
+    assert sum("runs as process" in line for line in lines) == 2
+    assert sum("has joined" in line for line in lines) == 2
+    assert all(line.startswith("aiompi-launch: ") for line in lines)
+
+
+def test_many_ranks(launch):
+    result = launch("-n", "64", "sh", "-c", "echo $AIOMPI_RANK")
+    assert result.returncode == 0
+    assert sorted(map(int, result.stdout.split())) == list(range(64))
+
+
+def test_two_jobs_at_once(launch, rank, home: Path, wait_until):
+    first, second = (launch.start("-n", "2", "-v", rank, *FULL[:3], "print=up", "pause") for _ in range(2))
+    for running in (first, second):
+        assert [running.line(), running.line()] == ["up", "up"]
+    assert len(list(home.iterdir())) == 2
+    first.signal(15)
+    assert first.end().returncode == 143
+    assert second.process.poll() is None
+    assert len(list(home.iterdir())) == 1
+    second.signal(15)
+    assert second.end().returncode == 143
+
+
+def test_a_stale_directory_is_removed(launch, home: Path):
+    stale = home / "aiompi-0123456789abcdef"
+    stale.mkdir(mode=0o700)
+    (stale / "lock").touch()
+    (stale / "control").touch()
+    assert launch("true").returncode == 0
+    assert not stale.exists()
+
+
+def test_the_directory_of_the_job_is_private(launch, home: Path):
+    result = launch("sh", "-c", 'stat -c %a "$XDG_RUNTIME_DIR"/aiompi-*')
+    assert result.stdout == "700\n"
+
+
+def test_background_processes_do_not_outlive_the_job(launch, is_gone):
+    result = launch("sh", "-c", "sleep 100 & echo $!")
+    assert result.returncode == 0
+    assert is_gone(int(result.stdout))
+
+
+def test_start_up_of_the_launcher_is_light():
+    script = "import sys, aiompi_launcher.cli, aiompi_launcher.launch; print(*sys.modules)"
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout.split()
+    heavy = {"asyncio", "numpy", "ssl", "logging", "tempfile", "aiompi.engine", "aiompi.runtime"}
+    assert heavy.isdisjoint(loaded)
