@@ -27,6 +27,7 @@ ROOTS: Final = [str(Path(module.__file__ or "").parent.parent) for module in (ai
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
 LIMIT: Final = 20.0  # seconds after which something that should have happened has not
 FACES: Final = ("native", "blocking")
+KEY: Final = bytes(range(16)).hex()
 
 _MARK: Final = "AIOMPI_TEST_SITE"
 
@@ -182,6 +183,12 @@ class Site:
     def launch(self, *args: str, env: Mapping[str, str] | None = None) -> Running:
         """Start a launcher with these arguments."""
         return self.start(*LAUNCHER, *args, env=env)
+
+    def serve(self, size: int, *args: str) -> tuple[Running, str]:
+        """Start a launcher that waits for ranks with KEY; the address that it prints."""
+        job = self.launch("--serve", str(size), *args, env={"AIOMPI_KEY": KEY})
+        job.expect("\n")
+        return job, job.out.strip()
 
     def run(self, size: int, text: str, *args: str, env: Mapping[str, str] | None = None) -> Result:
         """Run a program, given as text, as a job of `size` ranks to its end."""

@@ -36,13 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in arguments.families or report.FAMILIES:
             results["figures"][name] = [figure.record() for figure in _measured(name, options)]
-    except BenchError as error:
+            if arguments.json is not None:
+                arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    except (BenchError, OSError) as error:
         print(f"aiompi.bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

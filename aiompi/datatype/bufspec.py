@@ -148,7 +148,7 @@ def memory_to_send(spec: object) -> memoryview:
     """
     if type(spec) is np.ndarray:
         try:
-            return memoryview(spec).cast("B")
+            return spec.data.cast("B")
         except (TypeError, ValueError):  # empty, not C-contiguous, or of no simple type
             pass
     return resolve_send(spec).view
@@ -162,7 +162,7 @@ def memory_to_receive(spec: object) -> memoryview:
     """
     if type(spec) is np.ndarray:
         try:
-            view = memoryview(spec).cast("B")
+            view = spec.data.cast("B")
         except (TypeError, ValueError):
             pass
         else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aiompi.engine import Request, Timer
+from aiompi.engine import Timer, Waiter
 
 T = TypeVar("T")
 
@@ -23,14 +23,8 @@ class AsyncioDriver:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
-        future = (self._loop or self.loop).create_future()
-
-        def wake(_: Request[Any]) -> None:
-            if not future.done():
-                future.set_result(None)
-
-        return future, wake
+    def waiter(self) -> Waiter:
+        return (self._loop or self.loop).create_future()
 
     def desert(self, deserted: bool) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""

@@ -8,10 +8,10 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aiompi.engine import Request, Timer
+from aiompi.engine import Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class BlockingDriver:
             return max(0.0, self._timers[0].due - time.monotonic())
         return timeout
 
-    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
+    def waiter(self) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
     def desert(self, deserted: bool) -> None:

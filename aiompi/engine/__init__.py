@@ -9,6 +9,6 @@ from aiompi.engine.engine import Engine
 from aiompi.engine.peer import Peer
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Driver, Link, Timer
+from aiompi.engine.seams import Driver, Link, Timer, Waiter
 
-__all__ = ["Driver", "Engine", "Link", "Owned", "OwnedReceive", "Peer", "Request", "Schedule", "Timer"]
+__all__ = ["Driver", "Engine", "Link", "Owned", "OwnedReceive", "Peer", "Request", "Schedule", "Timer", "Waiter"]

@@ -25,7 +25,8 @@ class Matcher:
     __slots__ = ("_arrivals", "_order", "_posted", "_unexpected", "_wildcards", "probes")
 
     def __init__(self) -> None:
-        self._posted: dict[tuple[int, int], deque[Receive]] = {}
+        # A receive alone in its place needs no queue, which is the usual case.
+        self._posted: dict[tuple[int, int], Receive | deque[Receive]] = {}
         self._wildcards = 0
         self._unexpected: dict[tuple[int, int], deque[Message]] = {}
         self._arrivals: OrderedDict[int, Message] = OrderedDict()
@@ -34,56 +35,69 @@ class Matcher:
 
     def post(self, receive: Receive) -> None:
         """Wait for a message."""
-        key = (receive.want_source, receive.want_tag)
-        if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
+        source, tag = receive.want_source, receive.want_tag
+        if source == ANY_SOURCE or tag == ANY_TAG:
             self._wildcards += 1
-        self._order += 1
-        receive.order = self._order
-        bucket = self._posted.get(key)
-        if bucket is None:
-            self._posted[key] = deque((receive,))
-        else:
-            bucket.append(receive)
+        self._order = receive.order = self._order + 1
+        posted = self._posted.setdefault((source, tag), receive)
+        if posted is not receive:
+            if isinstance(posted, deque):
+                posted.append(receive)
+            else:
+                self._posted[source, tag] = deque((posted, receive))
 
     def take_posted(self, source: int, tag: int) -> Receive | None:
         """The first posted receive that matches an incoming message.
 
         It is no longer posted, and its order is from now on the one of the message.
         """
-        key = (source, tag)
-        bucket = self._posted.get(key)
-        if self._wildcards:
-            for wild in ((source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
-                other = self._posted.get(wild)
-                if other is not None and (bucket is None or other[0].order < bucket[0].order):
-                    key, bucket = wild, other
-        if bucket is None:
+        key = self._first_posted(source, tag) if self._wildcards else (source, tag)
+        posted = self._posted.pop(key, None)
+        if posted is None:
             return None
-        receive = bucket.popleft()
-        if not bucket:
-            del self._posted[key]
-        if self._wildcards and (key[0] == ANY_SOURCE or key[1] == ANY_TAG):
-            self._wildcards -= 1
-        self._order += 1
-        receive.order = self._order
+        if isinstance(posted, deque):
+            receive = posted.popleft()
+            if posted:
+                self._posted[key] = posted
+        else:
+            receive = posted
+        self._order = receive.order = self._order + 1
         return receive
+
+    def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
+        """Where the receive is posted that the message gets, when some have wildcards."""
+        first, order = (source, tag), 0
+        for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
+            posted = self._posted.get(key)
+            if posted is None:
+                continue
+            receive = posted[0] if isinstance(posted, deque) else posted
+            if not order or receive.order < order:
+                first, order = key, receive.order
+        if first[0] == ANY_SOURCE or first[1] == ANY_TAG:
+            self._wildcards -= 1
+        return first
 
     def withdraw(self, receive: Receive) -> bool:
         """Take back a posted receive; False when it has been matched."""
         key = (receive.want_source, receive.want_tag)
-        bucket = self._posted.get(key)
-        if bucket is None or receive not in bucket:
-            return False
-        bucket.remove(receive)
-        if not bucket:
+        posted = self._posted.get(key)
+        if isinstance(posted, deque) and receive in posted:
+            posted.remove(receive)
+            if not posted:
+                del self._posted[key]
+        elif posted is receive:
             del self._posted[key]
+        else:
+            return False
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1
         return True
 
     def posted(self) -> Iterator[Receive]:
         """All posted receives; the caller may withdraw them meanwhile."""
-        return iter([receive for bucket in self._posted.values() for receive in bucket])
+        places = self._posted.values()
+        return iter([r for place in places for r in (place if isinstance(place, deque) else (place,))])
 
     def unexpected(self) -> Iterator[Message]:
         """All unexpected messages in order of arrival; the caller may remove them meanwhile."""

@@ -162,9 +162,18 @@ class Peer:
     # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
-        self.credit += header[3]
+        kind, tag, source, credit, context, length, _, _ = header
+        self.credit += credit
+        if kind == EAGER and context in self._contexts:
+            receive = self._contexts[context].take_posted(source, tag)
+            if receive is not None:
+                self._owed += length + OVERHEAD
+                if self._owed >= self._ackmark:
+                    self.emit(frame.PROTOACK)
+                receive.take(source, tag, payload)
+                return
         try:
-            handler = self._handlers[header[0]]
+            handler = self._handlers[kind]
         except IndexError:
             handler = self._unknown
         handler(header, payload)

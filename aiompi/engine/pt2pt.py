@@ -34,7 +34,7 @@ class Send(Request[None]):
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
         self._done = self._cancelled = self.free = False
-        self._error = self._value = self._callbacks = None
+        self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes
@@ -47,7 +47,7 @@ class Send(Request[None]):
         if self.acknowledged and not self._done:
             self.payload = ()
             self._done = True
-            if self._callbacks is not None:
+            if self._callbacks is not None or self._waiter is not None:
                 self._finish()
 
     def matched(self) -> None:
@@ -122,7 +122,7 @@ class Receive(Request[Any]):
     ) -> None:
         self._engine = engine
         self._done = self._cancelled = False
-        self._error = self._value = self._callbacks = None
+        self._error = self._value = self._callbacks = self._waiter = None
         self.matcher = matcher
         self.memory = memory
         self.want_source = source

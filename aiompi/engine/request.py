@@ -11,6 +11,7 @@ from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
+    from aiompi.engine.seams import Waiter
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -24,7 +25,7 @@ class Request(Generic[T_co]):
     callbacks need.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_value")
+    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_value", "_waiter")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,6 +34,7 @@ class Request(Generic[T_co]):
         self._error: BaseException | None = None
         self._value: Any = None
         self._callbacks: list[Callable[[Request[Any]], object]] | None = None
+        self._waiter: Waiter | None = None
 
     def done(self) -> bool:
         """Whether the operation is complete: successfully, with an error, or cancelled."""
@@ -122,6 +124,9 @@ class Request(Generic[T_co]):
 
     def _finish(self) -> None:
         self._done = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
         callbacks = self._callbacks
         if callbacks is not None:
             self._callbacks = None
@@ -138,7 +143,23 @@ class Request(Generic[T_co]):
         if engine.stepping:
             yield self
             return
-        waiter, wake = engine.driver.waiter()
+        if self._waiter is not None:
+            yield from self._suspend_too()
+            return
+        self._waiter = waiter = engine.driver.waiter()
+        try:
+            yield from waiter
+        finally:
+            self._waiter = None
+
+    def _suspend_too(self) -> Generator[Any, None, None]:
+        """Wait while someone else waits already."""
+        waiter = self._engine.driver.waiter()
+
+        def wake(_: Request[Any]) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
         self.when_done(wake)
         try:
             yield from waiter

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from aiompi.wire.frame import Payload
-
-if TYPE_CHECKING:
-    from aiompi.engine.request import Request
 
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+class Waiter(Protocol):
+    """What waiting code yields, such as a future of its event loop."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def done(self) -> bool:
+        """Whether the waiting has ended, by `set_result` or by cancellation."""
+
+    def set_result(self, result: None, /) -> None:
+        """Make the waiting code continue."""
+
+
 class Driver(Protocol):
     """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5)."""
 
-    def waiter(self) -> tuple[Iterable[Any], Callable[[Request[Any]], object]]:
-        """What awaiting code yields in order to wait, and the call that makes it continue."""
+    def waiter(self) -> Waiter:
+        """What awaiting code yields in order to wait."""
 
     def desert(self, deserted: bool) -> None:
         """Whether every other rank has gone, so that none of them can complete anything any more."""

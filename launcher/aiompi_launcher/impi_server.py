@@ -10,10 +10,10 @@ import socket
 import sys
 from typing import Final
 
-from aiompi import settings
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import Server, ServerConnection
+from aiompi.settings import load as load_settings
 from aiompi_launcher.job import EXIT_FAILURE, EXIT_SIGNAL
 from aiompi_launcher.jobspec import ServerSpec
 from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, keep_alive, listen_tcp
@@ -40,7 +40,7 @@ def run(spec: ServerSpec, name: str) -> int:
         spec.count,
         credentials,
         preference=spec.auth or tuple(auth.METHODS),
-        auth_timeout=settings.load().connect_timeout,
+        auth_timeout=load_settings().connect_timeout,
     )
     listener = listen_tcp(spec.bind, spec.port)
     announce(address_of(listener))

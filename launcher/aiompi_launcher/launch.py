@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from aiompi import settings
+from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello
 from aiompi_launcher.jobspec import RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
@@ -104,7 +104,7 @@ class _Launch:
         spec = self._spec
         rendezvous: RemoteServer | ServerInMemory = ServerInMemory(spec.size)
         if spec.server is not None and self._credentials is not None:
-            timeout = settings.load().connect_timeout
+            timeout = load_settings().connect_timeout
             rendezvous = RemoteServer(spec.server, spec.size, self._credentials, timeout=timeout)
         return Supervisor(
             job, rendezvous, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose
@@ -175,7 +175,7 @@ def _contact(directory: RunDirectory) -> str:
 async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket) -> int:
     from aiompi_launcher.control import ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=settings.load().connect_timeout)
+    server = ControlServer(supervisor, key, listener, hello_timeout=load_settings().connect_timeout)
     try:
         return await supervisor.finish()
     finally:

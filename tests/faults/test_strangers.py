@@ -7,12 +7,13 @@ import os
 import random
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import FACES, Port, Running, Site, in_face
+from jobs import FACES, KEY, Port, Running, Site, in_face
 
 from aiompi.impi.command import Code
 from aiompi.wire.hello import MAGIC
@@ -34,7 +35,8 @@ PATIENT: Final = """
 print("ready", comm.rank, flush=True)
 if comm.rank == 2:
     print("busy", os.getpid(), flush=True)
-    open(sys.argv[-1]).read()
+    with open(sys.argv[-1]) as gate:
+        gate.read()
 print(await comm.allgather("x" * comm.rank), flush=True)
 """
 ANSWER: Final = ["['', 'x', 'xx']"] * 3
@@ -47,9 +49,12 @@ class Gate:
         self.path = str(directory / "gate")
         os.mkfifo(self.path)
 
+    def hold(self) -> None:
+        """Let the reader open it, and wait."""
+        self._writer = open(self.path, "w")
+
     def open(self) -> None:
-        with open(self.path, "w"):
-            pass
+        self._writer.close()
 
 
 @contextlib.contextmanager
@@ -77,6 +82,7 @@ def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
     """A job with so many ports meets strangers, and finishes as if they were not there."""
     job.expect("ready", 3)
     job.expect("busy")
+    gate.hold()
     ports = site.ports()
     assert len(ports) == count, ports
     with strangers(ports) as connections:
@@ -100,7 +106,65 @@ def test_unix_sockets(site: Site, face: str) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_tcp_ports(site: Site, face: str) -> None:
     gate = Gate(site.directory)
-    job = site.launch(
-        "-n", "3", site.program(in_face(face, PATIENT)), gate.path, env={"AIOMPI_TRANSPORTS": "tcp"}
-    )
+    program = site.program(in_face(face, PATIENT))
+    job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": "tcp"})
     hold_out(site, job, gate, 1 + 3)
+
+
+#: Both ranks of a job in one process; the second one begins to communicate when the first line comes.
+TWO_JOINERS: Final = """
+import asyncio, sys
+import aiompi
+
+async def rank(number, gate):
+    async with aiompi.join(sys.argv[1], rank=number) as world:
+        if number == 1:
+            print("ready", flush=True)
+            await gate
+        return await world.allgather(number)
+
+async def main():
+    with open(sys.argv[2]) as file:
+        gate = asyncio.create_task(asyncio.to_thread(file.read))
+        print(await asyncio.gather(rank(0, gate), rank(1, gate)), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_ports_of_a_job_that_others_join(site: Site) -> None:
+    """Of the launcher before anybody has joined; then also the Unix and TCP sockets of the ranks."""
+    gate = Gate(site.directory)
+    job, address = site.serve(2)
+    assert [":".join(map(str, port.address)) for port in site.ports()] == [address]
+    with strangers(site.ports()) as early:
+        assert all(is_thrown_out(early[kind][0]) for kind in OBVIOUS)
+        joiners = site.start(sys.executable, site.program(TWO_JOINERS), address, gate.path, env={"AIOMPI_KEY": KEY})
+        gate.hold()
+        joiners.expect("ready")
+        ports = site.ports()
+        assert len(ports) == 1 + 2 * 2, ports
+        with strangers(ports) as connections:
+            assert all(is_thrown_out(connection) for kind in OBVIOUS for connection in connections[kind])
+            gate.open()
+            assert joiners.finish().out == "ready\n[[0, 1], [0, 1]]\n"
+            result = job.finish()
+    assert result.code == 0
+    told = [line for line in result.err.splitlines() if "dropped a connection from 127.0.0.1:" in line]
+    assert len(told) == len(result.err.splitlines()) >= 2 * len(OBVIOUS)
+
+
+def test_port_of_an_impi_server(site: Site) -> None:
+    server = site.launch("--server", "1", env={"IMPI_AUTH_KEY": "77"})
+    server.expect("\n")
+    with strangers(site.ports()) as connections:
+        kinds = (*OBVIOUS, "an IMPI command of enormous length")
+        assert all(is_thrown_out(connections[kind][0]) for kind in kinds)
+        program = site.program(in_face("blocking", "print(await comm.allreduce(1))"))
+        client = site.launch("--client", "0", server.out.strip(), "-n", "2", program, env={"IMPI_AUTH_KEY": "77"})
+        result = client.finish()
+        assert (result.code, result.lines, result.err) == (0, ["2", "2"], "")
+        result = server.finish()
+    assert result.code == 0
+    told = [line for line in result.err.splitlines() if "dropped the connection from 127.0.0.1:" in line]
+    assert len(told) >= len(kinds)

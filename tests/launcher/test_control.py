@@ -1,0 +1,261 @@
+"""The launcher's agent: who may talk to it, and what of that is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from aiompi.wire import control, hello
+from aiompi_launcher.control import ControlServer, Link
+from aiompi_launcher.listen import listen_tcp
+
+KEY = bytes(range(32))
+
+
+class Owner:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.joined: list[tuple[Link, int, int]] = []
+        self.messages: list[tuple[int, control.Message]] = []
+        self.closed: list[tuple[int, str]] = []
+        self.strangers: list[str] = []
+
+    def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
+        link.rank = wanted
+        self.joined.append((link, wanted, join.pid))
+
+    def on_message(self, link: Link, message: control.Message) -> None:
+        self.messages.append((link.rank, message))
+
+    def on_closed(self, link: Link, error: str) -> None:
+        self.closed.append((link.rank, error))
+
+    def on_stranger(self, address: str, error: str) -> None:
+        assert address.startswith("127.0.0.1:")
+        self.strangers.append(error)
+
+
+class Rank:
+    """The other end."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setblocking(False)
+
+    async def read(self, count: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        loop, data = asyncio.get_running_loop(), b""
+        async with asyncio.timeout(5):
+            while len(data) < count:
+                piece = await loop.sock_recv(self.socket, count - len(data))
+                if not piece:
+                    break
+                data += piece
+        return data
+
+    async def write(self, data: bytes, *, piece: int = 65536) -> None:
+        for start in range(0, len(data), piece):
+            await asyncio.get_running_loop().sock_sendall(self.socket, data[start : start + piece])
+            if piece == 1:
+                await asyncio.sleep(0)
+
+    async def prove(self, rank: int = 0, key: bytes = KEY, *, piece: int = 65536, then: bytes = b"") -> None:
+        """The handshake, with what follows it directly behind."""
+        handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT)
+        await self.write(handshake.data_to_send(), piece=piece)
+        handshake.receive_data(await self.read(handshake.needed))
+        await self.write(handshake.data_to_send() + then, piece=piece)
+
+    async def is_dropped(self) -> bool:
+        try:
+            return await self.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest_asyncio.fixture
+async def server(owner: Owner) -> AsyncIterator[ControlServer]:
+    server = ControlServer(owner, KEY, listen_tcp("127.0.0.1", 0), hello_timeout=5.0, max_strangers=3)
+    yield server
+    server.close()
+    for link, _, _ in owner.joined:
+        link.drop("end of the test")
+
+
+@pytest.fixture
+def ranks(server: ControlServer) -> Iterator[list[Rank]]:
+    ranks = [Rank(server._listener.getsockname()[1]) for _ in range(3)]
+    yield ranks
+    for rank in ranks:
+        rank.socket.close()
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+JOIN = control.encode(control.Join(4711))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("piece", [65536, 1])
+async def test_join_and_talk(owner: Owner, ranks: list[Rank], piece: int):
+    finalize = control.encode(control.Finalize())
+    await ranks[0].prove(2, piece=piece, then=JOIN + finalize)
+    await until(lambda: owner.messages)
+    ((link, wanted, pid),) = owner.joined
+    assert (wanted, pid) == (2, 4711)
+    assert owner.messages == [(2, control.Finalize())]
+    answer = control.encode(control.Left(1))
+    link.send(control.Left(1))
+    assert await ranks[0].read(len(answer)) == answer
+    ranks[0].socket.close()
+    await until(lambda: owner.closed)
+    assert owner.closed == [(2, "")]
+
+
+@pytest.mark.asyncio
+async def test_last_words_are_heard_although_nobody_hears_the_answer(owner: Owner, ranks: list[Rank]):
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+    link = owner.joined[0][0]
+    link.send(control.Left(1))  # never read, so that closing resets the connection
+    await ranks[0].write(control.encode(control.Leave()))
+    ranks[0].socket.close()
+    for _ in range(3):
+        link.send(control.Left(2))
+    await until(lambda: owner.closed)
+    assert owner.messages == [(0, control.Leave())]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.0\r\n\r\n", b"\0", b"\xff" * 1_000_000, hello.MAGIC + b"\xff" * 60, b"aiompi\0\2"]
+)
+async def test_garbage_instead_of_hello(owner: Owner, ranks: list[Rank], data: bytes):
+    try:
+        await ranks[0].write(data)
+    except ConnectionError:
+        pass
+    assert await ranks[0].is_dropped()
+    assert len(owner.strangers) == 1
+    await ranks[1].prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+
+
+@pytest.mark.asyncio
+async def test_wrong_key(owner: Owner, ranks: list[Rank]):
+    handshake = hello.Connector(b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    await ranks[0].write(handshake.data_to_send())
+    await ranks[0].read(handshake.needed)
+    await ranks[0].write(b"\0" * hello.PROOF_BYTES + JOIN)
+    assert await ranks[0].is_dropped()
+    assert "could not prove the key" in owner.strangers[0]
+    assert not owner.joined
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("then", [control.encode(control.Finalize()), b"\xff" * 4, b"\0\0\0\1\xc1", b"\0\0\0\2\x92\1"])
+async def test_a_rank_that_does_not_join_properly(owner: Owner, ranks: list[Rank], then: bytes):
+    await ranks[0].prove(0, then=then)
+    assert await ranks[0].is_dropped()
+    assert len(owner.strangers) == 1
+    assert not owner.joined
+
+
+@pytest.mark.asyncio
+async def test_a_rank_that_breaks_the_protocol(owner: Owner, ranks: list[Rank]):
+    await ranks[0].prove(1, then=JOIN + b"\xff\xff\xff\xff")
+    assert await ranks[0].is_dropped()
+    ((rank, error),) = owner.closed
+    assert (rank, "4294967295 bytes" in error) == (1, True)
+
+
+@pytest.mark.asyncio
+async def test_silence(owner: Owner, server: ControlServer):
+    server.hello_timeout = 0.01
+    rank = Rank(server._listener.getsockname()[1])
+    assert await rank.is_dropped()
+    assert owner.strangers == ["it did not prove the key of the job in time"]
+    rank.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_a_rank_that_has_joined_has_time(owner: Owner, server: ControlServer):
+    server.hello_timeout = 0.05
+    rank = Rank(server._listener.getsockname()[1])
+    await rank.prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+    idle = Rank(server._listener.getsockname()[1])
+    assert await idle.is_dropped()  # which was later
+    assert not owner.closed
+    for end in (rank, idle):
+        end.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_too_many_strangers_push_out_the_oldest(owner: Owner, server: ControlServer, ranks: list[Rank]):
+    await until(lambda: len(server._strangers) == 3)
+    late = Rank(server._listener.getsockname()[1])
+    assert await ranks[0].is_dropped()
+    assert owner.strangers == ["too many connections without proof of the key"]
+    await late.prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+    late.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_a_long_message_to_a_slow_rank(owner: Owner, ranks: list[Rank]):
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+    link = owner.joined[0][0]
+    message = control.Abort(1, "x" * 5_000_000)
+    link.send(message)
+    link.close()
+    encoded = control.encode(message)
+    assert await ranks[0].read(len(encoded) + 1) == encoded
+    assert not owner.closed
+
+
+@pytest.mark.asyncio
+async def test_closing_stops_listening(owner: Owner, server: ControlServer, ranks: list[Rank]):
+    await until(lambda: len(server._strangers) == 3)
+    port = server._listener.getsockname()[1]
+    server.close()
+    assert await ranks[0].is_dropped()
+    with pytest.raises(ConnectionRefusedError):
+        Rank(port)
+    assert owner.strangers == []
+
+
+@pytest.mark.asyncio
+async def test_descriptors_run_out(owner: Owner, server: ControlServer, ranks: list[Rank], monkeypatch):
+    await until(lambda: len(server._strangers) == 3)
+    listener = server._listener
+
+    class Exhausted:
+        def __getattr__(self, name: str) -> object:
+            return getattr(listener, name)
+
+        def accept(self) -> None:
+            monkeypatch.setattr(server, "_listener", listener)
+            raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(server, "_listener", Exhausted())
+    late = Rank(listener.getsockname()[1])
+    await late.prove(0, then=JOIN)
+    await until(lambda: owner.joined)
+    assert owner.strangers == ["descriptors ran out"]
+    late.socket.close()
