@@ -46,6 +46,7 @@ _MODULES = {
     "aiompi.comm": ("Group",),
     "aiompi.datatype": ("IN_PLACE",),
     "aiompi.engine": ("Request",),
+    "aiompi.errors": ("error_string",),
     "aiompi.face.job": ("Session", "World", "init", "join", "local_world", "run"),
     "aiompi.face.native": ("Intracomm",),
     "aiompi.op": ("Op",),
@@ -59,7 +60,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name == "MPI":
         return importlib.import_module("aiompi.MPI")
-    if name.startswith("_"):
+    if name not in _HOMES and (name.startswith("_") or name.islower()):  # the import system looks here for submodules
         raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
     for home in (_HOMES[name],) if name in _HOMES else _STARRED:
         module = importlib.import_module(home)

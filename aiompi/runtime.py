@@ -22,7 +22,6 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
-from aiompi.wire.frame import FINI
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
@@ -188,9 +187,7 @@ class Runtime:
         for schedule in schedules:
             with contextlib.suppress(Exception):
                 await schedule
-        for peer in self.engine.peers():
-            if peer.link is not None and peer.rank != self.engine.rank:
-                peer.emit(FINI)
+        self.engine.finish()
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Finalize())

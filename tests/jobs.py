@@ -87,31 +87,31 @@ def _listening() -> Iterator[tuple[str, Port]]:
 
 
 class Running:
-    """A process that runs; its output is in `out`, as far as it has been read, and in the file of `errors`."""
+    """A process that runs.
 
-    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], directory: Path, errors: Path) -> None:
+    Attributes:
+        process: it.
+        out, err: what it has printed, as far as that has been read.
+    """
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> None:
         self._started = time.monotonic()
-        self._errors = errors
-        with errors.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                argv, env=environ, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
-            )
-        self.out = ""
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def err(self) -> str:
-        """What it has printed on standard error so far."""
-        return self._errors.read_text(encoding="utf8")
+        self.process = subprocess.Popen(
+            argv,
+            env=environ,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.out = self.err = ""
+        self._open = {"out": self.process.stdout, "err": self.process.stderr}
 
     def expect(self, text: str, times: int = 1) -> None:
-        """Read standard output until it contains the text so many times."""
+        """Read until it has printed the text so many times."""
         deadline = time.monotonic() + LIMIT
-        while self.out.count(text) < times:
-            assert self._read(deadline), f"no {text!r} in {self.out!r}; standard error: {self.err}"
+        while (self.out + self.err).count(text) < times:
+            assert self._read(deadline), f"no {text!r} in {self.out!r}, {self.err!r}"
 
     def signal(self, signum: int) -> None:
         self.process.send_signal(signum)
@@ -124,23 +124,23 @@ class Running:
         try:
             code = self.process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it hangs; standard output: {self.out!r}, standard error: {self.err}") from None
+            raise AssertionError(f"it hangs; it has printed {self.out!r}, {self.err!r}") from None
         return Result(code, self.out, self.err, time.monotonic() - self._started)
 
     def close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        if self.process.poll() is None:
+        with self.process:
             self.process.kill()
-            self.process.wait()
 
     def _read(self, deadline: float) -> bool:
-        """Read a piece of standard output; False at its end, or at the deadline."""
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        data = os.read(self.process.stdout.fileno(), 2**16) if ready else b""
-        self.out += data.decode()
-        return bool(data)
+        """Read what there is; False when both outputs have ended, or at the deadline."""
+        pipes = {pipe: name for name, pipe in self._open.items()}
+        ready, _, _ = select.select(pipes, [], [], max(0.0, deadline - time.monotonic()))
+        for pipe in ready:
+            data = os.read(pipe.fileno(), 2**16).decode()
+            setattr(self, pipes[pipe], getattr(self, pipes[pipe]) + data)
+            if not data:
+                del self._open[pipes[pipe]]
+        return bool(ready and self._open)
 
 
 class Site:
@@ -175,8 +175,7 @@ class Site:
 
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> Running:
         """Start any process."""
-        errors = self.directory / f"stderr-{len(self._running)}"
-        running = Running(argv, self.environ | dict(env or {}), self.directory, errors)
+        running = Running(argv, self.environ | dict(env or {}), self.directory)
         self._running.append(running)
         return running
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from aiompi.engine.seams import Driver, Failable, Link
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
 from aiompi.status import Status
+from aiompi.wire.frame import FINI
 
 T = TypeVar("T")
 
@@ -35,7 +37,9 @@ class Engine:
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
+        ended: those that have, and whose waiters are being told.
         error: set when the job is over; every operation then fails with it.
+        finished: whether this rank has told its peers that it sends nothing more.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
 
@@ -47,9 +51,11 @@ class Engine:
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
         self.schedules: set[Schedule[Any]] = set()
+        self.ended: deque[Schedule[Any]] = deque()
         self.stepping = False
         self.error: Exception | None = None
         self.troubled = False
+        self.finished = False
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Peer], Link] = self._unconnected
         self.peer_lost: Callable[[Peer, str], object] = Peer.gone
@@ -140,6 +146,13 @@ class Engine:
         for request in sends:
             del self.sends[request.srqid]
         self._fail([*doomed, *sends], error)
+
+    def finish(self) -> None:
+        """Tell every peer, also one that connects later, that this rank sends nothing more."""
+        self.finished = True
+        for peer in self.peers():
+            if peer.link is not None and peer.rank != self.rank:
+                peer.emit(FINI)
 
     def abort(self, error: Exception) -> None:
         """End all communication: every request fails with the error, now and later."""

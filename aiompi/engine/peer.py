@@ -153,11 +153,17 @@ class Peer:
         header = _pack(kind, tag, source, owed, context, length, srqid, drqid)
         (self.link or self._connect()).send(header, (), None)
 
-    def _connect(self) -> Link:
-        link = self.engine.connect(self)
+    def adopt(self, link: Link) -> None:
+        """Use a link for our frames, unless there is one already."""
         if self.link is None:
             self.link = link
-        return self.link
+            if self.engine.finished:
+                self.emit(frame.FINI)
+
+    def _connect(self) -> Link:
+        link = self.engine.connect(self)
+        self.adopt(link)
+        return self.link or link
 
     # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
 

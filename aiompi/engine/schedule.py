@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.engine.request import Request
+from aiompi.errors import InternalError
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -35,18 +36,37 @@ class Schedule(Request[T_co]):
         try:
             awaited = self._coroutine.send(None)
         except StopIteration as end:
-            engine.stepping = outer
-            engine.schedules.discard(self)
-            self.complete(end.value)
+            self._value = end.value
         except BaseException as error:
-            engine.stepping = outer
-            engine.schedules.discard(self)
-            self.fail(error)
-            if not isinstance(error, Exception):
-                raise
+            self._error = error
         else:
             engine.stepping = outer
-            awaited.when_done(self._step)
+            if isinstance(awaited, Request):
+                awaited.when_done(self._step)
+                return
+            self._coroutine.close()
+            self._error = InternalError(
+                f"a schedule awaits {awaited!r}, which is no request: nothing would continue it"
+            )
+        engine.stepping = outer
+        engine.schedules.discard(self)
+        self._finish()
+        if self._error is not None and not isinstance(self._error, Exception):
+            raise self._error
+
+    def _finish(self) -> None:
+        """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""
+        self._done = True
+        ended = self._engine.ended
+        ended.append(self)
+        if len(ended) > 1:
+            return
+        try:
+            while ended:
+                super(Schedule, ended[0])._finish()
+                ended.popleft()
+        finally:
+            ended.clear()
 
     def cancel(self) -> bool:
         """Collective and other many-step operations cannot be cancelled: others need them (section 3.8)."""

@@ -230,8 +230,7 @@ class StreamTransport(Transport):
     def connect(self, peer: Peer, address: Any) -> Link:
         link = StreamLink(self, peer)
         self.links.add(link)
-        if peer.link is None:
-            peer.link = link
+        peer.adopt(link)
         sock, target = self.dial(address)
         handshake = Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
 
@@ -277,9 +276,8 @@ class StreamTransport(Transport):
             peer = self.engine.peer(rank)
             link = StreamLink(self, peer)
             self.links.add(link)
-            if peer.link is None:
-                peer.link = link
             link.open(greeting.socket)
+            peer.adopt(link)
         else:
             greeting.socket.close()
 

@@ -19,7 +19,7 @@ class Unix(StreamTransport):
     """One socket per rank: in the directory of the job, or without one in the abstract name space.
 
     An abstract name leaves nothing behind, whatever kills the process; as everywhere, the hello keeps strangers out.
-    The address carries the identity of the file or name space, so that a rank of another machine or container,
+    The address carries the identity of the directory or name space, so that a rank of another machine or container,
     where the same name may exist, is not taken for a neighbour.
     """
 
@@ -63,5 +63,5 @@ def _identity(name: str) -> str:
     if name.startswith("\0"):
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
-    entry = os.stat(name)
+    entry = os.stat(os.path.dirname(name))
     return f"{entry.st_dev}:{entry.st_ino}"

@@ -52,6 +52,7 @@ class Link:
         self._address = address
         self._handshake = hello.Acceptor(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
+        self._answered = False
         self._joined = False
         self._closing = False
         self._out = bytearray()
@@ -83,7 +84,12 @@ class Link:
         if self._joined:
             self._server.owner.on_closed(self, error)
         else:
-            self._server.owner.on_stranger(self._address, error or "it ended before it had proven the key of the job")
+            self._server.owner.on_stranger(self._address, error or self._unproven())
+
+    def _unproven(self) -> str:
+        if self._answered:  # and the far end was the first to see that the keys differ
+            return "it ended at the proof of the key of the job: is its key the right one?"
+        return "it ended before it had proven the key of the job"
 
     def _shut(self) -> None:
         self._timer.cancel()
@@ -113,7 +119,9 @@ class Link:
         while data and not self._handshake.done:
             piece, data = data[: self._handshake.needed], data[self._handshake.needed :]
             self._handshake.receive_data(piece)
-            self._write(self._handshake.data_to_send())
+            answer = self._handshake.data_to_send()
+            self._answered = self._answered or bool(answer)
+            self._write(answer)
         if self._handshake.done:
             for message in self._decoder.receive_data(data):
                 self._dispatch(message)

@@ -58,6 +58,8 @@ def run(spec: RunSpec, name: str) -> int:
 
 
 class _Launch:
+    """A job with its home; see `run`."""
+
     def __init__(
         self,
         spec: RunSpec,

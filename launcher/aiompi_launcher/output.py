@@ -55,8 +55,6 @@ class Outputs:
 
         They are not repeated when they are what the reader has just seen.
         """
-        for source in self._sources:
-            source.catch_up()
         lines = [] if rank is None else self._last_lines(rank)
         self.say(text)
         if lines:
@@ -66,6 +64,7 @@ class Outputs:
     def _last_lines(self, rank: int) -> list[str]:
         errors = self._errors.get(rank, "")
         if isinstance(errors, Source):
+            errors.catch_up()
             return [] if errors.is_on_display() else errors.tail()
         return _tail_of(errors)
 

@@ -58,17 +58,19 @@ class RunDirectory:
 
 def remove_tree(path: str) -> None:
     """Delete a directory; what is already gone is no error."""
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            for name in os.listdir(path):
+    try:
+        for name in os.listdir(path):
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(path, name))
-            os.rmdir(path)
-        except OSError as error:
-            if error.errno not in (errno.EISDIR, errno.EPERM, errno.ENOTEMPTY):
-                raise
-            import shutil  # slow to import, and needed only for what a rank put there
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EPERM, errno.ENOTEMPTY):
+            raise
+        import shutil  # slow to import, and needed only for what a rank put there
 
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _base(environ: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ MAX_LINE: Final = 64 * 2**10  # bytes; longer lines are passed on in pieces
 TAIL_LINES: Final = 20
 _TAIL_BYTES: Final = 8 * 2**10
 _READ: Final = 64 * 2**10
+_MOST_IN_PIPE: Final = 2**20
 
 # A pipe that is ready takes this many bytes at once, so that writing to it does not block, although the launcher
 # does not set it non-blocking: it shares it with others, such as the shell.
@@ -154,9 +155,13 @@ class Source:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def catch_up(self) -> None:
-        """Pass on what the rank has written up to now, whether the sink is full or not."""
-        while self._read():
-            pass
+        """Pass on what the rank has written up to now, whether the sink is full or not.
+
+        No more than a pipe can hold: somebody may still be writing.
+        """
+        for _ in range(_MOST_IN_PIPE // _READ):
+            if not self._read():
+                break
         self._flush()
 
     def close(self) -> None:

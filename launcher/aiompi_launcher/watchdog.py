@@ -46,12 +46,8 @@ class Watchdog:
         os.close(read_end)
 
     def add(self, pgid: int) -> None:
-        """A process group was started."""
-        self._tell(f"+{pgid}")
-
-    def remove(self, pgid: int) -> None:
-        """A process group has ended; its number may be given to strangers now."""
-        self._tell(f"-{pgid}")
+        """A process group was started. Its leader must stay unreaped until the end, so that the number stays its."""
+        self._tell(str(pgid))
 
     def all_well(self) -> None:
         """Nothing is left to clean up: the watchdog ends."""
@@ -76,10 +72,9 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
     groups: set[int] = set()
     with open(pipe) as lines:
         for line in lines:
-            word = line.rstrip("\n")
-            if word == _ALL_WELL:
+            if line.rstrip() == _ALL_WELL:
                 return
-            (groups.add if word[0] == "+" else groups.discard)(int(word[1:]))
+            groups.add(int(line))
     groups.update(_marked_groups(marker))
     end_groups(groups)
     rundir.remove_tree(directory)

@@ -109,9 +109,7 @@ class Real:
 
 
 SENDS = st.tuples(st.just("send"), st.sampled_from(SOURCES), st.sampled_from(TAGS))
-RECEIVES = st.tuples(
-    st.just("receive"), st.sampled_from([ANY_SOURCE, *SOURCES]), st.sampled_from([ANY_TAG, *TAGS])
-)
+RECEIVES = st.tuples(st.just("receive"), st.sampled_from([ANY_SOURCE, *SOURCES]), st.sampled_from([ANY_TAG, *TAGS]))
 UNDOINGS = st.tuples(st.sampled_from(["cancel", "withdraw"]), st.integers(0, 30))
 OPERATIONS = st.lists(st.one_of(SENDS, RECEIVES, UNDOINGS), max_size=40)
 

@@ -281,7 +281,7 @@ def test_what_waits_for_a_peer_that_has_ended_fails(end: Callable[[WireWorld], N
     end(w)
     later = [irecv(comm, 0, 1), comm.probe(0, 1), isend(comm, b"", 0), isend(comm, bytes(1000), 0)]
     for request in waiting + later:
-        with pytest.raises(errors.ProcessFailedError, match="rank 0 (is gone: its connection closed|has finalized)"):
+        with pytest.raises(errors.ProcessFailedError, match=r"rank 0 (is gone: its connection closed|has finalized)"):
             request.result()
     assert not any(request.done() for request in spared)
     assert not w.engines[1].peer(0).landings

@@ -66,9 +66,7 @@ def exchange(world: Any, send: Callable[[], Any], receive: Callable[[], Any], po
 def test_message_arrives_intact(world: NewWorld, data: bytes, posted: bool, sync: bool) -> None:
     w = world()
     memory = bytearray(data)
-    send, receive = exchange(
-        w, lambda: isend(w.comms[0], memory, 1, 5, sync), lambda: irecv(w.comms[1], 0, 5), posted
-    )
+    send, receive = exchange(w, lambda: isend(w.comms[0], memory, 1, 5, sync), lambda: irecv(w.comms[1], 0, 5), posted)
     assert receive.result() == data
     assert send.result() is None
     assert memory == data
@@ -80,9 +78,7 @@ def test_receive_into_longer_memory_leaves_the_rest_alone(world: NewWorld, data:
     guard = b"\xa5" * 300
     memory = bytearray(len(data) + len(guard))
     memory[len(data) :] = guard
-    _, receive = exchange(
-        w, lambda: isend(w.comms[0], data, 1, 9), lambda: irecv_into(w.comms[1], memory), posted
-    )
+    _, receive = exchange(w, lambda: isend(w.comms[0], data, 1, 9), lambda: irecv_into(w.comms[1], memory), posted)
     assert memory == data + guard
     status = receive.result()
     assert (status.source, status.tag, status.nbytes, status.cancelled) == (0, 9, len(data), False)

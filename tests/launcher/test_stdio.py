@@ -233,6 +233,21 @@ async def test_closing_passes_on_what_is_left(out: Pipe, ranks: list[Pipe]):
 
 
 @pytest.mark.asyncio
+async def test_closing_does_not_wait_for_who_still_writes(ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
+    sink, _ = sink_to(ranks[1].write_end)
+    source = Source(detached(ranks[0]), sink)
+    read = os.read
+
+    def read_and_write_more(descriptor: int, count: int) -> bytes:
+        ranks[0].put(b"more\n")
+        return read(descriptor, count)
+
+    monkeypatch.setattr(os, "read", read_and_write_more)
+    source.close()
+    sink.stop()
+
+
+@pytest.mark.asyncio
 async def test_last_lines_and_whether_the_reader_has_just_seen_them(out: Pipe, ranks: list[Pipe]):
     sink, _ = sink_to(out.write_end)
     first, second = (Source(detached(pipe), sink) for pipe in ranks)

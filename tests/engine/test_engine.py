@@ -1,0 +1,80 @@
+"""The engine as a whole: its tables, peers and what it does before it is wired."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import LocalWorld, NoDriver, WireWorld, irecv, isend
+
+from aiompi import errors
+from aiompi.constants import ANY_SOURCE, ANY_TAG, CONTEXT_SELF
+from aiompi.engine import Engine
+from aiompi.settings import Settings
+
+
+def test_engine_that_is_not_wired_says_so() -> None:
+    engine = Engine(0, 2, Settings(), NoDriver())  # type: ignore[arg-type]
+    with pytest.raises(errors.LocalProtocolError, match="no way to rank 1"):
+        engine.peer(1).send((), 0, 0, 0, 0, False)
+
+
+def test_peers_are_made_when_needed() -> None:
+    w = LocalWorld(3)
+    engine = w.engines[0]
+    assert engine.peers() == []
+    assert engine.peer(2) is engine.peer(2)
+    assert [peer.rank for peer in engine.peers()] == [2]
+    irecv(w.comms[0], 1)
+    assert [peer.rank for peer in engine.peers()] == [2], "a posted receive needs no peer yet"
+
+
+def test_connection_is_made_by_the_first_frame() -> None:
+    w = WireWorld(3)
+    irecv(w.comms[1])
+    assert w.wires == {}
+    isend(w.comms[0], b"x", 1)
+    assert list(w.wires) == [(0, 1)]
+
+
+def test_place_in_the_world_can_be_taken_late() -> None:
+    engine = Engine(0, 1, Settings(eager_window=7), NoDriver())  # type: ignore[arg-type]
+    engine.enrol(2, 4)
+    assert (engine.rank, engine.size, engine.windows) == (2, 4, [7, 7, 7, 7])
+    assert engine.peer(3).credit == 7
+
+
+@pytest.mark.spec("S3.2.3-4")
+def test_contexts_are_apart_whoever_knows_them_first() -> None:
+    w = LocalWorld(2)
+    for context in (4, CONTEXT_SELF, 2**64 - 1):
+        w.engines[0].peer(1).send((memoryview(b"%d" % context),), len(b"%d" % context), context, 0, 3, False)
+    assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+    for context in (4, CONTEXT_SELF, 2**64 - 1):
+        status = w.engines[1].iprobe(w.engines[1].matcher(context), 0, 3)
+        assert status is not None
+        assert status.nbytes == len(b"%d" % context)
+
+
+def test_alone() -> None:
+    w = LocalWorld(3)
+    engine = w.engines[0]
+    assert not engine.alone()
+    engine.peer(1).leave()
+    assert not engine.alone()
+    engine.peer(2).gone("test")
+    assert engine.alone()
+    assert not LocalWorld(1).engines[0].alone()
+
+
+def test_completed_operations_leave_nothing_in_the_tables() -> None:
+    w = WireWorld(2, cut=50, eager_limit=100)
+    for size in (0, 100, 1000):
+        for sync in (False, True):
+            isend(w.comms[0], bytes(size), 1, 0, sync)
+            irecv(w.comms[1])
+            w.run()
+    for engine in w.engines:
+        assert not engine.sends
+        assert not engine.arriving
+        assert not engine.schedules
+        assert not engine.peer(1 - engine.rank).landings
+        assert not engine.peer(1 - engine.rank).orphans

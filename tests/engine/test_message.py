@@ -1,0 +1,106 @@
+"""Landings: memory that takes a payload in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import LocalWorld, WireWorld, pattern
+
+from aiompi.engine import Peer
+from aiompi.engine.message import Landing, Message, allocate
+
+
+class Target:
+    """Who is told that a payload is complete."""
+
+    landing: Landing | None = None
+
+    def __init__(self) -> None:
+        self.landed_with: list[Landing] = []
+
+    def landed(self, landing: Landing) -> None:
+        self.landed_with.append(landing)
+
+
+def new_landing(room: int, length: int) -> tuple[Landing, bytearray, Any]:
+    peer: Peer = LocalWorld(2).engines[0].peer(1)
+    memory, target = bytearray(b"\xa5" * room), Target()
+    return Landing(peer, target, memoryview(memory), length, 0), memory, target  # type: ignore[arg-type]
+
+
+def fill(landing: Landing, data: bytes, step: int, limit: int = 2**30) -> int:
+    """Write to a landing in steps, as a reader does; the bytes written."""
+    written = 0
+    while written < min(len(data), limit):
+        room = landing.room()
+        assert 0 < len(room) <= landing.length - landing.filled
+        nbytes = min(step, len(room), limit - written)
+        room[:nbytes] = data[written : written + nbytes]
+        written += nbytes
+        assert landing.advance(nbytes) is (landing.filled == landing.length)
+    return written
+
+
+@given(st.integers(1, 300), st.integers(0, 400), st.integers(1, 301))
+def test_payload_goes_to_memory_and_the_rest_nowhere(length: int, room: int, step: int) -> None:
+    landing, memory, target = new_landing(room, length)
+    data = pattern(length)
+    fill(landing, data, step)
+    fitting = min(room, length)
+    assert memory == data[:fitting] + b"\xa5" * (room - fitting)
+    assert target.landed_with == [landing]
+    assert not landing.peer.landings
+
+
+def test_payload_much_longer_than_memory() -> None:
+    landing, memory, target = new_landing(10, 2**20)
+    data = pattern(2**20)
+    fill(landing, data, 2**20)
+    assert memory == data[:10]
+    assert target.landed_with == [landing]
+
+
+@pytest.mark.parametrize(("room", "length"), [(10, 10), (20, 10), (5, 10), (0, 10), (0, 0), (5, 0)])
+def test_whole_payload_at_once(room: int, length: int) -> None:
+    landing, memory, target = new_landing(room, length)
+    data = pattern(length)
+    landing.put(memoryview(data))
+    assert memory[: min(room, length)] == data[:room]
+    assert memory[length:] == b"\xa5" * max(0, room - length)
+    assert target.landed_with == [landing]
+
+
+@given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 250))
+def test_landing_moves_to_other_memory(length: int, arrived: int, room: int) -> None:
+    arrived = min(arrived, length - 1)
+    landing, _, first = new_landing(length, length)
+    data = pattern(length)
+    fill(landing, data, 7, arrived)
+    second, memory = Target(), bytearray(b"\xa5" * room)
+    landing.retarget(second, memoryview(memory))  # type: ignore[arg-type]
+    assert second.landing is landing
+    fill(landing, data[arrived:], 11)
+    fitting = min(room, length)
+    assert memory == data[:fitting] + b"\xa5" * (room - fitting)
+    assert (first.landed_with, second.landed_with) == ([], [landing])
+
+
+def test_message_keeps_what_landed() -> None:
+    w = WireWorld(2)
+    peer = w.engines[0].peer(1)
+    message = Message(peer, w.comms[0]._matcher, 1, 2, 100, 0, rts=False, sync=False)
+    landing = Landing(peer, message, allocate(100), 100, 0)
+    fill(landing, pattern(100), 30)
+    assert message.landing is None
+    assert message.data == pattern(100)
+    status = message.envelope()
+    assert (status.source, status.tag, status.nbytes) == (1, 2, 100)
+
+
+def test_allocated_memory_can_be_written_and_is_of_bytes() -> None:
+    for nbytes in (0, 1, 10**6):
+        memory = allocate(nbytes)
+        assert (memory.nbytes, memory.format, memory.readonly) == (nbytes, "B", False)

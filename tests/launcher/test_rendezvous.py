@@ -1,0 +1,312 @@
+"""The IMPI server and client as processes (IMPI 0.0, chapter 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import struct
+
+import pytest
+
+FULL = ["join", "card", "cards", "finalize", "finalized"]
+KEY = {"IMPI_AUTH_KEY": "18446744073709551615"}
+NONE = {"IMPI_AUTH_NONE": ""}
+AUTH, IMPI, COLL, DONE, FINI = (int.from_bytes(word) for word in (b"AUTH", b"IMPI", b"COLL", b"DONE", b"FINI"))
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+def command(code: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">ii", code, len(payload)) + payload
+
+
+def read(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (piece := sock.recv(count - len(data))):
+        data += piece
+    return data
+
+
+def read_to_end(sock: socket.socket) -> bytes:
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := sock.recv(4096):
+            data += piece
+    return data
+
+
+@pytest.fixture
+def server(launch):
+    return lambda *words, env=KEY: launch.start("--server", *words, env=env)
+
+
+@pytest.mark.spec("I2.2.1-2", "I2.2.1-6", "I2.2.2-2", "I2.3.7-3")
+@pytest.mark.parametrize("env", [KEY, NONE, KEY | NONE], ids=["key", "none", "both"])
+def test_server_and_client_in_two_processes(launch, server, rank, env: dict[str, str]):
+    running = server("1", env=env)
+    address = running.line()
+    assert re.fullmatch(r"\d+\.\d+\.\d+\.\d+:\d+", address)
+    result = launch("--client", "0", address, "-n", "4", rank, *FULL, "3:print=done", env=env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+    served = running.end()
+    assert (served.returncode, served.stdout) == (0, "")
+    assert ("IMPI_AUTH_NONE" in served.stderr) is (env == NONE)
+
+
+@pytest.mark.spec("I2.2.1-1", "I2.2.2-1", "I2.2.2-3")
+def test_the_spelling_of_the_specification(launch, rank):
+    impirun = "-c import sys; from aiompi_launcher.cli import impirun; sys.exit(impirun())"
+    running = launch.start("-server", "1", "-auth", "1-0", program=impirun, env=KEY)
+    line = ["-client", "0", running.line(), "-np", "2", "echo", "-server", "3", "-port", "x"]
+    result = launch(*line, program=impirun, env=KEY)
+    assert (result.returncode, result.stdout) == (0, "-server 3 -port x\n" * 2)
+    assert running.end().returncode == 0
+
+
+@pytest.mark.spec("I2.2.2-2")
+def test_a_host_name_in_place_of_the_number(launch, server):
+    running = server("1")
+    port = running.line().rpartition(":")[2]
+    assert launch("--client", "0", f"localhost:{port}", "true", env=KEY).returncode == 0
+    assert running.end().returncode == 0
+
+
+@pytest.mark.spec("I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")
+def test_wrong_key_then_the_right_one(launch, server, rank):
+    running = server("1")
+    address = running.line()
+    wrong = launch("--client", "0", address, rank, "print=started", env={"IMPI_AUTH_KEY": "4294967295"})
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert f"IMPI server {address}: " in wrong.stderr
+    assert "wrong key" in wrong.stderr
+    assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+    result = running.end()
+    assert result.returncode == 0
+    assert "wrong key" in result.stderr
+    assert not {"4294967295", KEY["IMPI_AUTH_KEY"]} & set(re.findall(r"\d+", result.stderr + wrong.stderr))
+
+
+@pytest.mark.spec("I2.3.3-10")
+def test_no_common_method(launch, server):
+    running = server("1", env=KEY)
+    result = launch("--client", "0", running.line(), "true", env=NONE)
+    assert result.returncode == 1
+    assert "accepts none of IMPI_AUTH_NONE" in result.stderr
+    assert "no common authentication method" in running.error_line()
+
+
+@pytest.mark.spec("I2.3.3-6")
+@pytest.mark.parametrize("line", [["--server", "1"], ["--client", "0", "127.0.0.1:1", "true"]])
+@pytest.mark.parametrize("env", [{}, {"IMPI_AUTH_KEY": ""}])
+def test_no_method_at_all(launch, line: list[str], env: dict[str, str]):
+    result = launch(*line, env=env)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "no authentication method available" in result.stderr
+
+
+@pytest.mark.spec("I2.3.3-5")
+@pytest.mark.parametrize("line", [["--server", "1"], ["--client", "0", "127.0.0.1:1", "true"]])
+@pytest.mark.parametrize("key", ["secret", str(2**64)])
+def test_a_key_that_is_no_number(launch, line: list[str], key: str):
+    result = launch(*line, env={"IMPI_AUTH_KEY": key})
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "IMPI_AUTH_KEY" in result.stderr
+    assert key not in result.stderr
+
+
+@pytest.mark.spec("I2.3.3-13")
+def test_a_preference_that_leaves_no_method(launch):
+    result = launch("--server", "1", "--auth", "0", env=KEY)
+    assert result.returncode == 1
+    assert "no authentication method available" in result.stderr
+
+
+@pytest.mark.spec("I2.3.3-19")
+def test_who_comes_in_without_authentication_is_named(server):
+    running = server("1", env=NONE)
+    with connect(running.line()) as client:
+        client.sendall(command(AUTH, struct.pack(">I", 1)))
+        assert read(client, 8) == bytes(8)
+        host, port = client.getsockname()
+        warning = running.error_line()
+    assert f"{host}:{port}" in warning
+    assert "IMPI_AUTH_NONE" in warning
+
+
+@pytest.mark.spec("I2.2.2-6")
+def test_no_server(launch, rank):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    result = launch("--client", "0", f"127.0.0.1:{port}", rank, "print=started", env=KEY)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"IMPI server 127.0.0.1:{port}: Connection refused; is the server running" in result.stderr
+
+
+def test_no_such_host(launch):
+    result = launch("--client", "0", "no.such.host.invalid:1", "true", env=KEY)
+    assert result.returncode == 1
+    assert "IMPI server no.such.host.invalid:1: " in result.stderr
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\xff" * 100, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_the_port_of_something_else(launch, answer: bytes):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(5)
+        running = launch.start("--client", "0", f"127.0.0.1:{other.getsockname()[1]}", "echo", "started", env=KEY)
+        connection, _ = other.accept()
+        with connection:
+            connection.sendall(answer)
+            result = running.end()
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Is there an IMPI server at this address?" in result.stderr
+
+
+def test_the_port_of_something_silent(launch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = launch("--client", "0", address, "true", env=KEY | {"AIOMPI_CONNECT_TIMEOUT": "0.1"})
+    assert result.returncode == 1
+    assert "no answer within 0.1 s" in result.stderr
+
+
+def test_a_server_killed_before_all_clients_are_there(launch, server):
+    running = server("2", "-v")
+    client = launch.start("--client", "0", running.line(), "echo", "started", env=KEY)
+    assert "client 0 has joined" in running.error_line()
+    running.signal(signal.SIGKILL)
+    result = client.end()
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "closed the connection" in result.stderr
+
+
+def test_a_server_killed_while_the_job_runs(launch, server, rank):
+    running = server("1")
+    client = launch.start("--client", "0", running.line(), "-n", "2", rank, *FULL[:3], "print=up", "aborted", env=KEY)
+    assert [client.line(), client.line()] == ["up", "up"]
+    running.signal(signal.SIGKILL)
+    result = client.end()
+    assert result.returncode == 1
+    assert "before the end of the job" in result.stderr
+
+
+@pytest.mark.spec("I2.3.7-4")
+@pytest.mark.parametrize("failure", ["exit=3", "kill=9"])
+def test_a_client_whose_job_fails(launch, server, rank, failure: str):
+    running = server("1")
+    result = launch("--client", "0", running.line(), "-n", "2", rank, *FULL[:3], f"1:{failure}", "pause", env=KEY)
+    assert result.returncode in (3, 137)
+    served = running.end()
+    assert served.returncode == 1
+    assert re.search(r"client 0 at 127\.0\.0\.1:\d+: the connection ended before FINI", served.stderr)
+
+
+@pytest.mark.spec("I2.3.7-4")
+def test_a_killed_client(launch, server, rank):
+    running = server("1")
+    client = launch.start("--client", "0", running.line(), rank, *FULL[:3], "print=up", "pause", env=KEY)
+    assert client.line() == "up"
+    client.signal(signal.SIGKILL)
+    assert running.end().returncode == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_clients_are_missing(launch, server, signum: int):
+    running = server("2", "-v")
+    client = launch.start("--client", "0", running.line(), "echo", "started", env=KEY)
+    assert "client 0 has joined" in running.error_line()
+    client.signal(signum)
+    result = client.end()
+    assert (result.returncode, result.stdout) == (128 + signum, "")
+    assert running.end().returncode == 1
+
+
+def test_a_signal_to_the_server(launch, server):
+    running = server("2", "-v")
+    client = launch.start("--client", "0", running.line(), "echo", "started", env=KEY)
+    assert "client 0 has joined" in running.error_line()
+    running.signal(signal.SIGTERM)
+    assert running.end().returncode == 143
+    assert client.end().returncode == 1
+
+
+def test_traffic_between_clients_is_refused_in_good_order(launch, server, rank):
+    running = server("2")
+    address = running.line()
+    clients = [launch.start("--client", str(r), address, rank, "print=started", env=KEY) for r in (1, 0)]
+    for client in clients:
+        result = client.end()
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "not implemented yet" in result.stderr
+    assert running.end().returncode == 1
+
+
+@pytest.mark.spec("I2.2.2-5")
+@pytest.mark.parametrize("client_rank", ["1", "31", "32"])
+def test_a_client_rank_that_does_not_exist(launch, server, client_rank: str):
+    running = server("1")
+    result = launch("--client", client_rank, running.line(), "true", env=KEY)
+    assert result.returncode == 1
+    assert "rank" in result.stderr
+    assert running.process.poll() is None
+
+
+@pytest.mark.spec("I2.2.1-4")
+def test_a_taken_port(launch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = launch("--server", "1", "--port", str(port), env=KEY)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
+
+
+@pytest.mark.spec("I2.2.4-1", "I2.2.4-2")
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"GET / HTTP/1.0\r\n\r\n", command(AUTH, bytes(4)), struct.pack(">ii", AUTH, 2**31 - 1) + b"x" * 100_000],
+    ids=["silence", "http", "no method", "enormous"],
+)
+def test_strangers_do_not_disturb_the_job(launch, server, rank, data: bytes):
+    running = server("1")
+    address = running.line()
+    with connect(address) as stranger:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stranger.sendall(data)
+        if data:
+            assert read_to_end(stranger) == b""
+            assert "dropped the connection from 127.0.0.1:" in running.error_line()
+        assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+        assert running.end().returncode == 0
+        assert read_to_end(stranger) == b""
+
+
+@pytest.mark.spec("I2.2.4-2")
+def test_silence_ends(server, launch):
+    running = server("1", env=KEY | {"AIOMPI_CONNECT_TIMEOUT": "0.05"})
+    with connect(running.line()) as stranger:
+        assert read_to_end(stranger) == b""
+    assert "did not become a client within 0.05 seconds" in running.error_line()
+
+
+def test_too_many_strangers_push_out_the_oldest(server, launch, rank):
+    running = server("1")
+    address = running.line()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(connect(address)) for _ in range(130)]
+        assert read_to_end(strangers[0]) == b""
+        assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+    assert running.end().returncode == 0
+
+
+@pytest.mark.spec("I2.2.1-6")
+def test_nobody_reads_more_than_the_first_line(server, launch, rank):
+    running = server("1")
+    address = running.line()
+    running.process.stdout.close()
+    running.process.stdout = None
+    assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+    assert running.end().returncode == 0

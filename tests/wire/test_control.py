@@ -1,0 +1,151 @@
+"""Control messages: golden bytes, any segmentation, limits, and bytes that are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import control
+from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
+
+GOLDEN: list[tuple[Any, str]] = [
+    (control.Join(pid=1234), "00000005 92 01 cd04d2"),
+    (control.Welcome(rank=1, size=4, job="j", directory="/d"), "00000009 95 02 01 04 a16a a22f64"),
+    (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
+    (control.Cards([{"a": 1}, {}]), "00000008 92 04 92 81 a161 01 80"),
+    (control.Abort(code=3, reason="why"), "00000007 93 05 03 a3776879"),
+    (control.Left(rank=2), "00000003 92 06 02"),
+    (control.Finalize(), "00000002 91 07"),
+    (control.Finalized(), "00000002 91 08"),
+    (control.Leave(), "00000002 91 09"),
+]
+
+
+def packed(*fields: Any) -> bytes:
+    body = msgpack.packb(fields)
+    return struct.pack("!I", len(body)) + body
+
+
+@pytest.mark.parametrize(("message", "golden"), GOLDEN, ids=lambda value: type(value).__name__)
+def test_golden_bytes(message: Any, golden: str) -> None:
+    data = bytes.fromhex(golden)
+    assert encode(message) == data
+    assert Decoder().receive_data(data) == [message]
+
+
+def test_every_message_is_in_the_table() -> None:
+    assert [message for message, _ in MESSAGES.values()] == [type(message) for message, _ in GOLDEN]
+    for message, types in MESSAGES.values():
+        assert len(dataclasses.fields(message)) == len(types)
+
+
+FIELDS = {
+    int: st.integers(-(2**31), 2**31),
+    str: st.text(max_size=30),
+    dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
+}
+FIELDS[list] = st.lists(FIELDS[dict], max_size=3)
+ANY_MESSAGE = st.one_of(
+    *(st.builds(message, *(FIELDS[kind] for kind in types)) for message, types in MESSAGES.values())
+)
+
+
+@given(st.lists(ANY_MESSAGE, max_size=8), st.data())
+def test_messages_survive_any_segmentation(messages: list[Any], data: st.DataObject) -> None:
+    stream = b"".join(map(encode, messages))
+    decoder, got = Decoder(), []
+    while stream:
+        nbytes = data.draw(st.integers(1, len(stream)))
+        got += decoder.receive_data(stream[:nbytes])
+        stream = stream[nbytes:]
+    assert got == messages
+
+
+def test_messages_survive_one_byte_at_a_time() -> None:
+    decoder, got = Decoder(), []
+    for message, _ in GOLDEN:
+        for byte in encode(message):
+            got += decoder.receive_data(bytes([byte]))
+    assert got == [message for message, _ in GOLDEN]
+
+
+def test_enormous_length_is_refused_at_once() -> None:
+    for length in (MAX_MESSAGE + 1, 2**32 - 1):
+        with pytest.raises(RemoteProtocolError, match=f"{length} bytes; at most {MAX_MESSAGE}"):
+            Decoder().receive_data(struct.pack("!I", length))
+
+
+def test_longest_message_is_allowed() -> None:
+    assert Decoder().receive_data(struct.pack("!I", MAX_MESSAGE)) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack("!I", 0),
+        struct.pack("!I", 1) + b"\xc1",
+        struct.pack("!I", 4) + b"\x07\x07\x07\x07",
+        packed(),
+        packed(0),
+        packed(max(MESSAGES) + 1),
+        packed("Join", 1),
+        packed([1], 1),
+        packed(None, 1),
+        packed(True, 1),
+        packed(1.0, 1),
+        packed(1),
+        packed(1, 2, 3),
+        packed(1, "2"),
+        packed(1, True),
+        packed(1, 2.0),
+        packed(1, None),
+        packed(2, 0, 1, "job", b"directory"),
+        packed(2, 0, 1, "job"),
+        packed(3, [1]),
+        packed(4, {}),
+        packed(4, [{}, 7]),
+        packed(5, 1, None),
+        packed(7, 0),
+    ],
+    ids=lambda data: data.hex(),
+)
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="control message"):
+        Decoder().receive_data(data)
+
+
+@given(st.binary(max_size=100))
+def test_fuzz(data: bytes) -> None:
+    for stream in (data, struct.pack("!I", len(data)) + data):
+        try:
+            messages = Decoder().receive_data(stream)
+        except RemoteProtocolError:
+            continue
+        assert all(type(message) in {kind for kind, _ in MESSAGES.values()} for message in messages)
+
+
+ANYTHING = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-100, 100), st.floats(), st.text(max_size=4), st.binary(max_size=4)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.integers(), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(ANYTHING, st.lists(ANYTHING, max_size=5))
+def test_fuzz_with_well_formed_msgpack(code: Any, fields: list[Any]) -> None:
+    for first in (code, 1, 2, 3, 4, 5):
+        try:
+            (message,) = Decoder().receive_data(packed(first, *fields))
+        except RemoteProtocolError:
+            continue
+        assert type(first) is int
+        kind, types = MESSAGES[first]
+        assert type(message) is kind
+        assert [type(field) for field in fields] == list(types)

@@ -1,0 +1,246 @@
+"""Frames: golden bytes, any segmentation, payloads that are not copied, and streams that are no frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import pattern, pour
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, HEADER_BYTES, READ_AHEAD, Header, Reader
+
+
+class Landing:
+    """Memory for one payload, which gives room in pieces of `step` bytes."""
+
+    def __init__(self, length: int, step: int = 2**30) -> None:
+        self.memory = bytearray(length)
+        self.filled = 0
+        self._step = step
+
+    def room(self) -> memoryview:
+        return memoryview(self.memory)[self.filled :][: self._step]
+
+    def advance(self, nbytes: int) -> bool:
+        self.filled += nbytes
+        assert self.filled <= len(self.memory)
+        return self.filled == len(self.memory)
+
+
+class Sink:
+    """Collects frames; payloads as bytes, whichever way they came."""
+
+    def __init__(self, step: int = 2**30) -> None:
+        self._found: list[tuple[Header, bytes | Landing]] = []
+        self._step = step
+        self.whole = 0
+        self.payload_owner: Any = None
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self.whole += 1
+        self.payload_owner = payload.obj
+        self._found.append((Header(*header), bytes(payload)))
+
+    def land(self, header: tuple[int, ...]) -> Landing:
+        landing = Landing(header[5], self._step)
+        self._found.append((Header(*header), landing))
+        return landing
+
+    @property
+    def frames(self) -> list[tuple[Header, bytes]]:
+        return [(header, bytes(p.memory) if isinstance(p, Landing) else p) for header, p in self._found]
+
+
+def encode(header: Header, payload: bytes = b"") -> bytes:
+    return HEADER.pack(*header) + payload
+
+
+def new_reader(step: int = 2**30) -> tuple[Reader, Sink]:
+    sink = Sink(step)
+    return Reader(sink), sink
+
+
+# Golden bytes.
+
+FIELDS = {
+    "tag": ("10203040", 0x40302010),
+    "source": ("11213141", 0x41312111),
+    "credit": ("12223242", 0x42322212),
+    "context": ("1323334353637383", 0x8373635343332313),
+    "length": ("1424344454647484", 0x8474645444342414),
+    "srqid": ("1525354555657585", 0x8575655545352515),
+    "drqid": ("1626364656667686", 0x8676665646362616),
+}
+
+KINDS = {
+    "EAGER": 1,
+    "EAGER_SYNC": 2,
+    "RTS": 3,
+    "CTS": 4,
+    "DATA": 5,
+    "SYNCACK": 6,
+    "PROTOACK": 7,
+    "CANCEL": 8,
+    "CANCELYES": 9,
+    "CANCELNO": 10,
+    "FINI": 11,
+}
+
+
+def test_golden_header() -> None:
+    header = Header(3, **{name: value for name, (_, value) in FIELDS.items()})
+    golden = "03000000" + "".join(text for text, _ in FIELDS.values())
+    assert encode(header).hex() == golden
+    assert HEADER_BYTES == 48
+    reader, sink = new_reader()
+    pour(reader, bytes.fromhex(golden))
+    assert sink.frames == [(header, b"")]
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+def test_kinds_on_the_wire(name: str, kind: int) -> None:
+    assert getattr(frame, name) == kind
+    payload = b"payload" if name in ("EAGER", "EAGER_SYNC", "DATA") else b""
+    reader, sink = new_reader()
+    pour(reader, encode(Header(kind, length=7), payload) + encode(Header(frame.FINI)))
+    assert sink.frames == [(Header(kind, length=7), payload), (Header(frame.FINI), b"")]
+    assert frame.LAST_KIND == len(KINDS)
+
+
+def test_tags_and_sources_are_signed() -> None:
+    assert encode(Header(1, tag=-1, source=-2)).hex()[8:24] == "fffffffffeffffff"
+
+
+# Segmentation.
+
+HEADERS = st.builds(
+    Header,
+    kind=st.integers(1, frame.LAST_KIND),
+    tag=st.integers(-(2**31), 2**31 - 1),
+    source=st.integers(-(2**31), 2**31 - 1),
+    credit=st.integers(0, 2**32 - 1),
+    context=st.integers(0, 2**64 - 1),
+    length=st.integers(0, 300),
+    srqid=st.integers(0, 2**64 - 1),
+    drqid=st.integers(0, 2**64 - 1),
+)
+STREAMS = st.lists(HEADERS, max_size=12).map(
+    lambda headers: [(h, pattern(h.length, i) if h.kind in frame.WITH_PAYLOAD else b"") for i, h in enumerate(headers)]
+)
+
+
+@settings(deadline=None)
+@given(STREAMS, st.lists(st.integers(1, 200)), st.integers(1, 400))
+def test_frames_survive_any_segmentation(
+    stream: list[tuple[Header, bytes]], cuts: list[int], step: int
+) -> None:
+    reader, sink = new_reader(step)
+    pour(reader, b"".join(encode(header, payload) for header, payload in stream), cuts)
+    assert sink.frames == stream
+    assert reader.between_frames
+
+
+@settings(deadline=None, max_examples=30)
+@given(STREAMS)
+def test_frames_survive_one_byte_at_a_time(stream: list[tuple[Header, bytes]]) -> None:
+    reader, sink = new_reader()
+    ends = set()
+    data = bytearray()
+    for header, payload in stream:
+        data += encode(header, payload)
+        ends.add(len(data))
+    for at in range(len(data)):
+        pour(reader, data[at : at + 1])
+        assert reader.between_frames is (at + 1 in ends)
+    assert sink.frames == stream
+
+
+@pytest.mark.parametrize("length", [READ_AHEAD - 2 * HEADER_BYTES + d for d in range(-1, 2)])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_payloads_around_the_read_ahead(length: int, before: int) -> None:
+    stream = [(Header(frame.CTS, srqid=i), b"") for i in range(before)]
+    stream += [(Header(frame.EAGER, length=length + d), pattern(length + d)) for d in (0, HEADER_BYTES, 10**5)]
+    stream += [(Header(frame.FINI), b"")]
+    for cut in (2**30, 4096, 47):
+        reader, sink = new_reader()
+        data = b"".join(encode(header, payload) for header, payload in stream)
+        pour(reader, data, [cut] * (len(data) // cut + 1))
+        assert sink.frames == stream
+        assert reader.between_frames
+
+
+# Copies.
+
+
+def test_rest_of_a_payload_is_read_into_its_landing() -> None:
+    reader, sink = new_reader()
+    pour(reader, encode(Header(frame.DATA, length=10**6), b"head"))
+    landing = sink._found[0][1]
+    assert isinstance(landing, Landing)
+    assert landing.memory[:4] == b"head"
+    room = reader.get_buffer()
+    assert room.obj is landing.memory
+    assert len(room) == 10**6 - 4, "one system call may take all of it"
+
+
+def test_payload_that_came_with_its_header_is_handed_over_in_place() -> None:
+    reader, sink = new_reader()
+    pour(reader, encode(Header(frame.EAGER, length=5), b"small") * 3)
+    assert sink.whole == 3
+    assert sink.payload_owner is reader._buffer
+
+
+def test_many_small_frames_need_one_read() -> None:
+    reader, sink = new_reader()
+    data = encode(Header(frame.EAGER, length=8), b"8 bytes.") * 1000
+    room = reader.get_buffer()
+    assert len(room) == READ_AHEAD > len(data)
+    room[: len(data)] = data
+    reader.buffer_updated(len(data))
+    assert sink.whole == 1000
+
+
+# Streams that are no frames.
+
+
+@pytest.mark.parametrize("kind", [0, frame.LAST_KIND + 1, 255])
+def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
+    reader, sink = new_reader()
+    good = encode(Header(frame.EAGER, length=2), b"ok")
+    with pytest.raises(RemoteProtocolError, match=f"unknown kind {kind}"):
+        pour(reader, good + bytes([kind]) + bytes(HEADER_BYTES - 1))
+    assert sink.frames == [(Header(frame.EAGER, length=2), b"ok")]
+
+
+def test_header_is_not_judged_before_it_is_whole() -> None:
+    reader, _ = new_reader()
+    pour(reader, b"\xff" * (HEADER_BYTES - 1))
+    with pytest.raises(RemoteProtocolError):
+        pour(reader, b"\xff")
+
+
+@pytest.mark.parametrize("length", [2**32, 2**63, 2**64 - 1])
+def test_length_is_for_the_sink_to_judge_before_memory_is_taken(length: int) -> None:
+    asked: list[int] = []
+
+    class Wary(Sink):
+        def land(self, header: tuple[int, ...]) -> Landing:
+            asked.append(header[5])
+            raise RemoteProtocolError("too long")
+
+    reader = Reader(Wary())
+    with pytest.raises(RemoteProtocolError, match="too long"):
+        pour(reader, encode(Header(frame.EAGER, length=length)))
+    assert asked == [length]
+
+
+def test_empty_payload_is_a_whole_frame() -> None:
+    reader, sink = new_reader()
+    for kind in frame.WITH_PAYLOAD:
+        pour(reader, encode(Header(kind)))
+    assert sink.whole == 3
+    assert reader.between_frames

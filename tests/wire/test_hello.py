@@ -1,0 +1,245 @@
+"""The hello: both sides prove the key, and learn nothing and read nothing beyond it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from aiompi.errors import AuthenticationError, RemoteProtocolError
+from aiompi.wire import hello
+from aiompi.wire.hello import (
+    KEY_BYTES,
+    MAGIC,
+    NONCE_BYTES,
+    RANK_AGENT,
+    RANK_ANY,
+    ROLE_CONTROL,
+    ROLE_PEER,
+    Acceptor,
+    Connector,
+    Handshake,
+    new_key,
+    parse_key,
+)
+
+KEY = bytes(range(100, 132))
+OTHER = bytes(range(32))
+
+
+def pair(
+    connector_key: bytes = KEY,
+    acceptor_key: bytes = KEY,
+    role: int = ROLE_PEER,
+    target: int = 1,
+    accept_role: int = ROLE_PEER,
+) -> tuple[Connector, Acceptor]:
+    return Connector(connector_key, role=role, rank=5, target=target), Acceptor(acceptor_key, role=accept_role, rank=1)
+
+
+def give(to: Handshake, data: bytes, step: int = 2**30) -> None:
+    """Hand over all bytes as a socket would: never more than are asked for."""
+    while data:
+        assert to.needed > 0, "nothing more is read once the hello is over"
+        nbytes = min(step, to.needed)
+        to.receive_data(data[:nbytes])
+        data = data[nbytes:]
+
+
+@pytest.mark.parametrize("step", [2**30, 1, 7])
+def test_both_sides_prove_the_key(step: int) -> None:
+    connector, acceptor = pair()
+    sizes = []
+    for sender, receiver in ((connector, acceptor), (acceptor, connector), (connector, acceptor)):
+        assert not acceptor.done
+        data = sender.data_to_send()
+        sizes.append(len(data))
+        give(receiver, data, step)
+        assert sender.data_to_send() == b""
+    assert connector.done
+    assert acceptor.done
+    assert sizes == [52, 72, 32]
+    assert (connector.needed, acceptor.needed) == (0, 0)
+    assert (acceptor.peer_rank, connector.peer_rank) == (5, 1)
+    assert acceptor.data_to_send() == b""
+
+
+def test_connector_is_done_only_after_the_proof_of_the_acceptor() -> None:
+    connector, acceptor = pair()
+    give(acceptor, connector.data_to_send())
+    reply = acceptor.data_to_send()
+    give(connector, reply[:-1])
+    assert not connector.done
+    assert connector.data_to_send() == b""
+    give(connector, reply[-1:])
+    assert connector.done
+
+
+def test_golden_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    nonces = [b"N" * NONCE_BYTES, b"M" * NONCE_BYTES]
+    monkeypatch.setattr(hello.os, "urandom", lambda n: nonces.pop(0))
+    connector, acceptor = Connector(KEY, role=2, rank=-2, target=-1), Acceptor(KEY, role=2, rank=-1)
+    first = connector.data_to_send()
+    assert first == b"aiompi\x00\x01" + struct.pack("!iii", 2, -2, -1) + b"N" * 32
+    give(acceptor, first)
+    reply = acceptor.data_to_send()
+    head = b"aiompi\x00\x01" + b"M" * 32
+    assert reply == head + hmac.new(KEY, b"acceptor" + first + head, hashlib.sha256).digest()
+    give(connector, reply)
+    assert connector.data_to_send() == hmac.new(KEY, b"connector" + first + reply, hashlib.sha256).digest()
+
+
+def test_key_is_never_sent_and_nothing_repeats() -> None:
+    seen = set()
+    for _ in range(3):
+        connector, acceptor = pair()
+        messages = []
+        for sender, receiver in ((connector, acceptor), (acceptor, connector), (connector, acceptor)):
+            messages.append(sender.data_to_send())
+            give(receiver, messages[-1])
+        for message in messages:
+            assert KEY not in message
+            assert KEY.hex().encode() not in message
+            assert all(KEY[i : i + 8] not in message for i in range(len(KEY) - 7))
+        seen.update(messages)
+    assert len(seen) == 9
+
+
+def test_wrong_key_at_the_acceptor() -> None:
+    connector, acceptor = pair(acceptor_key=OTHER)
+    give(acceptor, connector.data_to_send())
+    with pytest.raises(AuthenticationError, match="key"):
+        give(connector, acceptor.data_to_send())
+    assert not connector.done
+    assert connector.data_to_send() == b"", "an acceptor that cannot prove the key gets no proof"
+
+
+def test_wrong_key_at_the_connector() -> None:
+    connector, acceptor = pair()
+    give(acceptor, connector.data_to_send())
+    give(connector, acceptor.data_to_send())
+    connector.data_to_send()
+    with pytest.raises(AuthenticationError, match="key"):
+        give(acceptor, hmac.digest(OTHER, b"connector", hashlib.sha256))
+    assert not acceptor.done
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n", b"\x00" * 60, b"aiompi\x00\x02" + bytes(44), b"\xff"])
+def test_garbage_is_refused_at_its_first_wrong_byte(garbage: bytes) -> None:
+    for side in pair():
+        side.data_to_send()
+        right = len([1 for i in range(len(garbage)) if garbage[: i + 1] == MAGIC[: i + 1]])
+        give(side, garbage[:right], 1)
+        with pytest.raises(RemoteProtocolError, match="stranger"):
+            give(side, garbage[right:], 1)
+        assert not side.done
+        assert side.data_to_send() == b""
+
+
+@pytest.mark.parametrize(
+    ("role", "target"), [(ROLE_CONTROL, 1), (ROLE_PEER, 2), (ROLE_PEER, RANK_AGENT), (ROLE_PEER, RANK_ANY), (0, 1)]
+)
+def test_wrong_role_or_target_is_refused_without_a_proof(role: int, target: int) -> None:
+    connector, acceptor = pair(role=role, target=target)
+    with pytest.raises(RemoteProtocolError, match=f"role {role} and rank {target} reached role 1 and rank 1"):
+        give(acceptor, connector.data_to_send())
+    assert acceptor.data_to_send() == b""
+
+
+def test_own_hello_reflected_to_the_connector() -> None:
+    connector, _ = pair()
+    first = connector.data_to_send()
+    with pytest.raises(AuthenticationError):
+        give(connector, (first + bytes(100))[: connector.needed])
+
+
+def test_reply_reflected_to_the_acceptor_as_its_proof() -> None:
+    connector, acceptor = pair()
+    give(acceptor, connector.data_to_send())
+    reply = acceptor.data_to_send()
+    with pytest.raises(AuthenticationError):
+        give(acceptor, reply[-32:])
+    assert not acceptor.done
+
+
+def test_acceptor_used_as_an_oracle_against_itself() -> None:
+    """A stranger passes the challenge of one connection on as its own on another."""
+    _, victim = pair()
+    stranger = Connector(OTHER, role=ROLE_PEER, rank=5, target=1).data_to_send()
+    give(victim, stranger)
+    challenge = victim.data_to_send()
+    _, oracle = pair()
+    give(oracle, stranger[:20] + challenge[8:40])
+    answer = oracle.data_to_send()
+    with pytest.raises(AuthenticationError):
+        give(victim, answer[-32:])
+
+
+def test_proof_of_another_conversation_is_worth_nothing() -> None:
+    connector, acceptor = pair()
+    first = connector.data_to_send()
+    give(acceptor, first)
+    give(connector, acceptor.data_to_send())
+    proof = connector.data_to_send()
+    give(acceptor, proof)
+    assert acceptor.done
+    _, again = pair()
+    give(again, first)
+    again.data_to_send()
+    with pytest.raises(AuthenticationError):
+        give(again, proof)
+
+
+@given(st.integers(0, 2), st.integers(0, 71), st.integers(1, 255))
+def test_one_changed_byte_is_noticed(message: int, position: int, change: int) -> None:
+    connector, acceptor = pair()
+    with pytest.raises(RemoteProtocolError):
+        for number, (sender, receiver) in enumerate(
+            ((connector, acceptor), (acceptor, connector), (connector, acceptor))
+        ):
+            data = bytearray(sender.data_to_send())
+            if number == message:
+                assume(position < len(data))
+                data[position] ^= change
+            give(receiver, bytes(data))
+    assert not acceptor.done
+
+
+@given(st.binary(max_size=200), st.integers(1, 80))
+def test_fuzz(data: bytes, step: int) -> None:
+    for side in pair():
+        side.data_to_send()
+        try:
+            while data and side.needed:
+                nbytes = min(step, side.needed)
+                side.receive_data(data[:nbytes])
+                data = data[nbytes:]
+        except RemoteProtocolError:
+            pass
+        assert not side.done
+
+
+# Keys.
+
+
+def test_new_keys() -> None:
+    keys = {new_key() for _ in range(10)}
+    assert len(keys) == 10
+    assert {len(key) for key in keys} == {KEY_BYTES}
+
+
+def test_key_from_text() -> None:
+    assert parse_key(f"  {KEY.hex().upper()}\n") == KEY
+    assert parse_key("00" * 16) == bytes(16)
+
+
+@pytest.mark.parametrize("text", ["", "00" * 15, "secret-but-not-hex-and-long-enough-for-128-bits", "0" * 31, "gg" * 16])
+def test_bad_key_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(AuthenticationError, match="128 bits") as caught:
+        parse_key(text)
+    assert not text or text not in str(caught.value)
+    assert caught.value.__cause__ is None
