@@ -30,7 +30,6 @@ class Settings:
         bind: address that TCP listeners bind to.
         connect_timeout: seconds to wait for a connection and its proof of the key.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
-        debug: diagnostics on stderr.
     """
 
     eager_limit: int = 64 * 2**10
@@ -40,7 +39,6 @@ class Settings:
     bind: str = "127.0.0.1"
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    debug: bool = False
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or self.eager_window < 0:

@@ -135,8 +135,12 @@ class Intracomm:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
         received = self._core.irecv(memory_to_receive(recvbuf), source, recvtag)
-        memory = memory_to_send(sendbuf)
-        self._finish(self._core.isend((memory,), len(memory), dest, sendtag))
+        try:
+            memory = memory_to_send(sendbuf)
+            self._finish(self._core.isend((memory,), len(memory), dest, sendtag))
+        except BaseException:
+            received.withdraw()
+            raise
         Request(received).Wait(status)
 
     # Point-to-point, Python objects.
@@ -182,9 +186,13 @@ class Intracomm:
     ) -> Any:
         """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
         refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = self.irecv(None, source, recvtag)
-        self.isend(sendobj, dest, sendtag).wait()
-        return received.wait(status)
+        received = self._core.irecv(None, source, recvtag, process.runtime.codec.loads)
+        try:
+            self.isend(sendobj, dest, sendtag).wait()
+        except BaseException:
+            received.withdraw()
+            raise
+        return Request(received).wait(status)
 
     # Probe (section 3.8).
 

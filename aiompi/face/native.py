@@ -8,7 +8,7 @@ timing out the await withdraws it, and loses no message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from aiompi.coll import buffers, objects
@@ -121,7 +121,7 @@ class Intracomm:
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
         receive = self._core.irecv(None, source, recvtag, self._codec.loads, status)
-        return Owned(_Exchange(self.isend(sendobj, dest, sendtag), receive))
+        return _exchange(receive, lambda: self.isend(sendobj, dest, sendtag))
 
     # Point-to-point, buffers.
 
@@ -185,7 +185,7 @@ class Intracomm:
     ) -> Owned[Status]:
         """Send a buffer and receive into another, without deadlock (section 3.10); see `Isend` and `Irecv`."""
         receive = self._core.irecv(memory_to_receive(recvbuf), source, recvtag, None, status)
-        return Owned(_Exchange(self.Isend(sendbuf, dest, sendtag), receive))
+        return _exchange(receive, lambda: self.Isend(sendbuf, dest, sendtag))
 
     # Probe.
 
@@ -320,6 +320,15 @@ class Intracomm:
 
     def __repr__(self) -> str:
         return repr(self._core)
+
+
+def _exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Owned[Any]:
+    """A receive, and the send that belongs to it: if that cannot be started, the receive must not stay behind."""
+    try:
+        return Owned(_Exchange(start_send(), receive))
+    except BaseException:
+        receive.withdraw()
+        raise
 
 
 class _Exchange(Request[Any]):

@@ -158,10 +158,17 @@ class Decoder:
 def _decode(body: bytes) -> Message:
     try:
         code, *fields = msgpack.unpackb(body)
+        if type(code) is not int:
+            raise TypeError(f"code {code!r}")
         message, types = MESSAGES[code]
     except Exception as error:
         raise RemoteProtocolError(f"control message cannot be read: {error!r}") from None
-    if len(fields) != len(types) or not all(map(isinstance, fields, types)):
+    if len(fields) != len(types) or not all(map(_fits, fields, types)):
         raise RemoteProtocolError(f"control message {message.__name__} has wrong fields")
     decoded: Message = message(*fields)
     return decoded
+
+
+def _fits(field: object, expected: type) -> bool:
+    """Whether a field is exactly of its type, a bool being no int; the only lists are those of cards."""
+    return type(field) is expected and (not isinstance(field, list) or all(type(card) is dict for card in field))

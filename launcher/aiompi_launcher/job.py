@@ -53,7 +53,6 @@ class Phase(enum.Enum):
 
 # States in which a rank still waits for, or may need, the others.
 ACTIVE: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.FINALIZING})
-UNFINISHED: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.LOST})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -212,6 +212,16 @@ def test_answer_to_nothing_is_refused(header: Header) -> None:
         forged(w, header, b"12345" if header.kind == frame.DATA else b"")
 
 
+@pytest.mark.parametrize("kind", [0, frame.FINI + 1, 255])
+def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
+    w = WireWorld(2)
+    isend(w.comms[0], b"before", 1)
+    w.run()
+    with pytest.raises(errors.RemoteProtocolError, match=f"unknown kind {kind}"):
+        forged(w, Header(kind, length=5))
+    assert irecv(w.comms[1]).result() == b"before"
+
+
 def test_answer_of_another_rank_is_refused() -> None:
     w = WireWorld(3)
     isend(w.comms[1], bytes(10**6), 0)

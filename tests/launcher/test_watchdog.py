@@ -29,8 +29,9 @@ for line in sys.stdin:
         dog.clean_up()
     elif verb == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
-    elif verb in ("told", "untold"):
-        child = subprocess.Popen(command, shell=True, process_group=0)
+    elif verb in ("told", "untold", "marked"):
+        mark = dict([sys.argv[2].split("=")]) if verb == "marked" else {}
+        child = subprocess.Popen(command, shell=True, process_group=0, env=os.environ | mark)
         if verb == "told":
             dog.add(child.pid)
         print(child.pid, flush=True)
@@ -51,7 +52,7 @@ class Launcher:
     def do(self, line: str) -> None:
         assert self.process.stdin is not None
         print(line, file=self.process.stdin, flush=True)
-        if line.startswith(("told", "untold")):
+        if line.startswith(("told", "untold", "marked")):
             self.pids.append(self.number())
         if line != "crash":
             assert self.process.stdout is not None
@@ -90,7 +91,7 @@ def test_killed_launcher(launcher: Launcher, directory: Path, wait_until, is_gon
 def test_a_process_started_in_the_last_instant(
     launcher: Launcher, directory: Path, wait_until, is_gone: Callable[[int], bool]
 ):
-    launcher.do(f"untold {MARKER}={directory} sleep 100")
+    launcher.do("marked sleep 100")
     launcher.do("untold sleep 100")
     _, marked, other = launcher.pids
     launcher.do("crash")

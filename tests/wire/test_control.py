@@ -132,8 +132,10 @@ def test_fuzz(data: bytes) -> None:
 
 
 ANYTHING = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-100, 100), st.floats(), st.text(max_size=4), st.binary(max_size=4)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.integers(), inner, max_size=3)),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-100, 100), st.floats(), st.text(max_size=4), st.binary(max_size=4)
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.integers(-9, 9), inner, max_size=3)),
     max_leaves=8,
 )
 

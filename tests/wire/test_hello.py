@@ -237,7 +237,9 @@ def test_key_from_text() -> None:
     assert parse_key("00" * 16) == bytes(16)
 
 
-@pytest.mark.parametrize("text", ["", "00" * 15, "secret-but-not-hex-and-long-enough-for-128-bits", "0" * 31, "gg" * 16])
+@pytest.mark.parametrize(
+    "text", ["", "00" * 15, "secret-but-not-hex-and-long-enough-for-128-bits", "0" * 31, "gg" * 16]
+)
 def test_bad_key_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(AuthenticationError, match="128 bits") as caught:
         parse_key(text)
