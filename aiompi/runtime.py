@@ -82,6 +82,7 @@ class Runtime:
             raise
         self.engine.windows[:] = (card["window"] for card in cards)
         self.engine.connect = lambda peer: registry.connect(self._transports, peer, cards[peer.rank])
+        self.engine.driver.desert(self.engine.size == 1)
 
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
@@ -135,12 +136,16 @@ class Runtime:
 
     def _end(self, code: int, reason: str) -> None:
         """The job is over, not by this rank's will."""
-        error = JobAbortedError(reason)
-        self.engine.abort(error)
-        for request in (self._welcome, self._cards, self._farewell):
-            request.fail(error)
-        self.close()
+        self._give_up(JobAbortedError(reason))
         self.on_end(code)
+
+    def _give_up(self, error: Exception) -> None:
+        self.engine.abort(error)
+        drained, self._drained = self._drained, None
+        for request in (self._welcome, self._cards, self._farewell, drained):
+            if request is not None:
+                request.fail(error)
+        self.close()
 
     def _on_peer_lost(self, peer: Peer, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
@@ -183,6 +188,8 @@ class Runtime:
     async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
         if self.finalized:
             raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
+        if self.engine.error is not None:
+            raise self.engine.error
         self._closing()
         for schedule in schedules:
             with contextlib.suppress(Exception):
@@ -229,9 +236,19 @@ class Runtime:
         """
         if self._agent is not None and self.engine.error is None:
             self._agent.send(control.Abort(code, reason))
-        self.engine.abort(JobAbortedError(reason))
         self.finalized = True
-        self.close()
+        self._give_up(JobAbortedError(reason))
+
+    def disown(self) -> None:
+        """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
+        self._inherited = self._transports, self._agent  # not closed: that could shut down connections of the parent
+        self._transports, self._agent = [], None
+        self.engine.abort(
+            LocalProtocolError(
+                f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
+                "communicate"
+            )
+        )
 
     def exit(self, code: int) -> NoReturn:
         """End this process at once, as MPI_Abort does, without losing what it has printed."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import random
+import select
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,8 +30,11 @@ from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Payload, Reader
+from aiompi.wire.hello import ROLE_PEER, Connector
 
 KEY = bytes(range(32))
+LIMIT = 200  # bytes that are sent eagerly where a test needs a small limit
+SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": LIMIT + 1, "long": 5000}
 STREAMS: dict[str, type[StreamTransport]] = {"unix": Unix, "tcp": TCP}
 
 
@@ -357,6 +362,64 @@ class PolledWorld(_Sockets):
             driver.close()
 
 
+class RawPeer:
+    """A peer of one rank of a polled world that is only a socket: it can be as rude as the test wants.
+
+    Args:
+        to: rank to connect to.
+    """
+
+    def __init__(self, world: PolledWorld, to: int) -> None:
+        self._world = world
+        self._to = to
+        address = world.addresses[to]
+        tcp = isinstance(address[1], int)
+        self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(tuple(address) if tcp else address[0])
+        self.socket.setblocking(False)
+
+    def greet(self, key: bytes = KEY, rank: int = 1) -> RawPeer:
+        """Exchange the hello, claiming to be a rank."""
+        handshake = Connector(key, role=ROLE_PEER, rank=rank, target=self._to)
+        self.send(handshake.data_to_send())
+        handshake.receive_data(self.receive(handshake.needed))
+        self.send(handshake.data_to_send())
+        return self
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; they must fit the socket."""
+        assert self.socket.send(data) == len(data)
+
+    def receive(self, nbytes: int) -> bytes:
+        """Receive exactly so many bytes, or fewer at the end of the stream, while the world goes on."""
+        data = bytearray()
+        while len(data) < nbytes:
+            self._world.until(lambda: bool(select.select([self.socket], [], [], 0)[0]))
+            more = self.socket.recv(nbytes - len(data))
+            if not more:
+                break
+            data += more
+        return bytes(data)
+
+    def dropped(self) -> bool:
+        """Whether the other side has closed; what it said is thrown away."""
+        try:
+            while self.socket.recv(4096):
+                pass
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            pass
+        return True
+
+    def __enter__(self) -> RawPeer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
 def open_descriptors() -> set[int]:
     """File descriptors that this process has open."""
-    return {int(name) for name in os.listdir("/proc/self/fd")}
+    listed = [int(name) for name in os.listdir("/proc/self/fd")]
+    return {fd for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")}  # without the one that listed them

@@ -53,11 +53,13 @@ class BlockingDriver:
         self._turn(0.0)
 
     def _turn(self, timeout: float | None) -> None:
-        hopeless = timeout is None and self._deserted
-        if self._soon or self._timers:
-            timeout = self._run_due(timeout)
-        if hopeless or (timeout is None and not self._readers and not self._writers):
-            raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
+        if (self._soon or self._timers) and self._run_due():
+            timeout = 0.0  # what has run may have completed what is waited for
+        elif timeout is None:
+            if self._deserted or not (self._readers or self._writers or self._timers):
+                raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
+            if self._timers:
+                timeout = max(0.0, self._timers[0].due - time.monotonic())
         for fd, events in self._epoll.poll(timeout):
             if events & ~select.EPOLLOUT:
                 callback = self._readers.get(fd)
@@ -68,19 +70,18 @@ class BlockingDriver:
                 if callback is not None:
                     callback()
 
-    def _run_due(self, timeout: float | None) -> float | None:
-        """Run what is due; how long to sleep then."""
+    def _run_due(self) -> bool:
+        """Run what is due; whether there was anything."""
+        ran = bool(self._soon)
         for _ in range(len(self._soon)):
             self._soon.popleft()()
-        while self._timers and (self._timers[0].cancelled or self._timers[0].due <= time.monotonic()):
-            timer = heapq.heappop(self._timers)
+        timers = self._timers
+        while timers and (timers[0].cancelled or timers[0].due <= time.monotonic()):
+            timer = heapq.heappop(timers)
             if not timer.cancelled:
+                ran = True
                 timer.callback()
-        if self._soon:
-            return 0.0
-        if self._timers and timeout is None:
-            return max(0.0, self._timers[0].due - time.monotonic())
-        return timeout
+        return ran or bool(self._soon)
 
     def waiter(self) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")

@@ -363,7 +363,7 @@ class Peer:
 
     def orphan(self, owner: Owner) -> None:
         """The link broke before it had sent the owner's memory."""
-        error = self.error or self.farewell
+        error = self.engine.error or self.error or self.farewell
         if error is not None:
             owner.fail(error)
         else:

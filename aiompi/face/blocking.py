@@ -6,7 +6,7 @@ for, or makes a job of one rank; the end of the process leaves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from aiompi.coll import buffers, objects
@@ -76,8 +76,16 @@ class Intracomm:
 
     def _finish(self, request: EngineRequest[T]) -> T:
         if not request._done:
-            return self._driver.wait(request)
+            self._wait(request)
         return request.result()
+
+    def _wait(self, request: EngineRequest[Any]) -> None:
+        """Wait for an operation that belongs to the call: when a signal handler raises, nothing of it stays behind."""
+        try:
+            self._driver.finish(request)
+        except BaseException:
+            request.withdraw()
+            raise
 
     # Point-to-point, buffers (chapter 3).
 
@@ -116,7 +124,7 @@ class Intracomm:
         refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
         request = self._core.irecv(memory_to_receive(buf), source, tag)
         if not request._done:
-            self._driver.finish(request)
+            self._wait(request)
         if status is not None:
             status.assign(request.status)
         if request._error is not None:
@@ -134,14 +142,16 @@ class Intracomm:
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        received = self._core.irecv(memory_to_receive(recvbuf), source, recvtag)
+        received = self._core.irecv(memory_to_receive(recvbuf), source, recvtag, None, status)
+        self._exchange(received, lambda: self.Send(sendbuf, dest, sendtag))
+
+    def _exchange(self, receive: EngineRequest[T], send: Callable[[], None]) -> T:
         try:
-            memory = memory_to_send(sendbuf)
-            self._finish(self._core.isend((memory,), len(memory), dest, sendtag))
+            send()
         except BaseException:
-            received.withdraw()
+            receive.withdraw()
             raise
-        Request(received).Wait(status)
+        return self._finish(receive)
 
     # Point-to-point, Python objects.
 
@@ -162,12 +172,14 @@ class Intracomm:
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode."""
         refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
-        self.isend(obj, dest, tag).wait()
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        self._finish(self._core.isend(payload, nbytes, dest, tag))
 
     def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, synchronous mode."""
         refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
-        self.issend(obj, dest, tag).wait()
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        self._finish(self._core.isend(payload, nbytes, dest, tag, sync=True))
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object of any size; `buf` is not needed and ignored."""
@@ -186,13 +198,8 @@ class Intracomm:
     ) -> Any:
         """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
         refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = self._core.irecv(None, source, recvtag, process.runtime.codec.loads)
-        try:
-            self.isend(sendobj, dest, sendtag).wait()
-        except BaseException:
-            received.withdraw()
-            raise
-        return Request(received).wait(status)
+        received = self._core.irecv(None, source, recvtag, process.runtime.codec.loads, status)
+        return self._exchange(received, lambda: self.send(sendobj, dest, sendtag))
 
     # Probe (section 3.8).
 

@@ -43,7 +43,11 @@ class Session:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
 
     async def _start(self) -> World:
-        await self._runtime.start()
+        try:
+            await self._runtime.start()
+        except BaseException:
+            self._runtime.abort(1, f"rank {self._runtime.engine.rank} gave up while the job was starting")
+            raise
         return World(self._runtime, self._runtime.world)
 
     def __await__(self) -> Generator[Any, None, World]:

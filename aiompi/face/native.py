@@ -63,6 +63,12 @@ class Intracomm:
     def Get_size(self) -> int:
         return self._core.size
 
+    def Get_name(self) -> str:
+        return self._core.name
+
+    def Get_group(self) -> Group:
+        return self._core.group
+
     # Point-to-point, Python objects.
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:

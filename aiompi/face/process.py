@@ -8,7 +8,6 @@ import sys
 from types import TracebackType
 
 from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
-from aiompi.errors import LocalProtocolError
 from aiompi.runtime import Runtime
 from aiompi.transport.agent import Contact
 
@@ -61,11 +60,10 @@ class Process:
             self.driver.wait(runtime.leave())
 
     def _forked(self) -> None:
-        """A forked child shares the sockets of its parent and must not touch them."""
+        """A forked child shares the sockets and the epoll of its parent and must not touch them."""
         if self._runtime is not None:
-            self._runtime.engine.error = LocalProtocolError(
-                f"this process was forked from rank {self._runtime.engine.rank} and is no rank itself"
-            )
+            BlockingDriver.__init__(self.driver)  # anew, in place: communicators refer to it
+            self._runtime.disown()
 
     def finalize(self) -> None:
         refuse_running_loop("MPI_Finalize", "async with aiompi.init() as world")

@@ -85,7 +85,7 @@ class Dialling:
 
     Args:
         target: what the socket connects to.
-        timeout: seconds for the hello.
+        timeout: seconds to connect, and again for the hello.
         done: called with this and None, or with what went wrong; never inside this constructor.
     """
 
@@ -108,6 +108,7 @@ class Dialling:
         self._waiting = False
         sock.setblocking(False)
         self._timer: Timer = driver.call_later(0.0, self._connect)
+        self._limit: Timer = driver.call_later(timeout, self._late)
 
     def _connect(self) -> None:
         code = self.socket.connect_ex(self._target)
@@ -116,14 +117,12 @@ class Dialling:
         elif code == errno.EINPROGRESS:
             self._waiting = True
             self._driver.add_writer(self.socket.fileno(), self._progressed)
-            self._timer = self._driver.call_later(self._timeout, self._late)
         elif code == errno.EAGAIN:
             self._timer = self._driver.call_later(BACKLOG_RETRY, self._connect)
         else:
             self._failed(os.strerror(code))
 
     def _progressed(self) -> None:
-        self._unwatch()
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._failed(os.strerror(code))
@@ -131,16 +130,17 @@ class Dialling:
             self._connected()
 
     def _late(self) -> None:
-        self._unwatch()
-        self._failed("no answer")
+        self._failed("no answer in time")
 
     def _unwatch(self) -> None:
         self._timer.cancel()
+        self._limit.cancel()
         if self._waiting:
             self._waiting = False
             self._driver.remove_writer(self.socket.fileno())
 
     def _connected(self) -> None:
+        self._unwatch()
         self._greeting = Greeting(self._driver, self.socket, self._handshake, self._timeout, self._greeted)
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
@@ -148,6 +148,7 @@ class Dialling:
         self._done(self, cause)
 
     def _failed(self, cause: str) -> None:
+        self._unwatch()
         self.socket.close()
         self._done(self, f"cannot connect to it: {cause}")
 

@@ -26,6 +26,8 @@ PIECES: Final = 64
 #: system calls per turn and direction, so that one busy connection does not starve the loop
 BUDGET: Final = 16
 _TURNS: Final = range(BUDGET)
+#: connections that may wait to be accepted
+BACKLOG: Final = 4096
 #: connections that have not proven the key yet; the oldest makes place for a new one
 HALF_OPEN: Final = 128
 
@@ -83,7 +85,8 @@ class StreamLink:
     def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
         """Keep the rest of a frame of which `done` bytes have left."""
         copy = sum(map(len, payload)) <= COPIED
-        pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *payload]
+        # Without its empty pieces: the last one must leave as the owner's memory does.
+        pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *filter(len, payload)]
         while done >= len(pieces[0]):
             done -= len(pieces.pop(0))
         pieces[0] = memoryview(pieces[0])[done:]
@@ -170,10 +173,7 @@ class StreamLink:
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
-        owners = [owner for _, owner in self._queue if owner is not None]
         self.close()
-        for owner in owners:
-            self.peer.orphan(owner)
         self.peer.lost(cause)
         self._transport.drained()
 
@@ -190,14 +190,18 @@ class StreamLink:
 
     def close(self) -> None:
         self._closed = True
+        owners = [owner for _, owner in self._queue if owner is not None]
         self._queue.clear()
         self._transport.links.discard(self)
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())
             if self._writing:
+                self._writing = False
                 self._driver.remove_writer(sock.fileno())
             sock.close()
+        for owner in owners:
+            self.peer.orphan(owner)
 
 
 class StreamTransport(Transport):
@@ -303,3 +307,15 @@ class StreamTransport(Transport):
             self.engine.driver.remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
+
+
+def bound(family: int, address: Any) -> socket.socket:
+    """A listening socket, unless the address cannot be had."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

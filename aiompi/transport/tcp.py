@@ -6,7 +6,7 @@ import socket
 from typing import Any, ClassVar
 
 from aiompi.engine import Peer
-from aiompi.transport.stream import StreamTransport
+from aiompi.transport.stream import StreamTransport, bound
 
 
 class TCP(StreamTransport):
@@ -18,9 +18,7 @@ class TCP(StreamTransport):
     def listen(self) -> tuple[socket.socket, Any]:
         bind = self.engine.settings.bind
         family, _, _, _, target = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.bind(target)
-        listener.listen(4096)
+        listener = bound(family, target)
         host, port = listener.getsockname()[:2]
         return listener, [host, port]
 

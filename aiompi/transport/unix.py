@@ -9,7 +9,7 @@ import socket
 from typing import Any, ClassVar, Final
 
 from aiompi.engine import Peer
-from aiompi.transport.stream import StreamTransport
+from aiompi.transport.stream import StreamTransport, bound
 
 #: bytes asked for; a sender that can run further ahead of its receiver waits less often
 SEND_BUFFER: Final = 2**20
@@ -29,13 +29,10 @@ class Unix(StreamTransport):
     _path = ""
 
     def listen(self) -> tuple[socket.socket, Any]:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if self.site.directory:
-            self._path = name = os.path.join(self.site.directory, f"rank-{self.engine.rank}")
-        else:
-            name = f"\0aiompi-{os.urandom(16).hex()}"
-        listener.bind(name)
-        listener.listen(4096)
+        path = os.path.join(self.site.directory, f"rank-{self.engine.rank}") if self.site.directory else ""
+        name = path or f"\0aiompi-{os.urandom(16).hex()}"
+        listener = bound(socket.AF_UNIX, name)
+        self._path = path
         return listener, [name, _identity(name)]
 
     def dial(self, address: Any) -> tuple[socket.socket, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -23,7 +23,6 @@ from aiompi.wire.frame import HEADER_BYTES
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-LIMIT = 200
 SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": 3000}
 SECOND = b"the second message"
 

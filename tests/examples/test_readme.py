@@ -45,7 +45,7 @@ def test_launched_program(site: Site, name: str) -> None:
 def test_service(site: Site) -> None:
     path = site.program(PROGRAMS["ring_service.py"])
     launcher = site.launch("--serve", "4")
-    launcher.expect("\n")
+    launcher.expect("\n", 2)  # the address, and on standard error the key file
     name, _, value = launcher.err.split()[-1].partition("=")
     assert name == "AIOMPI_KEY_FILE"
     services = [site.start(sys.executable, path, launcher.out.strip(), env={name: value}) for _ in range(4)]

@@ -49,6 +49,7 @@ def asked(*services: Running, by: Callable[..., Awaitable[None]]) -> None:
 
 
 def url_of(service: Running) -> str:
+    service.expect("http://")
     service.expect("\n")
     match = re.search(r"http://127\.0\.0\.1:\d+", service.out)
     assert match is not None, service.out
@@ -116,7 +117,7 @@ def test_webservice_alone(site: Site) -> None:
 def replicas(site: Site, size: int) -> tuple[Running, list[Running]]:
     """A launcher that starts nothing, and services that join its job."""
     launcher = site.launch("--serve", str(size))
-    launcher.expect("\n")
+    launcher.expect("\n", 2)  # the address, and on standard error the key file
     key_file = re.search("AIOMPI_KEY_FILE=(.+)", launcher.err)
     assert key_file is not None
     command = [sys.executable, "-u", str(EXAMPLES / "join_service.py"), launcher.out.strip(), "--port", "0"]

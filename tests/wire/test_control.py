@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiompi.errors import RemoteProtocolError
@@ -57,7 +57,8 @@ ANY_MESSAGE = st.one_of(
 )
 
 
-@given(st.lists(ANY_MESSAGE, max_size=8), st.data())
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ANY_MESSAGE, max_size=5), st.data())
 def test_messages_survive_any_segmentation(messages: list[Any], data: st.DataObject) -> None:
     stream = b"".join(map(encode, messages))
     decoder, got = Decoder(), []

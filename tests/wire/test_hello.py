@@ -198,15 +198,18 @@ def test_proof_of_another_conversation_is_worth_nothing() -> None:
 def test_one_changed_byte_is_noticed(message: int, position: int, change: int) -> None:
     connector, acceptor = pair()
     with pytest.raises(RemoteProtocolError):
-        for number, (sender, receiver) in enumerate(
-            ((connector, acceptor), (acceptor, connector), (connector, acceptor))
-        ):
-            data = bytearray(sender.data_to_send())
-            if number == message:
-                assume(position < len(data))
-                data[position] ^= change
-            give(receiver, bytes(data))
+        converse_with_a_fault(connector, acceptor, message, position, change)
     assert not acceptor.done
+
+
+def converse_with_a_fault(connector: Connector, acceptor: Acceptor, message: int, position: int, change: int) -> None:
+    """The whole conversation, in which one byte of one message is changed."""
+    for number, (sender, receiver) in enumerate(((connector, acceptor), (acceptor, connector), (connector, acceptor))):
+        data = bytearray(sender.data_to_send())
+        if number == message:
+            assume(position < len(data))
+            data[position] ^= change
+        give(receiver, bytes(data))
 
 
 @given(st.binary(max_size=200), st.integers(1, 80))

@@ -1,0 +1,104 @@
+"""The driver of event loops, and how a program's own loop is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any
+
+import pytest
+from worlds import LocalWorld, irecv, isend
+
+from aiompi.driver import aio
+from aiompi.driver.aio import AsyncioDriver
+
+
+def test_loop_is_the_one_that_runs_at_first_use(run: Any) -> None:
+    driver = AsyncioDriver()
+
+    async def main() -> None:
+        assert driver.loop is asyncio.get_running_loop()
+
+    run(main())
+
+
+def test_use_outside_a_loop_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        AsyncioDriver().call_soon(print)
+
+
+def test_callbacks_timers_and_descriptors(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        calls: list[Any] = []
+        a, b = socket.socketpair()
+        with a, b:
+            a.setblocking(False)
+            driver.call_soon(calls.append, "soon")
+            driver.call_later(0.0, lambda: calls.append("later"))
+            driver.call_later(0.0, lambda: calls.append("cancelled")).cancel()
+            driver.add_reader(a.fileno(), lambda: calls.append(a.recv(5)))
+            driver.add_writer(b.fileno(), lambda: (driver.remove_writer(b.fileno()), b.send(b"x")))
+            assert calls == []
+            while b"x" not in calls or "later" not in calls:
+                await asyncio.sleep(0.001)
+            assert sorted(map(str, calls)) == ["b'x'", "later", "soon"]
+            driver.remove_reader(a.fileno())
+            driver.remove_reader(a.fileno())
+            driver.remove_writer(a.fileno())
+
+    run(main())
+
+
+def test_descriptors_can_be_let_go_after_the_loop_has_closed(run: Any) -> None:
+    driver = AsyncioDriver()
+
+    async def main() -> None:
+        driver.call_soon(int)
+
+    run(main())
+    a, b = socket.socketpair()
+    with a, b:
+        driver.remove_reader(a.fileno())
+        driver.remove_writer(a.fileno())
+
+
+def test_await_from_another_task_than_the_one_that_started(run: Any) -> None:
+    async def main() -> None:
+        w = LocalWorld(2, AsyncioDriver)
+        receive = irecv(w.comms[1])
+
+        async def wait() -> Any:
+            return await receive
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        isend(w.comms[0], b"x", 1)
+        assert not task.done()
+        assert await task == b"x"
+
+    run(main())
+
+
+async def _loop_name() -> str:
+    return type(asyncio.get_running_loop()).__module__
+
+
+def test_run_takes_uvloop_when_it_is_there() -> None:
+    assert aio.run(_loop_name()).startswith("uvloop")
+
+
+def test_run_does_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert aio.run(_loop_name()).startswith("asyncio")
+
+
+def test_run_gives_the_result_and_the_error() -> None:
+    async def fail() -> None:
+        raise ValueError("of main")
+
+    with pytest.raises(ValueError, match="of main"):
+        aio.run(fail())
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        asyncio.get_running_loop()

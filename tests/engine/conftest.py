@@ -1,0 +1,34 @@
+"""Worlds without sockets, in which frames arrive at once, one byte at a time, or in any order between links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import LIMIT, SIZES, LocalWorld, WireWorld, pattern
+
+World = LocalWorld | WireWorld
+
+WORLDS: dict[str, Callable[..., World]] = {
+    "hub": LocalWorld,
+    "wires": WireWorld,
+    "bytes": lambda size, **settings: WireWorld(size, cut=1, seed=1, **settings),
+    "shuffled": lambda size, **settings: WireWorld(size, cut=61, seed=2, **settings),
+}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Callable[..., World]:
+    """Makes a world of some size."""
+
+    def make(size: int = 2, **settings: Any) -> World:
+        return WORLDS[request.param](size, **{"eager_limit": LIMIT, "eager_window": 8192, **settings})
+
+    return make
+
+
+@pytest.fixture(params=SIZES)
+def data(request: pytest.FixtureRequest) -> bytes:
+    """A message of each protocol."""
+    return pattern(SIZES[request.param])

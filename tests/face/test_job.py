@@ -1,0 +1,435 @@
+"""How an application gets its world, and gives it back: `run`, `init`, `join`, `local_world`, `finalize`, `Abort`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from jobs import KEY, Site
+from worlds import open_descriptors
+
+import aiompi
+from aiompi import AuthenticationError, InvalidArgumentError, JobAbortedError, Settings
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+OTHER_KEY = bytes(range(1, 17)).hex()
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launcher has started this process."""
+    for name in [name for name in os.environ if name.startswith("AIOMPI_")]:
+        monkeypatch.delenv(name)
+
+
+def test_run_without_launcher() -> None:
+    """A job of one rank; what main returns is the result, what it raises comes out."""
+
+    async def main(world: aiompi.World) -> tuple[int, int, list[str], str]:
+        receive = world.irecv()
+        await world.send("me", dest=0)
+        return world.rank, world.size, await world.allgather("x"), await receive
+
+    assert aiompi.run(main) == (0, 1, ["x"], "me")
+
+    async def fails(world: aiompi.World) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        aiompi.run(fails)
+
+
+def test_run_uses_uvloop_when_it_is_there() -> None:
+    async def main(world: aiompi.World) -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert aiompi.run(main) == "uvloop"
+
+
+@pytest.mark.spec("S7.5-1", "S7.5-4")
+def test_init_in_a_running_loop(run: Run) -> None:
+    async def main() -> None:
+        before = open_descriptors()
+        async with aiompi.init(settings=Settings(eager_limit=100)) as world:
+            assert await world.sendrecv(b"x" * 1000, dest=0, source=0) == b"x" * 1000
+        with pytest.raises(aiompi.LocalProtocolError, match="has finalized"):
+            await world.send("late", dest=0)
+        with pytest.raises(aiompi.LocalProtocolError, match="Finalize was called before"):
+            await world.finalize()
+        world = await aiompi.init()
+        await world.finalize()
+        assert open_descriptors() == before
+
+    run(main())
+
+
+def test_two_sessions_in_one_loop_are_two_jobs(run: Run) -> None:
+    async def main() -> list[int]:
+        async with aiompi.init() as first, aiompi.init() as second:
+            lost = second.irecv()
+            await first.send("mine", dest=0)
+            assert await first.recv() == "mine"
+            assert not lost.done()
+            lost.cancel()
+            return [first.size, second.size]
+
+    assert run(main()) == [1, 1]
+
+
+def test_init_finds_the_job_of_the_launcher(site: Site) -> None:
+    """In a program that has a loop of its own; `finalize` is a fence for all ranks."""
+    program = """
+import asyncio, os, aiompi
+
+async def main():
+    async with aiompi.init() as world:
+        assert (world.rank, world.size) == (int(os.environ["AIOMPI_RANK"]), 3)
+        total = await world.allreduce(world.rank)
+    print(total)
+
+asyncio.run(main())
+"""
+    assert site.ok(3, program).lines == ["3", "3", "3"]
+
+
+def test_result_and_arguments_of_run(site: Site) -> None:
+    """What was sent without being awaited is delivered, although its sender has ended."""
+    program = """
+import sys, aiompi
+
+async def main(world):
+    if world.rank == 0:
+        world.isend(sys.argv[1:], dest=1)
+        return "sender"
+    return await world.recv(source=0)
+
+print(aiompi.run(main))
+"""
+    assert site.ok(2, program, "a", "b c").lines == ["['a', 'b c']", "sender"]
+
+
+def test_exit_with_status_zero_inside_main_leaves_in_good_order(site: Site) -> None:
+    program = """
+import sys, aiompi
+
+async def main(world):
+    if world.rank == 1:
+        await world.send("last words", dest=0)
+        sys.exit()
+    print(await world.recv(source=1))
+
+aiompi.run(main)
+"""
+    assert site.ok(2, program).out == "last words\n"
+
+
+def test_local_world() -> None:
+    with pytest.raises(InvalidArgumentError, match="at least one"):
+        aiompi.local_world(0)
+
+    async def main() -> list[list[int]]:
+        worlds = [aiompi.local_world(size) for size in (1, 2, 9)]
+        return [await asyncio.gather(*(comm.allreduce(1) for comm in world)) for world in worlds]
+
+    assert asyncio.run(main()) == [[1], [2] * 2, [9] * 9]
+
+
+def test_settings_of_a_local_world() -> None:
+    class Unknown:
+        pass
+
+    async def main() -> None:
+        world = aiompi.local_world(2, settings=Settings(pickle=False))
+        with pytest.raises(aiompi.InvalidTypeError):
+            world[0].isend(Unknown(), dest=1)
+
+    asyncio.run(main())
+
+
+def test_abort_in_a_local_world(run: Run) -> None:
+    """Ends this rank with an exception, which those who wait get as well."""
+
+    async def main() -> None:
+        world = aiompi.local_world(2)
+        waiting = world[0].irecv()
+        with pytest.raises(JobAbortedError, match=r"rank 0 called Abort\(4\)"):
+            world[0].Abort(4)
+        with pytest.raises(JobAbortedError):
+            await waiting
+
+    run(main())
+
+
+# Joining.
+
+
+def test_ranks_in_the_order_of_arrival_or_as_wanted(run: Run, site: Site) -> None:
+    """Several ranks in one process and loop, over all transports; nothing stays open."""
+    job, address = site.serve(4)
+    before = open_descriptors()
+
+    async def rank(wanted: int | None) -> tuple[int, list[int | None]]:
+        async with aiompi.join(address, bytes.fromhex(KEY), rank=wanted) as world:
+            return world.rank, await world.allgather(wanted)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*map(rank, (2, None, 3, None)))
+
+    results = run(main())
+    assert [number for number, _ in results][::2] == [2, 3]
+    assert sorted(number for number, _ in results) == [0, 1, 2, 3]
+    assert {str(gathered) for _, gathered in results} == {"[None, None, 2, 3]"}
+    result = job.finish()
+    assert (result.code, result.err) == (0, "")
+    assert open_descriptors() <= before
+
+
+def test_key_from_the_environment_or_a_file(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, address = site.serve(2)
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+
+    async def main() -> list[int]:
+        monkeypatch.setenv("AIOMPI_KEY_FILE", str(path))
+        first = aiompi.join(address)
+        monkeypatch.setenv("AIOMPI_KEY_FILE", "/nonexistent")
+        monkeypatch.setenv("AIOMPI_KEY", KEY)
+        worlds = await asyncio.gather(first, aiompi.join(address))
+        await asyncio.gather(*(world.finalize() for world in worlds))
+        return [world.size for world in worlds]
+
+    assert asyncio.run(main()) == [2, 2]
+    assert job.finish().code == 0
+
+
+@pytest.mark.parametrize("key", [None, "12", "not hexadecimal, although long enough", b"short"])
+def test_key_that_is_none(key: str | bytes | None) -> None:
+    with pytest.raises(AuthenticationError, match="key") as caught:
+        aiompi.join("127.0.0.1:1", key)
+    assert "hexadecimal, although" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:http", ""])
+def test_address_that_is_none(address: str) -> None:
+    async def main() -> None:
+        with pytest.raises(InvalidArgumentError, match="expected HOST:PORT"):
+            await aiompi.join(address, KEY)
+
+    asyncio.run(main())
+
+
+def test_negative_rank() -> None:
+    with pytest.raises(InvalidArgumentError, match="rank -1"):
+        aiompi.join("127.0.0.1:1", KEY, rank=-1)
+
+
+def test_nobody_serves(run: Run) -> None:
+    async def main() -> None:
+        before = open_descriptors()
+        with pytest.raises(JobAbortedError, match=r"127\.0\.0\.1:1 cannot be joined: cannot connect to it: .* refused"):
+            await aiompi.join("127.0.0.1:1", KEY)
+        assert open_descriptors() == before
+
+    run(main())
+
+
+def test_wrong_key(run: Run, site: Site) -> None:
+    """Is refused at both ends, and the job still waits for the right one."""
+    job, address = site.serve(1)
+
+    async def main() -> None:
+        with pytest.raises(JobAbortedError, match="key"):
+            await aiompi.join(address, OTHER_KEY)
+        async with aiompi.join(address, KEY) as world:
+            assert await world.allreduce(5) == 5
+
+    run(main())
+    result = job.finish()
+    assert result.code == 0
+    assert "dropped a connection from 127.0.0.1:" in result.err
+
+
+@pytest.mark.parametrize(
+    ("rank", "complaint"),
+    [(0, "rank 0 has joined already"), (5, "there is no rank 5 in this job"), (None, "the job is complete")],
+)
+def test_no_place_left(site: Site, rank: int | None, complaint: str) -> None:
+    job, address = site.serve(1)
+
+    async def main() -> None:
+        async with aiompi.join(address, KEY) as world:
+            with pytest.raises(JobAbortedError, match=complaint):
+                await aiompi.join(address, KEY, rank=rank)
+            assert await world.allreduce(5) == 5
+
+    asyncio.run(main())
+    assert job.finish().code == 0
+
+
+def test_impatient_joiner(run: Run, site: Site) -> None:
+    """Whoever gives up waiting for the others takes the job with it, as its rank was given away, and leaves nothing."""
+    job, address = site.serve(3)
+
+    async def main() -> None:
+        before = open_descriptors()
+        other = asyncio.ensure_future(_join(address, 0))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await aiompi.join(address, KEY, rank=1)
+        with pytest.raises(JobAbortedError, match="rank 1 gave up while the job was starting"):
+            await other
+        assert open_descriptors() == before
+
+    run(main())
+    result = job.finish()
+    assert result.code == 1
+    assert "rank 1 gave up while the job was starting" in result.err
+
+
+async def _join(address: str, rank: int) -> aiompi.World:
+    return await aiompi.join(address, KEY, rank=rank)
+
+
+def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
+    """An exception that leaves the block of one rank is the end of what the others wait for, and names its cause."""
+    job, address = site.serve(3)
+
+    async def rank(number: int) -> None:
+        async with aiompi.join(address, KEY, rank=number) as world:
+            if number == 1:
+                await world.recv(source=0)
+                raise KeyError("lost")
+            if number == 0:
+                await world.send(None, dest=1)
+            await world.barrier()
+
+    async def main() -> list[BaseException | None]:
+        return await asyncio.gather(*map(rank, range(3)), return_exceptions=True)
+
+    before = open_descriptors()
+    first, second, third = run(main())
+    assert isinstance(second, KeyError)
+    for error in (first, third):
+        assert isinstance(error, JobAbortedError)
+        assert str(error) == "rank 1 failed: KeyError: 'lost'"
+    result = job.finish()
+    assert result.code == 1
+    assert "rank 1 failed: KeyError: 'lost'" in result.err
+    assert open_descriptors() <= before
+
+
+def test_abort_of_a_service(run: Run, site: Site) -> None:
+    """It raises instead of ending the process, which has other things to do."""
+    job, address = site.serve(2)
+
+    async def rank(number: int) -> None:
+        async with aiompi.join(address, KEY, rank=number) as world:
+            if number == 1:
+                world.Abort(9)
+            await world.recv(source=1)
+
+    async def main() -> list[BaseException | None]:
+        return await asyncio.gather(rank(0), rank(1), return_exceptions=True)
+
+    assert [str(error) for error in run(main())] == ["rank 1 called Abort(9)"] * 2
+    assert job.finish().code == 9
+
+
+JOINER = """
+import asyncio, sys, aiompi
+
+async def main():
+    async with aiompi.join(sys.argv[1], rank=1) as world:
+        await world.barrier()
+        print("ready", flush=True)
+        await world.recv()
+
+asyncio.run(main())
+"""
+
+
+def test_killed_joiner(run: Run, site: Site) -> None:
+    """The service that waits for it hears of it, and lives on."""
+    job, address = site.serve(2)
+    joiner = site.start(sys.executable, site.program(JOINER), address, env={"AIOMPI_KEY": KEY})
+
+    async def main() -> None:
+        with pytest.raises(JobAbortedError, match="rank 1 closed its connection to the launcher"):
+            async with aiompi.join(address, KEY, rank=0) as world:
+                await world.barrier()
+                joiner.expect("ready")
+                joiner.signal(signal.SIGKILL)
+                await world.recv(source=1)
+
+    run(main())
+    result = job.finish()
+    assert result.code == 1
+    assert "rank 1 closed its connection to the launcher without calling Finalize" in result.err
+
+
+def test_killed_server(run: Run, site: Site) -> None:
+    """All that wait hear that the launcher is gone."""
+    job, address = site.serve(2)
+
+    async def rank(number: int) -> None:
+        async with aiompi.join(address, KEY, rank=number) as world:
+            await world.barrier()
+            if number == 0:
+                job.signal(signal.SIGKILL)
+            await world.recv(source=1 - number)
+
+    async def main() -> list[BaseException | None]:
+        return await asyncio.gather(rank(0), rank(1), return_exceptions=True)
+
+    before = open_descriptors()
+    for error in run(main()):
+        assert isinstance(error, JobAbortedError)
+        assert "the launcher is gone" in str(error)
+    job.finish()
+    assert open_descriptors() <= before
+
+
+DEAF_JOINER = """
+import asyncio, signal, sys, aiompi
+
+async def main():
+    world = await aiompi.join(sys.argv[1], rank=1, settings=aiompi.Settings(eager_window=2**30))
+    await world.probe()
+    print("ready", flush=True)
+    signal.pause()
+
+asyncio.run(main())
+"""
+
+
+def test_end_of_the_job_while_finalize_delivers(run: Run, site: Site) -> None:
+    """Finalize waits until everything has left this process; that wait ends, too."""
+    job, address = site.serve(2)
+    joiner = site.start(sys.executable, site.program(DEAF_JOINER), address, env={"AIOMPI_KEY": KEY})
+    settings = Settings(eager_limit=2**20)
+
+    async def main() -> None:
+        world = await aiompi.join(address, KEY, rank=0, settings=settings)
+        for _ in range(64):
+            world.Isend(bytes(2**20 - 1), dest=1)
+        finalizing = asyncio.ensure_future(_finalize(world))
+        await asyncio.to_thread(joiner.expect, "ready")
+        assert not finalizing.done()
+        job.signal(signal.SIGKILL)
+        with pytest.raises(JobAbortedError, match="the launcher is gone"):
+            await finalizing
+        joiner.signal(signal.SIGKILL)
+
+    run(main())
+    job.finish()
+
+
+async def _finalize(world: aiompi.World) -> None:
+    await world.finalize()

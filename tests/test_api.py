@@ -1,0 +1,95 @@
+"""The public names of the package, which are found when they are used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiompi
+from aiompi import MPI
+
+
+def isolated(code: str) -> str:
+    """What code prints in a new process."""
+    root = str(Path(aiompi.__file__).parent.parent)
+    code = f"import sys; sys.path.insert(0, {root!r})\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", [name for name in dir(aiompi) if not name.startswith("_")])
+def test_every_name_resolves(name: str) -> None:
+    assert getattr(aiompi, name) is getattr(aiompi, name)
+
+
+def promised() -> dict[str, list[str]]:
+    """Modules from which the package shows names to type checkers -> the names, or a star."""
+    tree = ast.parse(Path(aiompi.__file__).read_text(encoding="utf8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    found: dict[str, list[str]] = {}
+    for node in imports:
+        found.setdefault(str(node.module), []).extend(alias.name for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize(("module", "names"), promised().items())
+def test_type_checkers_see_what_there_is(module: str, names: list[str]) -> None:
+    """What the package promises to them is what it gives."""
+    home = sys.modules.get(module) or __import__(module, fromlist=["_"])
+    if names == ["*"]:
+        names = list(getattr(home, "__all__", None) or [name for name in vars(home) if not name.startswith("_")])
+    for name in names:
+        if not isinstance(value := getattr(home, name, MPI), types.ModuleType) or name == "MPI":
+            assert getattr(aiompi, name) is value
+
+
+@pytest.mark.parametrize("name", ["nonsense", "Nonsense", "_Nonsense", "__wrapped__"])
+def test_unknown_names(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'aiompi' has no attribute '{name}'"):
+        getattr(aiompi, name)
+
+
+@pytest.mark.parametrize(
+    ("statement", "light"),
+    [
+        ("import aiompi", True),
+        ("import aiompi; aiompi.ANY_SOURCE, aiompi.Status, aiompi.TruncationError, aiompi.rc", True),
+        ("import aiompi.wire.control, aiompi.impi", True),
+        ("import aiompi; aiompi.run", False),
+    ],
+)
+def test_numpy_is_imported_when_it_is_needed(statement: str, light: bool) -> None:
+    heavy = "{'numpy', 'asyncio', 'uvloop', 'aiompi.engine'}"
+    loaded = isolated(f"{statement}\nprint(*sorted({heavy} & set(sys.modules)))").split()
+    assert loaded == ([] if light else ["aiompi.engine", "asyncio", "numpy"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run", "init", "join", "local_world", "Intracomm", "Request", "Status", "Group", "Op", "Settings", "rc", "SUM", "INT"],
+)
+def test_documented(name: str) -> None:
+    value: Any = getattr(aiompi, name)
+    assert (value.__doc__ or "").strip()
+
+
+def test_version() -> None:
+    assert aiompi.__version__.count(".") == 2
+
+
+@pytest.mark.spec("S2.4.1-2", "S2.4.4-1", "S2.4.4-2", "S3.2.4-3")
+def test_special_values() -> None:
+    """Outside the normal range of their argument, and distinct; there is no wildcard for communicators."""
+    specials = [MPI.ANY_SOURCE, MPI.PROC_NULL, MPI.ROOT, MPI.UNDEFINED]
+    assert len(set(specials)) == len(specials)
+    assert all(value < 0 for value in [*specials, MPI.ANY_TAG])
+    assert MPI.TAG_UB >= 32767
+    assert not any("ANY_COMM" in name for name in dir(MPI))
+    assert not MPI.REQUEST_NULL
+    assert MPI.REQUEST_NULL == MPI.Request()

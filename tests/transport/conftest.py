@@ -1,0 +1,65 @@
+"""Worlds over real sockets, of which nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from worlds import STREAMS, PolledWorld, open_descriptors
+
+
+@pytest.fixture(params=STREAMS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Name of a transport over stream sockets."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def warm() -> None:
+    """What uvloop opens once in a process, it has."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.sleep(0))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path, warm: None) -> Iterator[None]:
+    """No test leaves a descriptor or a socket file behind."""
+    before = open_descriptors()
+    yield
+    assert open_descriptors() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def polled(kind: str, tmp_path: Path) -> Iterator[Callable[..., PolledWorld]]:
+    """Makes a world of blocking drivers, and closes it."""
+    worlds: list[PolledWorld] = []
+
+    def make(size: int = 2, **settings: Any) -> PolledWorld:
+        worlds.append(PolledWorld(kind, size, str(tmp_path), **settings))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.__exit__()
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets with the smallest buffers the kernel gives.
+
+    A receive buffer of TCP that is smaller than a segment of loopback would only make it wait for its timers.
+    """
+
+    def tune(self: Any, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        if sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+
+    for cls in STREAMS.values():
+        monkeypatch.setattr(cls, "tune", tune)

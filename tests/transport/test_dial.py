@@ -1,0 +1,196 @@
+"""Strangers at the door, and connections that cannot be made."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
+
+from aiompi import errors
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.transport import stream
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.hello import ROLE_PEER, Connector
+
+NewPolled = Callable[..., PolledWorld]
+
+#: a message from a raw peer
+EAGER_100 = HEADER.pack(*Header(frame.EAGER, source=1, length=100, tag=3)) + bytes(100)
+
+
+# Strangers.
+
+
+def alive(w: PolledWorld) -> None:
+    """Ranks still reach each other."""
+    w.finish(isend(w.comms[1], b"alive", 0, 99), irecv(w.comms[0], 1, 99))
+
+
+@pytest.mark.parametrize("words", [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 500, b"a" * 60_000, b"\xff" * 4 + b"x"])
+def test_stranger_that_talks_is_dropped_at_once(polled: NewPolled, words: bytes) -> None:
+    w = polled(connect_timeout=30.0)
+    with RawPeer(w, 0) as raw:
+        raw.send(words)
+        w.until(raw.dropped)
+        alive(w)
+        assert not w.transports[0].pending()
+
+
+def test_stranger_that_says_nothing_is_dropped_after_a_while(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.05)
+    with RawPeer(w, 0) as silent, RawPeer(w, 0) as slow:
+        slow.send(b"aiompi")
+        w.poll()
+        assert not silent.dropped()
+        assert w.transports[0].pending()
+        w.until(lambda: silent.dropped() and slow.dropped())
+        assert not w.transports[0].pending()
+        alive(w)
+
+
+def test_stranger_without_the_key_is_dropped(polled: NewPolled) -> None:
+    w = polled()
+    with RawPeer(w, 0) as raw:
+        with pytest.raises(errors.AuthenticationError):
+            raw.greet(key=b"wrong" * 8)
+        assert not raw.dropped()
+    alive(w)
+
+
+def test_stranger_that_forges_its_proof_is_dropped(polled: NewPolled) -> None:
+    w = polled()
+    with RawPeer(w, 0) as raw:
+        raw.send(Connector(b"wrong" * 8, role=ROLE_PEER, rank=1, target=0).data_to_send())
+        assert len(raw.receive(72)) == 72
+        raw.send(bytes(32) + EAGER_100)
+        w.until(raw.dropped)
+    assert not w.transports[0].links
+    assert w.comms[0].iprobe(ANY_SOURCE, ANY_TAG) is None
+    alive(w)
+
+
+@pytest.mark.parametrize("rank", [-2, -1, 2, 2**31 - 1])
+def test_peer_that_claims_an_impossible_rank_is_dropped(polled: NewPolled, rank: int) -> None:
+    w = polled()
+    with RawPeer(w, 0).greet(rank=rank) as raw:
+        w.until(raw.dropped)
+    alive(w)
+
+
+def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    w = polled(connect_timeout=30.0)
+    strangers = [RawPeer(w, 0) for _ in range(10)]
+    try:
+        w.until(lambda: sum(raw.dropped() for raw in strangers) >= 6)
+        assert [raw.dropped() for raw in strangers] == [True] * 6 + [False] * 4
+        alive(w)
+        assert len(w.transports[0]._greetings) <= 4
+    finally:
+        for raw in strangers:
+            raw.socket.close()
+
+
+def test_stranger_that_comes_and_goes(polled: NewPolled) -> None:
+    w = polled()
+    for _ in range(20):
+        with RawPeer(w, 0):
+            pass
+    w.until(lambda: not w.transports[0].pending())
+    alive(w)
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
+    w = polled()
+    with RawPeer(w, 0) as raw:
+        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+        for part in (hello.data_to_send(), None):
+            data = part or hello.data_to_send() + EAGER_100
+            for at in range(0, len(data), step):
+                raw.send(data[at : at + step])
+                w.poll()
+            if part:
+                hello.receive_data(raw.receive(72))
+        assert w.finish(irecv(w.comms[0], 1)) == [bytes(100)]
+
+
+# Connections that cannot be made.
+
+
+def test_rank_with_another_key_cannot_be_reached(polled: NewPolled) -> None:
+    w = polled()
+    w.transports[0].site = type(w.transports[0].site)(b"other" * 8, w.transports[0].site.directory)
+    send = isend(w.comms[0], bytes(10**6), 1)
+    w.until(send.done)
+    with pytest.raises(errors.ProcessFailedError, match=r"rank 1 is gone: .*key"):
+        send.result()
+    assert not w.transports[1].links
+
+
+def test_nobody_listens(polled: NewPolled) -> None:
+    w = polled()
+    w.transports[1].close()
+    sends = [isend(w.comms[0], bytes(size), 1, 0, sync) for size in (10, 60_000, 10**6) for sync in (False, True)]
+    w.until(lambda: all(send.done() for send in sends))
+    for send in sends[1:]:
+        with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: cannot connect to it"):
+            send.result()
+    assert not w.transports[0].links
+
+
+@pytest.fixture
+def short_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listeners with room for one connection that is not accepted yet."""
+
+    def shortened(listen: Callable[[Any], tuple[socket.socket, Any]]) -> Callable[[Any], tuple[socket.socket, Any]]:
+        def short_listen(self: Any) -> tuple[socket.socket, Any]:
+            listener, address = listen(self)
+            listener.listen(0)
+            return listener, address
+
+        return short_listen
+
+    for cls in STREAMS.values():
+        monkeypatch.setattr(cls, "listen", shortened(cls.listen))
+
+
+@pytest.mark.usefixtures("short_backlog")
+def test_full_backlog_ends_with_the_time_limit(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.1)
+    with RawPeer(w, 1):
+        send = isend(w.comms[0], bytes(10**6), 1)
+        while not send.done():
+            w.drivers[0].poll()
+    with pytest.raises(errors.ProcessFailedError, match=r"rank 1 is gone: .*in time"):
+        send.result()
+    assert not w.transports[0]._diallings
+
+
+@pytest.mark.usefixtures("short_backlog")
+def test_full_backlog_that_clears_in_time(polled: NewPolled, kind: str) -> None:
+    w = polled()
+    with RawPeer(w, 1):
+        send = isend(w.comms[0], bytes(60_000), 1)
+        for _ in range(3):
+            w.drivers[0].poll()
+        assert not send.done()
+        if kind == "tcp":
+            w.close()  # the kernel itself repeats the request, after a second
+            return
+        assert w.finish(irecv(w.comms[1]), send) == [bytes(60_000), None]
+
+
+def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        w.addresses[1] = [*listener.getsockname()]
+        w.transports[0].dial = lambda address: (socket.socket(), tuple(address))  # type: ignore[method-assign]
+        send = isend(w.comms[0], bytes(10**6), 1)
+        w.until(send.done, 2.0)
+    with pytest.raises(errors.ProcessFailedError, match="did not answer the hello in time"):
+        send.result()

@@ -1,0 +1,109 @@
+"""Unix sockets: where they are, who is taken for a neighbour, and what is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import KEY, irecv, isend
+
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.engine import Engine
+from aiompi.settings import Settings
+from aiompi.transport.template import Site
+from aiompi.transport.unix import Unix
+
+NewUnix = Callable[..., Unix]
+
+
+@pytest.fixture
+def unix() -> Iterator[NewUnix]:
+    """Makes the transport of a rank."""
+    made: list[Unix] = []
+
+    def make(directory: str = "", rank: int = 0) -> Unix:
+        made.append(Unix(Engine(rank, 2, Settings(), BlockingDriver()), Site(KEY, directory)))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
+        transport.engine.driver.close()  # type: ignore[attr-defined]
+
+
+def test_socket_in_the_directory_of_the_job(unix: NewUnix, tmp_path: Path) -> None:
+    transport = unix(str(tmp_path), 1)
+    name, identity = transport.address()
+    assert name == str(tmp_path / "rank-1")
+    assert stat.S_ISSOCK(os.stat(name).st_mode)
+    assert transport.reaches(transport.engine.peer(0), [name, identity])
+    transport.close()
+    assert not os.path.exists(name)
+    assert transport.reaches(transport.engine.peer(0), [name, identity]), "one that has left is still a neighbour"
+
+
+def test_directory_that_is_gone_already_is_no_error(unix: NewUnix, tmp_path: Path) -> None:
+    directory = tmp_path / "job"
+    directory.mkdir()
+    transport = unix(str(directory))
+    name, _ = transport.address()
+    os.unlink(name)
+    directory.rmdir()
+    transport.close()
+
+
+def test_file_of_another_job_is_not_removed(unix: NewUnix, tmp_path: Path) -> None:
+    (tmp_path / "rank-0").touch()
+    transport = unix(str(tmp_path))
+    with pytest.raises(OSError, match="in use"):
+        transport.address()
+    transport.close()
+    assert (tmp_path / "rank-0").exists()
+    os.unlink(tmp_path / "rank-0")
+
+
+def test_abstract_name_without_a_directory(unix: NewUnix) -> None:
+    first, second = unix(rank=0), unix(rank=1)
+    addresses = [first.address(), second.address()]
+    assert addresses[0][0] != addresses[1][0]
+    for name, identity in addresses:
+        assert name.startswith("\0aiompi-")
+        assert len(name) > 32, "it cannot be guessed"
+        assert first.reaches(first.engine.peer(1), [name, identity])
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(name)
+    first.close()
+    with socket.socket(socket.AF_UNIX) as sock, pytest.raises(ConnectionRefusedError):
+        sock.connect(addresses[0][0])
+
+
+def test_same_name_elsewhere_is_no_neighbour(unix: NewUnix, tmp_path: Path) -> None:
+    transport = unix(str(tmp_path))
+    name, identity = transport.address()
+    peer = transport.engine.peer(1)
+    assert not transport.reaches(peer, [name, identity + "0"])
+    assert not transport.reaches(peer, [f"{tmp_path}x/rank-0", identity])
+    abstract = unix().address()
+    assert not transport.reaches(peer, [abstract[0], "another boot:1"])
+
+
+def test_ranks_meet_through_abstract_names(unix: NewUnix) -> None:
+    from aiompi.comm import Communicator, Group
+
+    transports = [unix(rank=rank) for rank in range(2)]
+    addresses = [transport.address() for transport in transports]
+    comms = []
+    for rank, transport in enumerate(transports):
+        transport.engine.connect = lambda peer, own=transport: own.connect(peer, addresses[peer.rank])  # type: ignore[misc]
+        comms.append(Communicator(transport.engine, Group(range(2), rank), 0, "WORLD"))
+    receive: Any = irecv(comms[1])
+    isend(comms[0], b"hello", 1)
+    while not receive.done():
+        for transport in transports:
+            transport.engine.driver.poll()  # type: ignore[attr-defined]
+    assert receive.result() == b"hello"
