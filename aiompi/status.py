@@ -27,9 +27,7 @@ class Status:
 
     __slots__ = ("_cancelled", "error", "nbytes", "source", "tag")
 
-    def __init__(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, nbytes: int = 0, cancelled: bool = False
-    ) -> None:
+    def __init__(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, nbytes: int = 0, cancelled: bool = False) -> None:
         self.source = source
         self.tag = tag
         self.error = errors.SUCCESS

@@ -72,7 +72,21 @@ def test_numpy_is_imported_when_it_is_needed(statement: str, light: bool) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "init", "join", "local_world", "Intracomm", "Request", "Status", "Group", "Op", "Settings", "rc", "SUM", "INT"],
+    [
+        "run",
+        "init",
+        "join",
+        "local_world",
+        "Intracomm",
+        "Request",
+        "Status",
+        "Group",
+        "Op",
+        "Settings",
+        "rc",
+        "SUM",
+        "INT",
+    ],
 )
 def test_documented(name: str) -> None:
     value: Any = getattr(aiompi, name)
@@ -92,4 +106,4 @@ def test_special_values() -> None:
     assert MPI.TAG_UB >= 32767
     assert not any("ANY_COMM" in name for name in dir(MPI))
     assert not MPI.REQUEST_NULL
-    assert MPI.REQUEST_NULL == MPI.Request()
+    assert MPI.Request() == MPI.REQUEST_NULL

@@ -219,6 +219,10 @@ class Wire:
             owner.sent()
         return nbytes
 
+    def detach(self, owner: Owner) -> None:
+        """Copy the whole queue: the owner may have his memory back."""
+        self._queue = deque((bytes(piece), other) for piece, other in self._queue)
+
     def inject(self, data: bytes) -> None:
         """Put bytes into the stream that the sender's engine has not sent."""
         self._queue.append((data, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from operator import index
 from typing import Any, TypeVar
 
 from aiompi.comm.group import Group
@@ -55,7 +56,7 @@ class Communicator:
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
-        if not 0 <= tag <= TAG_UB:
+        if not 0 <= index(tag) <= TAG_UB:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if 0 <= dest < self.size:
             peer = self._peers[dest] or self._peer(dest)
@@ -106,15 +107,15 @@ class Communicator:
 
     def iprobe(self, source: int, tag: int) -> Status | None:
         """Envelope of the message that a receive would get now, None if there is none (section 3.8)."""
-        self._peer_rank(source, tag)
+        peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return Status(source=PROC_NULL)
-        return self.engine.iprobe(self._matcher, source, tag)
+        return self.engine.iprobe(self._matcher, source, tag, peer_rank)
 
     def _peer_rank(self, source: int, tag: int) -> int:
-        if not (0 <= tag <= TAG_UB or tag == ANY_TAG):
+        if not (0 <= index(tag) <= TAG_UB or tag == ANY_TAG):
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
-        if 0 <= source < self.size:
+        if 0 <= index(source) < self.size:
             return self.group.members[source]
         if source in (ANY_SOURCE, PROC_NULL):
             return ANY_SOURCE
@@ -134,7 +135,7 @@ class Communicator:
         Raises:
             InvalidRootError: root is not a rank of this communicator.
         """
-        if not 0 <= root < self.size:
+        if not 0 <= index(root) < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
 
     def where(self, operation: str) -> str:

@@ -146,7 +146,7 @@ def memory_to_send(spec: object) -> memoryview:
     Raises:
         As `resolve_send`.
     """
-    if type(spec) is np.ndarray:
+    if type(spec) is np.ndarray and not spec.dtype.hasobject:
         try:
             return spec.data.cast("B")
         except (TypeError, ValueError):  # empty, not C-contiguous, or of no simple type
@@ -160,7 +160,7 @@ def memory_to_receive(spec: object) -> memoryview:
     Raises:
         As `resolve_recv`.
     """
-    if type(spec) is np.ndarray:
+    if type(spec) is np.ndarray and not spec.dtype.hasobject:
         try:
             view = spec.data.cast("B")
         except (TypeError, ValueError):

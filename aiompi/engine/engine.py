@@ -120,10 +120,19 @@ class Engine:
         else:
             probe.matcher.probes.append(probe)
 
-    def iprobe(self, matcher: Matcher, source: int, tag: int) -> Status | None:
-        """Envelope of the message that a receive would get now (MPI_Iprobe, section 3.8)."""
+    def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Status | None:
+        """Envelope of the message that a receive would get now (MPI_Iprobe, section 3.8).
+
+        Raises:
+            ProcessFailedError: there is none, and none can come.
+        """
         message = matcher.find_unexpected(source, tag)
-        return None if message is None else message.envelope()
+        if message is not None:
+            return message.envelope()
+        error = self._hopeless(peer_rank)
+        if error is not None:
+            raise error
+        return None
 
     def _hopeless(self, rank: int) -> Exception | None:
         if self.error is not None or rank == ANY_SOURCE:

@@ -8,7 +8,7 @@ one with wildcards goes through the messages in order of arrival.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,10 @@ class Matcher:
     __slots__ = ("_arrivals", "_order", "_posted", "_unexpected", "_wildcards", "probes")
 
     def __init__(self) -> None:
-        # A receive alone in its place needs no queue, which is the usual case.
-        self._posted: dict[tuple[int, int], Receive | deque[Receive]] = {}
+        # A receive alone in its place needs no queue, which is the usual case. Queues are by order.
+        self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
         self._wildcards = 0
-        self._unexpected: dict[tuple[int, int], deque[Message]] = {}
+        self._unexpected: dict[tuple[int, int], OrderedDict[int, Message]] = {}
         self._arrivals: OrderedDict[int, Message] = OrderedDict()
         self._order = 0
         self.probes: list[Probe] = []
@@ -41,10 +41,9 @@ class Matcher:
         self._order = receive.order = self._order + 1
         posted = self._posted.setdefault((source, tag), receive)
         if posted is not receive:
-            if isinstance(posted, deque):
-                posted.append(receive)
-            else:
-                self._posted[source, tag] = deque((posted, receive))
+            if not isinstance(posted, OrderedDict):
+                self._posted[source, tag] = posted = OrderedDict({posted.order: posted})
+            posted[receive.order] = receive
 
     def take_posted(self, source: int, tag: int) -> Receive | None:
         """The first posted receive that matches an incoming message.
@@ -55,8 +54,8 @@ class Matcher:
         posted = self._posted.pop(key, None)
         if posted is None:
             return None
-        if isinstance(posted, deque):
-            receive = posted.popleft()
+        if isinstance(posted, OrderedDict):
+            _, receive = posted.popitem(last=False)
             if posted:
                 self._posted[key] = posted
         else:
@@ -71,7 +70,7 @@ class Matcher:
             posted = self._posted.get(key)
             if posted is None:
                 continue
-            receive = posted[0] if isinstance(posted, deque) else posted
+            receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
             if not order or receive.order < order:
                 first, order = key, receive.order
         if first[0] == ANY_SOURCE or first[1] == ANY_TAG:
@@ -82,8 +81,8 @@ class Matcher:
         """Take back a posted receive; False when it has been matched."""
         key = (receive.want_source, receive.want_tag)
         posted = self._posted.get(key)
-        if isinstance(posted, deque) and receive in posted:
-            posted.remove(receive)
+        if isinstance(posted, OrderedDict) and posted.get(receive.order) is receive:
+            del posted[receive.order]
             if not posted:
                 del self._posted[key]
         elif posted is receive:
@@ -97,7 +96,7 @@ class Matcher:
     def posted(self) -> Iterator[Receive]:
         """All posted receives; the caller may withdraw them meanwhile."""
         places = self._posted.values()
-        return iter([r for place in places for r in (place if isinstance(place, deque) else (place,))])
+        return iter([r for place in places for r in (place.values() if isinstance(place, OrderedDict) else (place,))])
 
     def unexpected(self) -> Iterator[Message]:
         """All unexpected messages in order of arrival; the caller may remove them meanwhile."""
@@ -108,30 +107,31 @@ class Matcher:
         self._order += 1
         message.order = self._order
         key = (message.source, message.tag)
-        bucket = self._unexpected.get(key)
-        if bucket is None:
-            self._unexpected[key] = deque((message,))
-        else:
-            bucket.append(message)
-        self._arrivals[message.order] = message
+        place = self._unexpected.get(key)
+        if place is None:
+            place = self._unexpected[key] = OrderedDict()
+        place[message.order] = self._arrivals[message.order] = message
         if self.probes:
             self.announce(message)
 
     def restore(self, message: Message) -> None:
         """Put a message back to where it was before it was matched: no later one of its sender is ahead of it."""
-        bucket = self._unexpected.setdefault((message.source, message.tag), deque())
-        index = next((i for i, other in enumerate(bucket) if other.order > message.order), len(bucket))
-        bucket.insert(index, message)
-        self._arrivals[message.order] = message
-        self._arrivals = OrderedDict(sorted(self._arrivals.items()))
+        place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
+        for queue in (place, self._arrivals):
+            queue[message.order] = message
+            if next(iter(queue)) > message.order:
+                queue.move_to_end(message.order, last=False)
+            else:
+                for order in sorted(order for order in queue if order > message.order):
+                    queue.move_to_end(order)
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
         if not self._arrivals:
             return None
         if source != ANY_SOURCE and tag != ANY_TAG:
-            bucket = self._unexpected.get((source, tag))
-            return bucket[0] if bucket else None
+            place = self._unexpected.get((source, tag))
+            return next(iter(place.values())) if place else None
         for message in self._arrivals.values():
             if source in (ANY_SOURCE, message.source) and tag in (ANY_TAG, message.tag):
                 return message
@@ -140,12 +140,9 @@ class Matcher:
     def remove_unexpected(self, message: Message) -> None:
         """The message has been matched, or recalled by its sender."""
         key = (message.source, message.tag)
-        bucket = self._unexpected[key]
-        if bucket[0] is message:
-            bucket.popleft()
-        else:
-            bucket.remove(message)
-        if not bucket:
+        place = self._unexpected[key]
+        del place[message.order]
+        if not place:
             del self._unexpected[key]
         del self._arrivals[message.order]
 

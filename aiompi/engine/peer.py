@@ -48,6 +48,7 @@ class Peer:
         "_held",
         "_hiwater",
         "_owed",
+        "_recallable",
         "credit",
         "engine",
         "error",
@@ -72,6 +73,7 @@ class Peer:
         self._ackmark = self._hiwater // 4
         self._held = 0
         self._owed = 0
+        self._recallable: dict[int, Message] = {}
         self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
             self._unknown,
             self._eager,
@@ -103,9 +105,9 @@ class Peer:
         if sync or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
             self._send_acknowledged(request, context, source, tag, sync)
             return request
+        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, 0)
         self.credit -= cost
-        owed, self._owed = self._owed, 0
-        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, 0)
+        self._owed = 0
         if (self.link or self._connect()).send(header, payload, request):
             request.sent()
         return request
@@ -200,8 +202,14 @@ class Peer:
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
         message.eager = eager
         landing = Landing(self, message, allocate(length), length, 0)
-        matcher.add_unexpected(message)
+        self._keep(message)
         return landing
+
+    def _keep(self, message: Message) -> None:
+        """No receive is posted for the message."""
+        if message.srqid:
+            self._recallable[message.srqid] = message
+        message.matcher.add_unexpected(message)
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, _, context, length, srqid, _ = header
@@ -219,7 +227,7 @@ class Peer:
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
         message.eager = self._hold(length)
         message.data = memoryview(bytearray(payload))
-        matcher.add_unexpected(message)
+        self._keep(message)
 
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
         _, tag, source, _, context, length, srqid, _ = header
@@ -228,11 +236,12 @@ class Peer:
         if receive is not None:
             self._ask(receive, source, tag, length, srqid)
             return
-        matcher.add_unexpected(Message(self, matcher, source, tag, length, srqid, rts=True, sync=False))
+        self._keep(Message(self, matcher, source, tag, length, srqid, rts=True, sync=False))
 
     def match(self, message: Message, receive: Receive) -> None:
         """An unexpected message has met its receive."""
         message.matcher.remove_unexpected(message)
+        self._recallable.pop(message.srqid, None)
         receive.order = message.order
         if message.rts:
             self._ask(receive, message.source, message.tag, message.length, message.srqid)
@@ -313,20 +322,13 @@ class Peer:
 
     def _cancel(self, header: tuple[int, ...], payload: memoryview) -> None:
         srqid = header[6]
-        message = self._recallable(srqid)
+        message = self._recallable.pop(srqid, None)
         if message is None:
             self.emit(frame.CANCELNO, srqid=srqid)
             return
         message.matcher.remove_unexpected(message)
         self.consumed(message.eager)
         self.emit(frame.CANCELYES, srqid=srqid)
-
-    def _recallable(self, srqid: int) -> Message | None:
-        for matcher in self.engine.contexts.values():
-            for message in matcher.unexpected():
-                if message.peer is self and message.srqid == srqid:
-                    return message
-        return None
 
     def _cancelyes(self, header: tuple[int, ...], payload: memoryview) -> None:
         request = self._answered(header[6])
@@ -384,6 +386,7 @@ class Peer:
             if isinstance(landing.target, Receive):
                 waiting.append(landing.target)
         self.landings = set()
+        self._recallable = {}
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]

@@ -77,6 +77,15 @@ class Send(Request[None]):
             self.peer.emit(CANCEL, srqid=self.srqid)
         return True
 
+    def withdraw(self) -> None:
+        """Recall the message if possible, and leave the user's memory alone from now on in any case."""
+        self.cancel()
+        if self._done:
+            return
+        self.payload = (b"".join(self.payload),)
+        if self.peer.link is not None:
+            self.peer.link.detach(self)
+
 
 class Receive(Request[Any]):
     """A receive, posted or matched.
@@ -148,9 +157,22 @@ class Receive(Request[Any]):
         if self.decode is None:
             return Status(self.source, self.tag, self.length, self._cancelled)
         if self.data is not None:
-            data, self.data = self.data, None
-            self._value = self.decode(data)
+            self._decode(self.data, self.decode)
+            if self._error is not None:
+                raise self._error
         return self._value
+
+    def exception(self) -> BaseException | None:
+        if self._done and self.decode is not None and self.data is not None:
+            self._decode(self.data, self.decode)
+        return super().exception()
+
+    def _decode(self, data: memoryview, decode: Callable[[memoryview], Any]) -> None:
+        self.data = None
+        try:
+            self._value = decode(data)
+        except Exception as error:
+            self._error = error
 
     def take(self, source: int, tag: int, payload: memoryview) -> None:
         """A whole message has come."""

@@ -51,8 +51,6 @@ class Schedule(Request[T_co]):
         engine.stepping = outer
         engine.schedules.discard(self)
         self._finish()
-        if self._error is not None and not isinstance(self._error, Exception):
-            raise self._error
 
     def _finish(self) -> None:
         """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""

@@ -79,5 +79,8 @@ class Link(Protocol):
             later, or `owner.fail()` when the connection breaks; when it is broken already, `peer.error` tells.
         """
 
+    def detach(self, owner: Owner) -> None:
+        """Copy what has not left yet of the memory of this owner, so that he may have it back."""
+
     def close(self) -> None:
         """Drop the connection at once."""

@@ -312,6 +312,10 @@ class Intracomm:
     def __repr__(self) -> str:
         return repr(self._core) if process.initialized else f"<MPI {self._predefined}, not initialised yet>"
 
+    def __reduce__(self) -> str:
+        """By name: what arrives in another process is its own communicator (section 2.4.1)."""
+        return "COMM_WORLD" if self is COMM_WORLD else "COMM_SELF"
+
 
 COMM_WORLD = Intracomm("world")
 COMM_SELF = Intracomm("self_comm")

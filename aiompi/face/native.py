@@ -327,6 +327,9 @@ class Intracomm:
     def __repr__(self) -> str:
         return repr(self._core)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a communicator means something only in its own process (section 2.4.1)")
+
 
 def _exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Owned[Any]:
     """A receive, and the send that belongs to it: if that cannot be started, the receive must not stay behind."""

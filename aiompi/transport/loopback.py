@@ -52,6 +52,9 @@ class LoopbackLink:
         self._hub.send(self._to, header, payload, owner)
         return False
 
+    def detach(self, owner: Owner) -> None:
+        """Nothing: a frame is delivered before whoever sent it runs again."""
+
     def close(self) -> None:
         pass
 

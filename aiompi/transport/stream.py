@@ -99,6 +99,16 @@ class StreamLink:
         self._queue.append((last, None if copy else owner))
         return copy
 
+    def detach(self, owner: Owner) -> None:
+        queue = self._queue
+        ends = [index for index, (_, other) in enumerate(queue) if other is owner]
+        for end in ends:
+            for index in range(end, -1, -1):
+                piece, other = queue[index]
+                if other is not None and index != end:
+                    break  # the frame before it
+                queue[index] = (bytes(piece), other)
+
     def _watch(self) -> None:
         if not self._writing and self._socket is not None:
             self._writing = True
@@ -276,8 +286,9 @@ class StreamTransport(Transport):
     def _accepted(self, greeting: Greeting, cause: str | None) -> None:
         self._greetings.pop(greeting, None)
         rank = greeting.handshake.peer_rank
-        if cause is None and 0 <= rank < self.engine.size:
-            peer = self.engine.peer(rank)
+        known = 0 <= rank < self.engine.size and rank != self.engine.rank
+        # One that was given up is not taken back: its messages would come after the news of its end.
+        if cause is None and known and (peer := self.engine.peer(rank)).error is None:
             link = StreamLink(self, peer)
             self.links.add(link)
             link.open(greeting.socket)

@@ -118,26 +118,29 @@ class Reader:
         Raises:
             RemoteProtocolError: the sink did not accept a frame; the connection must be closed.
         """
-        if self._landing is not None:
-            if self._landing.advance(nbytes):
-                self._landing = None
+        landing, self._landing = self._landing, None
+        if landing is not None:
+            if not landing.advance(nbytes):
+                self._landing = landing
             return
         buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
-        while end - start >= HEADER_BYTES:
-            header = _unpack_from(buffer, start)
-            start += HEADER_BYTES
-            stop = start + header[5] if header[0] in WITH_PAYLOAD else start
-            if stop > end:
-                self._landing = self._land(header, start, end)
-                start = end
-                break
-            self._frame(header, view[start:stop])
-            start = stop
-        rest = end - start
-        if rest and start:
-            view[:rest] = view[start:end]
-        self._end = rest
+        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        try:
+            while end - start >= HEADER_BYTES:
+                header = _unpack_from(buffer, start)
+                begin = start + HEADER_BYTES
+                start = begin + header[5] if header[0] in WITH_PAYLOAD else begin
+                if start > end:
+                    start = end
+                    self._landing = self._land(header, begin, end)
+                    break
+                self._frame(header, view[begin:start])
+        finally:
+            rest = end - start
+            if rest and start:
+                view[:rest] = view[start:end]
+            self._end = rest
 
     def _land(self, header: tuple[int, ...], start: int, end: int) -> Landing:
         landing = self._sink.land(header)

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import mmap
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -379,3 +380,27 @@ def test_memory_is_exactly_the_items_asked_for(
         assert legal
         assert bytes(buffer.view) == memory[start:stop]
         assert buffer.count == items
+
+
+@pytest.mark.parametrize("memory", [datatype.memory_to_send, datatype.memory_to_receive])
+def test_memory_is_that_of_the_buffer(memory: Callable[[object], memoryview]) -> None:
+    for spec in (np.arange(3.0), np.zeros((2, 3), order="F"), np.zeros(0), np.zeros(2, "M8[s]"), bytearray(3)):
+        view = memory(spec)
+        assert bytes(view) == bytes(resolve_send(spec).view)
+        assert view.format == "B"
+
+
+@pytest.mark.parametrize("memory", [datatype.memory_to_send, datatype.memory_to_receive])
+def test_memory_with_references_is_refused(memory: Callable[[object], memoryview]) -> None:
+    with pytest.raises(InvalidTypeError, match="object"):
+        memory(np.array([None, "x"], dtype=object))
+    with pytest.raises(InvalidTypeError):
+        memory(np.zeros(2, [("a", object), ("b", int)]))
+
+
+def test_memory_to_receive_is_writable() -> None:
+    array = np.zeros(3)
+    array.flags.writeable = False
+    for spec in (array, b"abc"):
+        with pytest.raises(InvalidBufferError, match="read-only"):
+            datatype.memory_to_receive(spec)

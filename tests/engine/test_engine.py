@@ -49,7 +49,7 @@ def test_contexts_are_apart_whoever_knows_them_first() -> None:
         w.engines[0].peer(1).send((memoryview(b"%d" % context),), len(b"%d" % context), context, 0, 3, False)
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
     for context in (4, CONTEXT_SELF, 2**64 - 1):
-        status = w.engines[1].iprobe(w.engines[1].matcher(context), 0, 3)
+        status = w.engines[1].iprobe(w.engines[1].matcher(context), 0, 3, 0)
         assert status is not None
         assert status.nbytes == len(b"%d" % context)
 

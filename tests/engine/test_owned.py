@@ -409,6 +409,26 @@ def test_cancelled_send_that_is_matched_arrives_whole(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("size", [100, LIMIT, 3000])
+@pytest.mark.parametrize("moved", [0, 10, HEADER_BYTES, HEADER_BYTES + 50, 2**20])
+@pytest.mark.parametrize("sync", [False, True])
+def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, moved: int, sync: bool) -> None:
+    async def main() -> None:
+        w = new_world()
+        memory = bytearray(pattern(size))
+        receive = irecv(w.comms[1])
+        task = asyncio.create_task(Owned(isend(w.comms[0], memory, 1, 0, sync)))
+        await asyncio.sleep(0)
+        w.run_wire(0, 1, moved)
+        task.cancel()
+        await asyncio.wait([task])
+        memory[:] = bytes(size)
+        w.run()
+        assert not receive.done() or await receive == pattern(size)
+
+    run(main())
+
+
 def test_send_that_nobody_awaits_is_sent() -> None:
     w = WireWorld(2)
     Owned(isend(w.comms[0], b"x", 1, 0, sync=True))

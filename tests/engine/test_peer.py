@@ -231,7 +231,7 @@ def test_answer_of_another_rank_is_refused() -> None:
             forged(w, Header(kind, srqid=srqid, length=1), sender=2)
 
 
-def test_data_of_another_rank_or_length_is_refused() -> None:
+def test_data_of_another_rank_is_refused() -> None:
     w = WireWorld(3)
     isend(w.comms[0], bytes(10**6), 1)
     irecv(w.comms[1])
@@ -309,6 +309,8 @@ def test_what_came_whole_from_a_peer_that_has_ended_can_be_received(end: Callabl
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None, "a long message that only announced itself will not come"
     for i in range(3):
         assert irecv(w.comms[1], 0, i).exception() is not None
+        with pytest.raises(errors.ProcessFailedError, match="rank 0"):
+            w.comms[1].iprobe(0, i)
 
 
 def test_message_that_came_in_part_is_dropped_with_its_peer() -> None:
@@ -324,7 +326,7 @@ def test_message_that_came_in_part_is_dropped_with_its_peer() -> None:
     w.run_wire(0, 1, HEADER_BYTES + 50)
     assert w.comms[1].iprobe(0, 1)
     end_by_loss(w)
-    assert not w.comms[1].iprobe(0, 1)
+    assert w.comms[1].iprobe(ANY_SOURCE, 1) is None
     assert irecv(w.comms[1], 0, 1).exception() is not None
 
 
@@ -404,6 +406,18 @@ def test_frame_for_a_peer_that_is_gone_is_not_sent() -> None:
     assert (1, 0) not in w.wires, "the credit of the message is of no use to anybody"
 
 
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("size", [0, 1000])
+def test_recall_that_comes_after_the_end_does_no_harm(end: Callable[[WireWorld], None], size: int) -> None:
+    w = WireWorld(2, eager_limit=100)
+    isend(w.comms[0], bytes(size), 1, 0, sync=True)
+    w.run()
+    srqid = next(iter(w.engines[0].sends))
+    end(w)
+    forged(w, Header(frame.CANCEL, srqid=srqid))
+    assert (w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None) is (size > 100)
+
+
 # The end of the job.
 
 
@@ -436,6 +450,8 @@ def test_abort_fails_everything_now_and_later() -> None:
     engine.abort(errors.JobAbortedError("again"))
     for request in [*waiting, *start()]:
         assert request.exception() is reason
+    with pytest.raises(errors.JobAbortedError):
+        comm.iprobe(ANY_SOURCE, ANY_TAG)
     assert not engine.sends
     assert not engine.schedules
 

@@ -47,7 +47,7 @@ def test_arrays_keep_their_order(out_of_band: int) -> None:
     [
         np.float64(1.5), np.float32(-0.0), np.int8(-1), np.uint64(2**64 - 1), np.longlong(3), np.longdouble(1) / 3,
         np.complex64(1 + 2j), np.bool_(True), np.str_("a\0"), np.bytes_(b"a\0"), np.str_(""), np.void(b"abc"),
-        np.datetime64("NaT"), np.datetime64("2020-01-01", "D"), np.timedelta64(3, "us"), np.float16(2),
+        np.datetime64("NaT", "s"), np.datetime64("2020-01-01", "D"), np.timedelta64(3, "us"), np.float16(2),
         np.zeros((), STRUCTURED)[()],
     ],
     ids=repr,

@@ -18,7 +18,7 @@ from aiompi.objects import Codec
 SAMPLES = [
     {"a": 1, "b": [1, 2, 3]}, (1.5, [2, (b"3", "x")]), {1: {2**70, 1j}, (2,): frozenset({range(3)})},
     [np.arange(6, dtype=">i2").reshape(2, 3), np.zeros(9, [("a", "<i4"), ("b", ">f8", (2, 3))])],
-    [np.float64(1), np.str_("x"), np.datetime64("NaT")],
+    [np.float64(1), np.str_("x"), np.datetime64("NaT", "s")],
     [bytearray(b"a" * 40), memoryview(b"b" * 40), b"c" * 40, slice(1, 2)], [Point(1, 2), Point("a")],
 ]  # fmt: skip
 VALID = [bytes(message(Codec(pickle=False, out_of_band=size), obj)) for obj in SAMPLES for size in (16, 10**6)]

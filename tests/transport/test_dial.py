@@ -73,12 +73,21 @@ def test_stranger_that_forges_its_proof_is_dropped(polled: NewPolled) -> None:
     alive(w)
 
 
-@pytest.mark.parametrize("rank", [-2, -1, 2, 2**31 - 1])
+@pytest.mark.parametrize("rank", [-2, -1, 0, 2, 2**31 - 1])
 def test_peer_that_claims_an_impossible_rank_is_dropped(polled: NewPolled, rank: int) -> None:
     w = polled()
     with RawPeer(w, 0).greet(rank=rank) as raw:
         w.until(raw.dropped)
     alive(w)
+
+
+def test_peer_that_was_given_up_is_not_taken_back(polled: NewPolled) -> None:
+    w = polled()
+    w.engines[0].peer(1).gone("test")
+    with RawPeer(w, 0).greet() as raw:
+        raw.send(EAGER_100)
+        w.until(raw.dropped)
+    assert w.comms[0].iprobe(ANY_SOURCE, ANY_TAG) is None
 
 
 def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,6 +243,27 @@ def test_receive_is_withdrawn_while_its_payload_arrives(run: Run, kind: str, tmp
     run(main())
 
 
+@pytest.mark.parametrize("size", [40_000, 10**6])
+@pytest.mark.usefixtures("narrow")
+def test_send_is_withdrawn_while_its_payload_leaves(run: Run, kind: str, tmp_path: Path, size: int) -> None:
+    async def main() -> None:
+        with SocketWorld(kind, 2, str(tmp_path)) as w:
+            receives = [irecv(w.comms[1]) for _ in range(3)]
+            await isend(w.comms[0], b"before", 1)
+            memories = [bytearray(pattern(size, i)) for i in range(2)]
+            tasks = [asyncio.create_task(Owned(isend(w.comms[0], memory, 1))) for memory in memories]
+            while not w.engines[1].peer(0).landings:
+                await asyncio.sleep(0)
+            for task, memory in zip(tasks, memories, strict=True):
+                task.cancel()
+                await asyncio.wait([task])
+                memory[:] = bytes(size)
+            got = await asyncio.gather(*receives)
+            assert got == [b"before", pattern(size, 0), pattern(size, 1)]
+
+    run(main())
+
+
 # The end of a connection.
 
 

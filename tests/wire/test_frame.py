@@ -242,3 +242,32 @@ def test_empty_payload_is_a_whole_frame() -> None:
         pour(reader, encode(Header(kind)))
     assert sink.whole == 3
     assert reader.between_frames
+
+
+@pytest.mark.parametrize("interrupted", [0, 1, 2])
+def test_stream_stays_in_step_when_a_handler_is_interrupted(interrupted: int) -> None:
+    """As by a signal handler that raises: the frame is gone, the ones after it are not."""
+    seen: list[bytes] = []
+
+    class Interrupted:
+        def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+            seen.append(bytes(payload))
+            if len(seen) == interrupted + 1:
+                raise KeyboardInterrupt
+
+        def land(self, header: tuple[int, ...]) -> frame.Landing:
+            raise AssertionError("every frame is whole")
+
+    reader = frame.Reader(Interrupted())
+    payloads = [b"one", b"", b"three", b"four"]
+    head = frame.HEADER.pack
+    stream = b"".join(head(frame.EAGER, 0, 0, 0, 0, len(p), 0, 0) + p for p in payloads)
+    cut = len(stream) - 2
+    reader.get_buffer()[:cut] = stream[:cut]
+    with pytest.raises(KeyboardInterrupt):
+        reader.buffer_updated(cut)
+    reader.get_buffer()[:2] = stream[cut:]
+    reader.buffer_updated(2)
+    while not reader.between_frames:
+        reader.buffer_updated(0)
+    assert seen == payloads

@@ -1,0 +1,75 @@
+"""What has been given up stays given up: memory of withdrawn sends, arguments that were refused, failed decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, pattern
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+
+LONG = 10 * LIMIT
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2, 100, LONG])
+def test_withdrawn_send_leaves_the_memory_to_its_owner(moved: int) -> None:
+    """The receiver gets what was sent, not what the owner of the memory writes after the send was withdrawn."""
+    w = WireWorld(2, eager_limit=LIMIT)
+    memory = bytearray(pattern(LONG))
+    receive = irecv(w.comms[1])
+    send = w.comms[0].isend((memoryview(memory),), LONG, 1, 0)
+    w.run_wire(0, 1)
+    w.run_wire(1, 0)
+    w.run_wire(0, 1, moved)
+    send.withdraw()
+    memory[:] = bytes(LONG)
+    w.run()
+    assert receive.result() == pattern(LONG)
+
+
+def test_withdrawn_send_that_was_not_matched_is_recalled() -> None:
+    w = WireWorld(2, eager_limit=LIMIT)
+    send = w.comms[0].isend((pattern(LONG),), LONG, 1, 0)
+    w.run()
+    send.withdraw()
+    w.run()
+    assert send.cancelled()
+    assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+
+
+@pytest.mark.parametrize("argument", [1.5, "1", None])
+def test_arguments_that_are_no_integers_change_nothing(argument: Any) -> None:
+    w = LocalWorld(2)
+    comm = w.comms[0]
+    comm.isend((b"x",), 1, 1, 0)
+    credit = w.engines[0].peer(1).credit
+    with pytest.raises(TypeError):
+        comm.isend((b"x",), 1, 1, argument)
+    with pytest.raises(TypeError):
+        comm.isend((b"x",), 1, argument, 0)
+    with pytest.raises(TypeError):
+        comm.irecv(None, argument, 0)
+    with pytest.raises(TypeError):
+        comm.irecv(None, 1, argument)
+    with pytest.raises(TypeError):
+        comm.check_root(argument, "bcast")
+    assert w.engines[0].peer(1).credit == credit
+    assert not list(comm._matcher.posted())
+
+
+def test_failed_decoding_stays_failed() -> None:
+    w = LocalWorld(2)
+
+    def decode(data: memoryview) -> Any:
+        raise ValueError(bytes(data))
+
+    first, second = (w.comms[1].irecv(None, 0, 0, decode) for _ in range(2))
+    for data in (b"one", b"two"):
+        w.comms[0].isend((data,), 3, 1, 0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="one"):
+            first.result()
+    assert isinstance(second.exception(), ValueError)
+    with pytest.raises(ValueError, match="two"):
+        second.result()

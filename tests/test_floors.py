@@ -1,0 +1,198 @@
+"""The house: what may import what, and how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aiompi
+import aiompi_launcher
+
+PACKAGE = Path(aiompi.__file__).parent
+LAUNCHER = Path(aiompi_launcher.__file__).parent
+TESTS = Path(__file__).parent
+
+#: unit -> floor; imports point to a lower floor or stay inside the unit, so that those of one floor are apart.
+#: Fractions order the few units of one floor that do build on each other.
+FLOORS: dict[str, float] = {
+    "constants": 0,
+    "errors": 0.1,
+    "status": 0.2,
+    "settings": 0.2,
+    "hooks": 0.2,
+    "typing": 0.2,
+    "datatype": 1,
+    "objects": 1,
+    "op": 1.5,
+    "wire": 2,
+    "impi": 2,
+    "engine": 3,
+    "transport": 4,
+    "comm": 4,
+    "coll": 4.5,
+    "driver": 5,
+    "runtime": 6,
+    "face": 6.5,
+    "MPI": 7,
+    "__init__": 7.5,
+    "bench": 8,
+    "trace": 8,
+    "testing": 8,
+    "compat": 8,
+    "futures": 8,
+}
+
+#: what is on a higher floor and yet not for a unit
+APART = {"coll": {"transport"}, "driver": {"transport", "comm", "coll", "datatype", "objects", "op"}}
+
+#: modules of the outside world -> the units below floor 7 that may know them
+WORLDLY: dict[str, set[str]] = {
+    "asyncio": {"driver"},
+    "uvloop": {"driver"},
+    "selectors": {"driver"},
+    "select": {"driver"},
+    "threading": {"driver"},
+    "concurrent": {"driver"},
+    "multiprocessing": set(),
+    "subprocess": set(),
+    "time": {"driver"},
+    "socket": {"driver", "transport", "runtime"},
+    "ssl": set(),
+}
+
+#: what the launcher, which starts without the engine, may use of aiompi
+LAUNCHER_MAY = {"constants", "errors", "status", "settings", "hooks", "typing", "wire", "impi"}
+
+LONGEST = 600
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.py"))
+
+
+def name_of(root: Path, path: Path) -> str:
+    parts = [root.name, *path.relative_to(root).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, name: str) -> Iterator[str]:
+    """Modules that a file imports anywhere, also only for type checkers or inside functions; names it takes from a
+    package are listed as if they were modules."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+def unit_of(module: str) -> str:
+    """The unit that a module of the package belongs to; the package itself is `__init__`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in UNITS else "__init__"
+
+
+UNITS = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+UNITS -= {"__pycache__"}
+MODULES = {name_of(PACKAGE, path): path for path in files(PACKAGE)}
+
+
+def test_every_unit_has_its_floor() -> None:
+    assert UNITS - FLOORS.keys() == set(), "say in FLOORS, and in the design, where they live"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_to_lower_floors(name: str) -> None:
+    unit = unit_of(name)
+    for module in imports(MODULES[name], name):
+        if module.split(".")[0] != "aiompi":
+            continue
+        other = unit_of(module)
+        if other == unit:
+            continue
+        assert FLOORS[other] < FLOORS[unit], f"{name} imports {module}"
+        assert other not in APART.get(unit, ()), f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if FLOORS[unit_of(name)] < 6.5])
+def test_the_outside_world_is_known_only_where_it_is_met(name: str) -> None:
+    unit = unit_of(name)
+    for module in imports(MODULES[name], name):
+        allowed = WORLDLY.get(module.split(".")[0])
+        assert allowed is None or unit in allowed, f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if FLOORS[unit_of(name)] >= 6.5 and "bench" not in name])
+def test_only_drivers_know_event_loops(name: str) -> None:
+    for module in imports(MODULES[name], name):
+        if module.split(".")[0] in ("asyncio", "uvloop", "selectors", "select", "threading"):
+            pytest.fail(f"{name} imports {module}")
+
+
+@pytest.mark.parametrize("path", files(LAUNCHER), ids=lambda path: name_of(LAUNCHER, path))
+def test_launcher_uses_words_and_protocols_only(path: Path) -> None:
+    for module in imports(path, name_of(LAUNCHER, path)):
+        if module.split(".")[0] == "aiompi":
+            assert unit_of(module) in LAUNCHER_MAY, f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize("path", files(PACKAGE) + files(LAUNCHER), ids=lambda path: "/".join(path.parts[-2:]))
+def test_files_are_short(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf8").splitlines())
+    assert lines < LONGEST
+
+
+def test_launchers_part_of_the_package_is_light() -> None:
+    """The launcher and the start of every rank pay for what these import."""
+    script = (
+        "import sys, aiompi, aiompi.errors, aiompi.settings, aiompi.wire.control, aiompi.wire.hello, aiompi.impi\n"
+        "heavy = {'numpy', 'asyncio', 'uvloop', 'socket', 'ssl', 'aiompi.engine'} & sys.modules.keys()\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+# That the checks would notice.
+
+
+def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "import a.b as c, d\n"
+        "from aiompi import errors\n"
+        "from . import sibling\n"
+        "from .sibling import name\n"
+        "from ..upper import other\n"
+        "if TYPE_CHECKING:\n    from e import f\n"
+        "def function():\n    import g\n    importlib.import_module('h.i')\n"
+    )
+    assert list(imports(tmp_path / "module.py", "aiompi.unit.module")) == [
+        "typing.TYPE_CHECKING",
+        "a.b",
+        "d",
+        "aiompi.errors",
+        "aiompi.unit.sibling",
+        "aiompi.unit.sibling.name",
+        "aiompi.upper.other",
+        "e.f",
+        "g",
+        "h.i",
+    ]
+
+
+def test_units() -> None:
+    assert unit_of("aiompi.engine.peer") == "engine"
+    assert unit_of("aiompi.errors.OtherError") == "errors"
+    assert unit_of("aiompi") == unit_of("aiompi.World") == "__init__"
+    assert len(MODULES) > 50

@@ -1,0 +1,144 @@
+"""Settings: environment, program, defaults, and values that cannot be read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiompi import settings
+from aiompi.errors import InvalidArgumentError
+from aiompi.settings import RC, Settings, load, rc
+
+
+@pytest.fixture(autouse=True)
+def fresh_rc() -> Iterator[None]:
+    """What a test sets is forgotten."""
+    before = dict(rc._values)
+    rc._values.clear()
+    yield
+    rc._values.clear()
+    rc._values.update(before)
+
+
+def test_defaults() -> None:
+    assert load({}) == Settings()
+    assert Settings() == Settings(
+        eager_limit=65536,
+        eager_window=4194304,
+        pickle=True,
+        transports=(),
+        bind="127.0.0.1",
+        connect_timeout=30.0,
+        coll={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("eager_limit", "0", 0),
+        ("eager_limit", " 1500 ", 1500),
+        ("eager_limit", "8k", 8192),
+        ("eager_limit", "8KB", 8192),
+        ("eager_limit", "8KiB", 8192),
+        ("eager_window", "2M", 2 * 2**20),
+        ("eager_window", "1G", 2**30),
+        ("eager_window", "7B", 7),
+        ("pickle", "0", False),
+        ("pickle", "No", False),
+        ("pickle", "off", False),
+        ("pickle", "TRUE", True),
+        ("pickle", "1", True),
+        ("transports", "tcp", ("tcp",)),
+        ("transports", " unix , tcp ,", ("unix", "tcp")),
+        ("transports", "", ()),
+        ("bind", "0.0.0.0", "0.0.0.0"),
+        ("connect_timeout", "0.5", 0.5),
+        ("connect_timeout", "10", 10.0),
+        ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),
+        ("coll", "", {}),
+    ],
+)
+def test_environment(name: str, text: str, value: Any) -> None:
+    loaded = load({f"AIOMPI_{name.upper()}": text, "AIOMPI_RANK": "3", name: "ignored"})
+    assert getattr(loaded, name) == value
+    assert type(getattr(loaded, name)) is type(value)
+    assert dataclasses.replace(loaded, **{name: getattr(Settings(), name)}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("eager_limit", ""),
+        ("eager_limit", "K"),
+        ("eager_limit", "many"),
+        ("eager_limit", "1.5M"),
+        ("eager_limit", "1T"),
+        ("eager_limit", "0x10"),
+        ("pickle", ""),
+        ("pickle", "maybe"),
+        ("connect_timeout", "soon"),
+        ("coll", "bcast"),
+        ("coll", "bcast=a=b"),
+    ],
+)
+def test_value_that_cannot_be_read(name: str, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"AIOMPI_{name.upper()}='{text}' cannot be read"):
+        load({f"AIOMPI_{name.upper()}": text})
+
+
+@pytest.mark.parametrize("name", ["eager_limit", "eager_window"])
+def test_negative_byte_counts_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        Settings(**{name: -1})
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        load({f"AIOMPI_{name.upper()}": "-1"})
+
+
+def test_program_wins_over_environment_and_call_over_both() -> None:
+    environ = {"AIOMPI_EAGER_LIMIT": "1", "AIOMPI_EAGER_WINDOW": "2", "AIOMPI_BIND": "::"}
+    rc.eager_limit = 10
+    rc(eager_window=20, connect_timeout=1.0)
+    loaded = load(environ, eager_window=200)
+    assert (loaded.eager_limit, loaded.eager_window, loaded.bind, loaded.connect_timeout) == (10, 200, "::", 1.0)
+
+
+def test_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOMPI_EAGER_LIMIT", "77")
+    assert load().eager_limit == 77
+    monkeypatch.delenv("AIOMPI_EAGER_LIMIT")
+    assert load().eager_limit == Settings().eager_limit
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="no such setting: eager_limits; there are eager_limit, "):
+        rc.eager_limits = 1
+    with pytest.raises(InvalidArgumentError, match="no such setting: colour"):
+        rc(colour="red")
+    with pytest.raises(InvalidArgumentError, match="no such setting: a, b"):
+        load({}, b=1, a=2)
+    with pytest.raises(AttributeError):
+        _ = rc.colour
+    assert not hasattr(RC(), "__wrapped__")
+
+
+def test_rc_tells_what_will_be_used() -> None:
+    assert rc.pickle is True
+    rc.pickle = False
+    assert rc.pickle is False
+    assert load({}).pickle is False
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().eager_limit = 1  # type: ignore[misc]
+
+
+def test_every_setting_is_documented() -> None:
+    documentation = Settings.__doc__ or ""
+    for field in dataclasses.fields(Settings):
+        assert f"{field.name}: " in documentation
+        assert settings._DEFAULTS[field.name] == getattr(Settings(), field.name)
