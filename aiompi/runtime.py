@@ -94,7 +94,7 @@ class Runtime:
         kinds = registry.select(self.settings.transports)
         if contact.local and not self.settings.transports:
             kinds.remove(TCP)
-        self._wire(Site(contact.key, welcome.directory), kinds)
+        self._wire(Site(contact.key, welcome.directory, agent.local_host), kinds)
         self._make_communicators(welcome.rank, welcome.size)
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}

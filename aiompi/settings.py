@@ -7,6 +7,7 @@ when a rank starts.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -43,6 +44,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or self.eager_window < 0:
             raise InvalidArgumentError("eager_limit and eager_window are byte counts and cannot be negative")
+        if not 0 < self.connect_timeout < math.inf:
+            raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

@@ -258,12 +258,12 @@ class Intracomm:
         refuse_running_loop("Comm.alltoall", "await comm.alltoall(sendobj)")
         return self._finish(objects.alltoall(self._core, process.runtime.codec, sendobj))
 
-    def reduce(self, sendobj: Any, op: Op = SUM, root: int = 0) -> Any:
+    def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Any:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
         refuse_running_loop("Comm.reduce", "await comm.reduce(sendobj, op, root)")
         return self._finish(objects.reduce(self._core, process.runtime.codec, sendobj, op, root))
 
-    def allreduce(self, sendobj: Any, op: Op = SUM) -> Any:
+    def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Any:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
         refuse_running_loop("Comm.allreduce", "await comm.allreduce(sendobj, op)")
         return self._finish(objects.allreduce(self._core, process.runtime.codec, sendobj, op))

@@ -31,6 +31,13 @@ class World(Intracomm):
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5)."""
         return self._runtime.finalize()
 
+    def leave(self) -> Request[None]:
+        """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
+
+        Others that still wait for it get a ProcessFailedError.
+        """
+        return self._runtime.leave()
+
 
 class Session:
     """A rank from its start to its end: `async with` it, or `await` it and finalize the world yourself.

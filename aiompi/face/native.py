@@ -234,11 +234,11 @@ class Intracomm:
         """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
         return objects.alltoall(self._core, self._codec, sendobj)
 
-    def reduce(self, sendobj: Any, op: Op = SUM, root: int = 0) -> Request[Any]:
+    def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Request[Any]:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
         return objects.reduce(self._core, self._codec, sendobj, op, root)
 
-    def allreduce(self, sendobj: Any, op: Op = SUM) -> Request[Any]:
+    def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
         return objects.allreduce(self._core, self._codec, sendobj, op)
 

@@ -95,9 +95,7 @@ class Agent:
         self._dialling = None
         if cause is not None:
             self.connected.fail(
-                JobAbortedError(
-                    f"the job at {self._address.partition(':')[2]} cannot be joined: {cause}; is its key right?"
-                )
+                JobAbortedError(f"the job at {self._address.partition(':')[2]} cannot be joined: {cause}")
             )
             return
         self._socket = dialling.socket
@@ -106,8 +104,12 @@ class Agent:
         self.connected.complete()
 
     @property
-    def idle(self) -> bool:
-        return not self._queue
+    def local_host(self) -> str:
+        """Address of this machine on the way to the agent, empty when it is on this machine."""
+        if self._socket is None or self._socket.family == socket.AF_UNIX:
+            return ""
+        host: str = self._socket.getsockname()[0]
+        return host
 
     def send(self, message: control.Message) -> None:
         """Say something; before the connection stands it waits."""

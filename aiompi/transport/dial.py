@@ -44,7 +44,7 @@ class Greeting:
             self._end(describe(error))
             return
         if not data:
-            self._end("it closed the connection during the hello")
+            self._end("it closed the connection during the hello: is the key of the job the right one?")
             return
         try:
             self.handshake.receive_data(data)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from aiompi.engine import Peer
 from aiompi.transport.stream import StreamTransport, bound
+
+# Addresses that stand for all of a machine can be listened at, not connected to.
+_ANY: Final = ("0.0.0.0", "::")
+_LOOPBACK: Final = dict(zip(_ANY, ("127.0.0.1", "::1"), strict=True))
 
 
 class TCP(StreamTransport):
@@ -20,6 +24,8 @@ class TCP(StreamTransport):
         family, _, _, _, target = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
         listener = bound(family, target)
         host, port = listener.getsockname()[:2]
+        if host in _ANY:
+            host = self.site.host or _LOOPBACK[host]
         return listener, [host, port]
 
     def dial(self, address: Any) -> tuple[socket.socket, Any]:

@@ -17,10 +17,12 @@ class Site:
     Attributes:
         key: of the job, for the hello on each connection.
         directory: for sockets, mode 0700; empty when the job has none.
+        host: address of this machine for others, for listeners that are bound to all addresses.
     """
 
     key: bytes
     directory: str
+    host: str = ""
 
 
 class Transport(ABC):

@@ -596,7 +596,7 @@ def buffer_collectives() -> None:
 @check
 def beside_collectives() -> None:
     """S4.1-7, S4.1-8, S3.2.3-4: no traffic meets that of another context."""
-    receive = comm.irecv(MPI.ANY_SOURCE, MPI.ANY_TAG)
+    receive = comm.irecv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG)
     comm.allgather(rank)
     assert MPI.COMM_SELF.sendrecv("to myself", 0, source=MPI.ANY_SOURCE) == "to myself"
     assert not receive.Test()
