@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from aiompi.coll import buffers, objects
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import memory_to_receive, memory_to_send
 from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
 from aiompi.engine import Request as EngineRequest
+from aiompi.face.common import Membership
 from aiompi.face.process import process
 from aiompi.face.requests import Request
 from aiompi.op import SUM, Op
@@ -23,7 +24,7 @@ from aiompi.status import Status
 T = TypeVar("T")
 
 
-class Intracomm:
+class Intracomm(Membership):
     """A communicator of the blocking face (chapter 5), with mpi4py's names.
 
     Errors are raised as `MPI.Exception`s by the call that meets them.
@@ -42,37 +43,6 @@ class Intracomm:
         self._core: Communicator = getattr(runtime, self._predefined)
         self._driver: BlockingDriver = process.driver
         return getattr(self, name)
-
-    @property
-    def rank(self) -> int:
-        """Rank of this process, 0..size-1."""
-        return self._core.rank
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-        return self._core.size
-
-    @property
-    def name(self) -> str:
-        return self._core.name
-
-    @property
-    def group(self) -> Group:
-        """The processes in rank order."""
-        return self._core.group
-
-    def Get_rank(self) -> int:
-        return self._core.rank
-
-    def Get_size(self) -> int:
-        return self._core.size
-
-    def Get_name(self) -> str:
-        return self._core.name
-
-    def Get_group(self) -> Group:
-        return self._core.group
 
     def _finish(self, request: EngineRequest[T]) -> T:
         if not request._done:

@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from aiompi.coll import buffers, objects
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import memory_to_receive, memory_to_send
 from aiompi.engine import Owned, OwnedReceive, Request
 from aiompi.engine.pt2pt import Receive
 from aiompi.errors import JobAbortedError
+from aiompi.face.common import Membership
 from aiompi.op import SUM, Op
 from aiompi.runtime import Runtime
 from aiompi.status import Status
 
 
-class Intracomm:
+class Intracomm(Membership):
     """A communicator of the native face (chapter 5).
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
@@ -36,38 +37,6 @@ class Intracomm:
         self._runtime = runtime
         self._core = core
         self._codec = runtime.codec
-
-    @property
-    def rank(self) -> int:
-        """Rank of this process, 0..size-1."""
-        return self._core.rank
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-        return self._core.size
-
-    @property
-    def name(self) -> str:
-        """Name for diagnostics (MPI_Comm_get_name)."""
-        return self._core.name
-
-    @property
-    def group(self) -> Group:
-        """The processes in rank order."""
-        return self._core.group
-
-    def Get_rank(self) -> int:
-        return self._core.rank
-
-    def Get_size(self) -> int:
-        return self._core.size
-
-    def Get_name(self) -> str:
-        return self._core.name
-
-    def Get_group(self) -> Group:
-        return self._core.group
 
     # Point-to-point, Python objects.
 

@@ -70,7 +70,7 @@ def test_spelling_tells_buffers_from_objects(name: str) -> None:
 
 def test_ends_of_a_job() -> None:
     """The native face ends where it begins, with its World."""
-    assert public(World).keys() == {"finalize"}
+    assert public(World).keys() == {"finalize", "leave"}
     assert callable(MPI.Finalize)
 
 

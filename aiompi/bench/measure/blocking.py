@@ -8,23 +8,34 @@ from typing import Any, Final
 
 from aiompi import MPI
 from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed
 
 
 def latency(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
+    return _ping_pong(comm, nbytes, iterations, blocks, (1 - comm.rank, TAG))
+
+
+def latency_wildcards(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message that is received from any source with any tag."""
+    return _ping_pong(comm, nbytes, iterations, blocks, (MPI.ANY_SOURCE, MPI.ANY_TAG))
+
+
+def _ping_pong(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int, wanted: tuple[int, int]) -> list[float]:
     buffer = payloads.touched(nbytes)
+    source, tag = wanted
     peer = 1 - comm.rank
 
     def lead(n: int) -> None:
         for _ in range(n):
-            comm.Send(buffer, peer)
-            comm.Recv(buffer, peer)
+            comm.Send(buffer, peer, TAG)
+            comm.Recv(buffer, source, tag)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            comm.Recv(buffer, peer)
-            comm.Send(buffer, peer)
+            comm.Recv(buffer, source, tag)
+            comm.Send(buffer, peer, TAG)
 
     return timed(follow if comm.rank else lead, iterations, blocks)
 
@@ -37,13 +48,13 @@ def bandwidth(comm: MPI.Intracomm, nbytes: int, window: int, iterations: int, bl
 
     def lead(n: int) -> None:
         for _ in range(n):
-            MPI.Request.Waitall([comm.Isend(buffer, peer) for buffer in buffers])
-            comm.Recv(token, peer)
+            MPI.Request.Waitall([comm.Isend(buffer, peer, TAG) for buffer in buffers])
+            comm.Recv(token, peer, TAG)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            MPI.Request.Waitall([comm.Irecv(buffer, peer) for buffer in buffers])
-            comm.Send(token, peer)
+            MPI.Request.Waitall([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
+            comm.Send(token, peer, TAG)
 
     return timed(follow if comm.rank else lead, iterations, blocks)
 
@@ -55,12 +66,12 @@ def objects(comm: MPI.Intracomm, payload: str, iterations: int, blocks: int) -> 
 
     def lead(n: int) -> None:
         for _ in range(n):
-            comm.send(obj, peer)
-            comm.recv(source=peer)
+            comm.send(obj, peer, TAG)
+            comm.recv(source=peer, tag=TAG)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            comm.send(comm.recv(source=peer), peer)
+            comm.send(comm.recv(source=peer, tag=TAG), peer, TAG)
 
     return timed(follow if comm.rank else lead, iterations, blocks)
 
@@ -70,9 +81,9 @@ def idle(comm: MPI.Intracomm, seconds: float) -> float:
     start = time.process_time()
     if comm.rank == 0:
         time.sleep(seconds)
-        comm.send(None, 1)
+        comm.send(None, 1, TAG)
     else:
-        comm.recv(source=0)
+        comm.recv(source=0, tag=TAG)
     return time.process_time() - start
 
 
@@ -82,9 +93,9 @@ def memory(comm: MPI.Intracomm, nbytes: int) -> int:
     comm.Barrier()
     before = payloads.peak_memory()
     if comm.rank == 0:
-        comm.Send(buffer, 1)
+        comm.Send(buffer, 1, TAG)
     else:
-        comm.Recv(buffer, 0)
+        comm.Recv(buffer, 0, TAG)
     return payloads.peak_memory() - before
 
 
@@ -107,7 +118,7 @@ def matching(comm: MPI.Intracomm, outstanding: int, reverse: bool, blocks: int) 
 
 
 WORKS: Final[dict[str, Callable[..., Any]]] = {
-    work.__name__: work for work in (latency, bandwidth, objects, idle, memory, matching)
+    work.__name__: work for work in (latency, latency_wildcards, bandwidth, objects, idle, memory, matching)
 }
 
 

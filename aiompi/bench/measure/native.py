@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed_async
+from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Request
 from aiompi.face.job import World, run
 from aiompi.face.native import Intracomm
@@ -15,12 +17,17 @@ from aiompi.face.native import Intracomm
 
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
-    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks)
+    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks, (1 - comm.rank, TAG))
 
 
 async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by requests."""
-    return await _ping_pong(comm, comm.Isend, comm.Irecv, nbytes, iterations, blocks)
+    return await _ping_pong(comm, comm.Isend, comm.Irecv, nbytes, iterations, blocks, (1 - comm.rank, TAG))
+
+
+async def latency_wildcards(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message that is received from any source with any tag."""
+    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks, (ANY_SOURCE, ANY_TAG))
 
 
 async def _ping_pong(
@@ -30,19 +37,21 @@ async def _ping_pong(
     nbytes: int,
     iterations: int,
     blocks: int,
+    wanted: tuple[int, int],
 ) -> list[float]:
     buffer = payloads.touched(nbytes)
+    source, tag = wanted
     peer = 1 - comm.rank
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await send(buffer, peer)
-            await recv(buffer, peer)
+            await send(buffer, peer, TAG)
+            await recv(buffer, source, tag)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await recv(buffer, peer)
-            await send(buffer, peer)
+            await recv(buffer, source, tag)
+            await send(buffer, peer, TAG)
 
     return await timed_async(follow if comm.rank else lead, iterations, blocks)
 
@@ -55,13 +64,13 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await _all([comm.Isend(buffer, peer) for buffer in buffers])
-            await comm.Recv(token, peer)
+            await _all([comm.Isend(buffer, peer, TAG) for buffer in buffers])
+            await comm.Recv(token, peer, TAG)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await _all([comm.Irecv(buffer, peer) for buffer in buffers])
-            await comm.Send(token, peer)
+            await _all([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
+            await comm.Send(token, peer, TAG)
 
     return await timed_async(follow if comm.rank else lead, iterations, blocks)
 
@@ -73,12 +82,12 @@ async def objects(comm: Intracomm, payload: str, iterations: int, blocks: int) -
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await comm.send(obj, peer)
-            await comm.recv(peer)
+            await comm.send(obj, peer, TAG)
+            await comm.recv(peer, TAG)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await comm.send(await comm.recv(peer), peer)
+            await comm.send(await comm.recv(peer, TAG), peer, TAG)
 
     return await timed_async(follow if comm.rank else lead, iterations, blocks)
 
@@ -88,9 +97,9 @@ async def idle(comm: Intracomm, seconds: float) -> float:
     start = time.process_time()
     if comm.rank == 0:
         time.sleep(seconds)
-        await comm.send(None, 1)
+        await comm.send(None, 1, TAG)
     else:
-        await comm.recv(0)
+        await comm.recv(0, TAG)
     return time.process_time() - start
 
 
@@ -100,9 +109,9 @@ async def memory(comm: Intracomm, nbytes: int) -> int:
     await comm.Barrier()
     before = payloads.peak_memory()
     if comm.rank == 0:
-        await comm.Send(buffer, 1)
+        await comm.Send(buffer, 1, TAG)
     else:
-        await comm.Recv(buffer, 0)
+        await comm.Recv(buffer, 0, TAG)
     return payloads.peak_memory() - before
 
 
@@ -130,7 +139,8 @@ async def _all(requests: list[Request[Any]]) -> None:
 
 
 WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
-    work.__name__: work for work in (latency, latency_requests, bandwidth, objects, idle, memory, matching)
+    work.__name__: work
+    for work in (latency, latency_requests, latency_wildcards, bandwidth, objects, idle, memory, matching)
 }
 
 

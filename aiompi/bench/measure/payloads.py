@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import resource
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+#: of every message, as in the OSU micro-benchmarks
+TAG: Final = 1
 
 
 def touched(nbytes: int) -> npt.NDArray[np.uint8]:
