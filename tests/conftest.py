@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from jobs import Site
 
+LIMIT = 30.0  # seconds
+
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -26,14 +28,15 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
     """Runs a coroutine in a new event loop, once asyncio's and once uvloop's.
 
-    What a callback raises in the loop, which would only be logged there, fails the test.
+    What a callback raises in the loop, which would only be logged there, fails the test. So does a main that takes
+    too long: the time limit of the test itself is a signal, of which uvloop takes no notice while it waits.
     """
 
     def run(main: Coroutine[Any, Any, Any]) -> Any:
         trouble: list[dict[str, Any]] = []
         with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
             runner.get_loop().set_exception_handler(lambda loop, context: trouble.append(context))
-            result = runner.run(main)
+            result = runner.run(asyncio.wait_for(main, LIMIT))
         assert not trouble
         return result
 

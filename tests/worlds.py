@@ -112,6 +112,8 @@ class NoDriver:
     Its waiter yields the request itself, for tests that step coroutines by hand.
     """
 
+    background = True
+
     def __init__(self) -> None:
         self.soon: deque[Callable[[], object]] = deque()
 
@@ -139,7 +141,7 @@ class _World:
     def __init__(self, size: int, driver: Callable[[], Driver | NoDriver], **settings: Any) -> None:
         self.size = size
         self.settings = Settings(**settings)
-        self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]  # type: ignore[arg-type]
+        self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]
         self.comms = [
             Communicator(engine, Group(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
         ]

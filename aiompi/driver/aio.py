@@ -14,6 +14,8 @@ T = TypeVar("T")
 class AsyncioDriver:
     """Progress comes from the event loop that runs when the driver is first used."""
 
+    background = True
+
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 

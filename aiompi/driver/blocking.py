@@ -20,6 +20,8 @@ T = TypeVar("T")
 class BlockingDriver:
     """Progress is made inside blocking calls, and by `poll`."""
 
+    background = False
+
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], object]] = {}

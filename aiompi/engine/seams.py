@@ -25,7 +25,13 @@ class Waiter(Protocol):
 
 
 class Driver(Protocol):
-    """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5)."""
+    """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5).
+
+    Attributes:
+        background: whether progress is made while nothing waits.
+    """
+
+    background: bool
 
     def waiter(self) -> Waiter:
         """What awaiting code yields in order to wait."""

@@ -39,6 +39,9 @@ class StreamLink:
         self.peer = peer
         self._transport = transport
         self._driver: Driver = transport.engine.driver
+        # Without progress in the background, a send is complete only when its bytes have left the process: its
+        # receiver may depend on them while this process does something else.
+        self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._reader = Reader(peer)
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
@@ -84,7 +87,7 @@ class StreamLink:
 
     def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
         """Keep the rest of a frame of which `done` bytes have left."""
-        copy = sum(map(len, payload)) <= COPIED
+        copy = self._copying and sum(map(len, payload)) <= COPIED
         # Without its empty pieces: the last one must leave as the owner's memory does.
         pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *filter(len, payload)]
         while done >= len(pieces[0]):

@@ -207,11 +207,11 @@ def test_bytes_arrive_as_they_are(run: Run) -> None:
         for nbytes in (0, 1, 255, 65_535, 65_536, 65_537, 10**6):
             data = np.resize(np.arange(256, dtype="u1"), nbytes)
             numbers = np.zeros(nbytes, "i1")
-            send = world[0].isend(data.tobytes(), dest=1, tag=1)
             await asyncio.gather(
-                world[0].Send([data, aiompi.BYTE], dest=1), world[1].Recv([numbers, aiompi.BYTE], tag=0), send
+                world[0].Send([data, aiompi.BYTE], dest=1), world[1].Recv([numbers, aiompi.BYTE], source=0)
             )
-            assert numbers.tobytes() == data.tobytes() == await world[1].recv(tag=1)
+            _, obj = await asyncio.gather(world[0].send(data.tobytes(), dest=1), world[1].recv(source=0))
+            assert numbers.tobytes() == data.tobytes() == obj
 
     run(main())
 

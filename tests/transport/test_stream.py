@@ -151,12 +151,28 @@ def test_memory_that_has_not_left_is_still_the_sends(run: Run, kind: str, tmp_pa
     run(main())
 
 
-def test_small_message_is_complete_at_its_call_even_before_the_connection(polled: NewPolled) -> None:
+def test_small_message_is_complete_at_its_call_where_a_loop_sends_it(run: Run, kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        with SocketWorld(kind, 2, str(tmp_path)) as w:
+            memory = bytearray(b"copied")
+            assert isend(w.comms[0], memory, 1).done()
+            memory[:] = b"XXXXXX"
+            assert await irecv(w.comms[1]) == b"copied"
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [0, 6, 5000])
+def test_message_is_complete_when_it_has_left_where_nothing_runs_in_the_background(
+    polled: NewPolled, size: int
+) -> None:
     w = polled()
-    memory = bytearray(b"copied")
-    assert isend(w.comms[0], memory, 1).done()
-    memory[:] = b"XXXXXX"
-    assert w.finish(irecv(w.comms[1])) == [b"copied"]
+    send = isend(w.comms[0], pattern(size), 1)
+    assert not send.done()
+    while not send.done():
+        w.poll()
+    w.transports[0].close()
+    assert w.finish(irecv(w.comms[1], 0)) == [pattern(size)]
 
 
 def test_payload_is_received_without_copies(polled: NewPolled) -> None:
