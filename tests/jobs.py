@@ -158,7 +158,8 @@ class Site:
         self.directory = directory
         self.base = base
         self._mark = f"{_MARK}={base}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIOMPI_", "IMPI_", "PYTHON"))}
+        ours = ("AIOMPI_", "IMPI_", "PYTHON")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environ = kept | {
             _MARK: str(base),
             "XDG_RUNTIME_DIR": str(base),

@@ -152,7 +152,6 @@ def test_a_function_gets_the_lower_ranks_first_and_the_datatype_of_the_call(size
     assert np.array_equal(results, np.zeros((size, 3)))
 
 
-@pytest.mark.spec("S4.9.4-8")
 def test_an_exception_in_the_function_ends_the_reduction_at_its_caller(world, codec):
     def fail(a, b, datatype):
         raise ZeroDivisionError("no")

@@ -134,7 +134,6 @@ class _FloatInt(ctypes.Structure):
         (memoryview(b"abcd").cast("i"), "INT"),
         (array.array("b", [1]), "INT8_T"),
         (array.array("L", [1]), "UNSIGNED_LONG"),
-        ((ctypes.c_wchar * 3)(), "WCHAR"),
         (np.zeros(2, np.uint8), "BYTE"),
         (np.zeros(2, np.complex128), "C_DOUBLE_COMPLEX"),
         (np.zeros(2, np.longdouble), "LONG_DOUBLE"),

@@ -268,7 +268,7 @@ def test_blocking_call_in_a_running_loop(name: str) -> None:
     assert not MPI.Is_initialized()
 
 
-@pytest.mark.parametrize("name", ["Wait", "wait", *(f"{case}ait{many}" for case in "Ww" for many in ("all", "any", "some"))])
+@pytest.mark.parametrize("name", [f"{case}ait{many}" for case in "Ww" for many in ("", "all", "any", "some")])
 def test_waiting_in_a_running_loop(name: str) -> None:
     async def main() -> None:
         pending = MPI.Request(aiompi.local_world(1)[0].irecv())

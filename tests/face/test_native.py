@@ -177,7 +177,8 @@ async def probes(world: World) -> None:
     status = await waiting
     again = world[1].Iprobe(source=ANY_SOURCE, tag=6)
     assert again is not None
-    assert (again.source, again.tag, again.nbytes) == (status.source, status.tag, status.nbytes) == (2, 6, status.nbytes)
+    assert (status.source, status.tag) == (2, 6)
+    assert (again.source, again.tag, again.nbytes) == (status.source, status.tag, status.nbytes)
     assert await world[1].recv(source=status.source, tag=status.tag) == "probed"
     assert world[1].iprobe() is None
 
@@ -187,7 +188,7 @@ async def bad_arguments(world: World) -> None:
     """Are refused by the call, before anything has happened (S3.2.3-3, S3.2.3-6, S3.2.4-7)."""
     comm = world[0]
     for call in (comm.send, comm.isend, comm.ssend, comm.issend):
-        with pytest.raises(aiompi.InvalidRankError, match="destination 3 is not in 0..2"):
+        with pytest.raises(aiompi.InvalidRankError, match=r"destination 3 is not in 0\.\.2"):
             call("x", dest=SIZE)
         with pytest.raises(aiompi.InvalidTagError, match="tag -1"):
             call("x", dest=1, tag=ANY_TAG)

@@ -28,6 +28,7 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Owned, OwnedReceive
 from aiompi.engine.peer import OVERHEAD
+from aiompi.transport import stream
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Header
 
@@ -334,6 +335,29 @@ def test_peer_that_says_goodbye_and_closes(polled: NewPolled) -> None:
         receives[1].result()
     w.until(lambda: not w.transports[0].links)
     assert lost == []
+
+
+def test_end_of_one_of_two_links_says_nothing_about_the_other(polled: NewPolled) -> None:
+    w = polled()
+    sends = [isend(w.comms[own], b"x", 1 - own) for own in range(2)]
+    w.finish(*sends, *(irecv(comm) for comm in w.comms))
+    judged: list[bool] = []
+    w.engines[1].peer_lost = lambda peer, cause: judged.append(w.transports[1].linked(peer))
+    peer = w.engines[1].peer(0)
+    receives = [irecv(w.comms[1], 0) for _ in range(21)]
+    w.finish(*(isend(w.comms[0], pattern(50, i), 1) for i in range(20)))
+    w.engines[0].peer(1).emit(frame.FINI)
+    w.transports[0].close()
+    assert len(w.links(1, 0)) == 2
+    silent = peer.link
+    assert isinstance(silent, stream.StreamLink)
+    silent._readable()
+    assert judged == [True], "the other link may still bring frames"
+    w.until(lambda: all(receive.done() for receive in receives))
+    assert [receive.result() for receive in receives[:20]] == [pattern(50, i) for i in range(20)]
+    assert receives[20].exception() is peer.farewell
+    w.until(lambda: not w.transports[1].linked(peer))
+    assert judged == [True]
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 100, HEADER.pack(*Header(frame.EAGER, length=2**60)), bytes(48)])
