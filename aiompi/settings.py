@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from aiompi.errors import InvalidArgumentError
 
+MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
+
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -42,8 +44,11 @@ class Settings:
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.eager_limit < 0 or self.eager_window < 0:
-            raise InvalidArgumentError("eager_limit and eager_window are byte counts and cannot be negative")
+        if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:
+            raise InvalidArgumentError(
+                f"eager_limit ({self.eager_limit}) and eager_window ({self.eager_window}) are byte counts: they cannot "
+                f"be negative, and the window at most {MAX_WINDOW}"
+            )
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
 
@@ -91,7 +96,8 @@ class RC:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _DEFAULTS:
             raise InvalidArgumentError(f"no such setting: {name}; there are {', '.join(_DEFAULTS)}")
-        self._values[name] = value
+        readable = isinstance(value, str) and not isinstance(_DEFAULTS[name], str)
+        self._values[name] = _parse(name, value) if readable else value
 
     def __getattr__(self, name: str) -> Any:
         if name not in _DEFAULTS:

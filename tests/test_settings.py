@@ -142,3 +142,24 @@ def test_every_setting_is_documented() -> None:
     for field in dataclasses.fields(Settings):
         assert f"{field.name}: " in documentation
         assert settings._DEFAULTS[field.name] == getattr(Settings(), field.name)
+
+
+def test_window_fits_the_field_that_returns_it() -> None:
+    assert Settings(eager_window=settings.MAX_WINDOW).eager_window == 2**31
+    for values in ({"eager_window": 2**31 + 1}, {"eager_window": -1}, {"eager_limit": -1}):
+        with pytest.raises(InvalidArgumentError, match="byte counts"):
+            Settings(**values)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
+def test_connect_timeout_is_a_time(timeout: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="connect_timeout"):
+        Settings(connect_timeout=timeout)
+
+
+def test_rc_reads_what_the_environment_would_hold() -> None:
+    rc = settings.RC()
+    rc(eager_limit="64K", transports="unix, tcp", pickle="0")
+    assert (rc.eager_limit, rc.transports, rc.pickle) == (65536, ("unix", "tcp"), False)
+    with pytest.raises(InvalidArgumentError, match="AIOMPI_EAGER_LIMIT"):
+        rc.eager_limit = "much"

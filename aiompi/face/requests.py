@@ -207,8 +207,9 @@ def _progress(request: Request[Any]) -> bool:
 
 
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
-    if not satisfied():
+    if any(requests):
         refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
+    if not satisfied():
         process.driver.wait_until(satisfied)
 
 

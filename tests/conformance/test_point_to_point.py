@@ -1,0 +1,269 @@
+"""Chapter 3, point-to-point communication: rules that concern several calls, or several ranks, at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from jobs import Site, in_face
+
+import aiompi
+from aiompi import MPI, PROC_NULL, Intracomm
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+Check: TypeAlias = Callable[[Intracomm, Intracomm], Coroutine[Any, Any, None]]
+
+LARGE = bytes(300_000)  # more than is sent without asking the receiver
+
+
+def between_two(check: Check) -> Callable[[Run], None]:
+    """Make a test out of a coroutine that gets the two ranks of a local world."""
+
+    def test(run: Run) -> None:
+        async def main() -> None:
+            first, second = aiompi.local_world(2)
+            async with asyncio.timeout(10):
+                await check(first, second)
+
+        run(main())
+
+    test.__doc__ = check.__doc__
+    test.pytestmark = getattr(check, "pytestmark", [])  # type: ignore[attr-defined]
+    return test
+
+
+@between_two
+@pytest.mark.spec("S3.2.3-5")
+async def test_destinations(first: Intracomm, second: Intracomm) -> None:
+    """All ranks of the group, oneself too, and nobody."""
+    for comm in (first, second):
+        for dest in (0, 1, PROC_NULL):
+            comm.isend(comm.rank, dest)
+    for comm in (first, second):
+        assert sorted([await comm.recv(), await comm.recv()]) == [0, 1]
+        assert comm.iprobe() is None
+
+
+@between_two
+@pytest.mark.spec("S3.3.1-2", "S3.3.1-6", "S3.3.2-1", "S3.3.2-2")
+async def test_types(first: Intracomm, second: Intracomm) -> None:
+    """The same type at both ends brings the values; another one of the same length brings the bits, unconverted."""
+    values = {"i2": [-2, 300], "u8": [2**63, 1], "f4": [0.1, -0.0], "c16": [1 + 2j, 0j], "?": [True, False]}
+    for dtype, items in values.items():
+        sent, received = np.array(items, dtype), np.zeros(3, dtype)
+        await asyncio.gather(first.Send(sent, dest=1), second.Recv(received))
+        assert received.tobytes() == sent.tobytes() + bytes(sent.itemsize)
+    text = bytearray(b"hello, world")
+    await asyncio.gather(first.Send([b"HELLO", aiompi.CHAR], dest=1), second.Recv([memoryview(text)[7:], aiompi.CHAR]))
+    assert text == b"hello, HELLO"
+    bits = np.zeros(1, "f4")
+    await asyncio.gather(first.Send(np.array([1], "i4"), dest=1), second.Recv(bits))
+    assert bits.view("i4").tolist() == [1]
+
+
+@between_two
+@pytest.mark.spec("S3.4-1", "S3.4-2", "S3.7-2", "S3.7-3")
+async def test_modes(first: Intracomm, second: Intracomm) -> None:
+    """The one receive matches each of them, nonblocking or not; the send may start before it or after it."""
+    modes = [first.send, first.ssend, first.isend, first.issend]
+    for send, receive, early in itertools.product(modes, (second.recv, second.irecv), (True, False)):
+        if early:
+            sent, received = send("x", dest=1), receive()
+        else:
+            received = receive()
+            sent = send("x", dest=1)
+        assert await asyncio.gather(sent, received) == [None, "x"]
+
+
+@between_two
+@pytest.mark.spec("S3.4-7", "S3.4-10", "S3.4-11")
+async def test_rendezvous(first: Intracomm, second: Intracomm) -> None:
+    """A synchronous send and a receive end after both have been called; the receive perhaps sooner than the send."""
+    for obj in ("small", LARGE):
+        send = first.issend(obj, dest=1)
+        await asyncio.sleep(0)
+        assert not send.done()
+        receive = second.irecv()
+        await send
+        assert await receive == obj
+        receive = second.irecv()
+        await asyncio.sleep(0)
+        assert not receive.done()
+        await asyncio.gather(first.ssend(obj, dest=1), receive)
+
+
+@between_two
+@pytest.mark.spec("S3.5-13")
+async def test_exchange_without_deadlock(first: Intracomm, second: Intracomm) -> None:
+    """Example 3.7, in synchronous mode and with messages that are not buffered."""
+
+    async def lead() -> Any:
+        await first.ssend(LARGE, dest=1)
+        return await first.recv(source=1)
+
+    async def follow() -> Any:
+        received = await second.recv(source=0)
+        await second.ssend("back", dest=0)
+        return received
+
+    assert await asyncio.gather(lead(), follow()) == ["back", LARGE]
+
+
+@between_two
+@pytest.mark.spec("S3.5-14")
+async def test_exchange_with_deadlock(first: Intracomm, second: Intracomm) -> None:
+    """Example 3.8 deadlocks, whatever the mode; after the timeout nothing of it is left."""
+
+    async def exchange(comm: Intracomm) -> None:
+        await comm.recv(source=1 - comm.rank)
+        await comm.send("never", dest=1 - comm.rank)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.gather(exchange(first), exchange(second))
+    assert await asyncio.gather(first.send("next", dest=1), second.recv()) == [None, "next"]
+
+
+@between_two
+@pytest.mark.spec("S3.7.1-1", "S3.7.2-1")
+async def test_every_start_gives_a_request_of_its_own(first: Intracomm, second: Intracomm) -> None:
+    """Also for equal operations, which it keeps apart."""
+    receives = [second.irecv(source=0, tag=1) for _ in range(3)]
+    assert len(set(map(id, receives))) == len(set(receives)) == 3
+    for number in range(3):
+        await first.send(number, dest=1, tag=1)
+    assert await asyncio.gather(*receives) == [0, 1, 2]
+
+
+@pytest.mark.spec("S3.7.4-5")
+@pytest.mark.parametrize("face", ["native", "blocking"])
+def test_receiver_that_waits_for_something_else(site: Site, face: str) -> None:
+    """Example 3.14: a synchronous send to a posted receive ends although its receiver is blocked in another one."""
+    body = """
+    if comm.rank == 0:
+        await comm.ssend("a" * int(sys.argv[1]), dest=1, tag=0)
+        await comm.send("b", dest=1, tag=1)
+    else:
+        posted = comm.irecv(source=0, tag=0)
+        second = await comm.recv(source=0, tag=1)
+        first = await POSTED
+        print(len(first), second)
+    """
+    text = in_face(face, body.replace("POSTED", "posted" if face == "native" else "posted.wait()"))
+    assert site.ok(2, text, "300000").out == "300000 b\n"
+
+
+# All ways of completing agree.
+
+
+class States:
+    """Requests of the blocking face in given states: Null, Done, Failed, Pending."""
+
+    def __init__(self) -> None:
+        self._comm = aiompi.local_world(1)[0]
+        self._tag = 0
+
+    def make(self, state: str) -> MPI.Request[Any]:
+        self._tag += 1
+        if state == "N":
+            return MPI.Request()
+        memory = bytearray(1 if state == "F" else 2)
+        receive = self._comm.Irecv(memory, source=0, tag=self._tag)
+        if state != "P":
+            self._comm.Isend(b"xx", dest=0, tag=self._tag)
+        assert receive.done() == (state != "P")
+        return MPI.Request(receive)
+
+
+def outcome(call: Callable[..., Any], requests: list[MPI.Request[Any]], several: bool) -> Any:
+    """What a call gives, and what it does to requests and statuses."""
+    statuses: list[MPI.Status] = []
+    status = MPI.Status(7, 8, 9)
+    try:
+        result = call(requests, statuses if several else status)
+    except aiompi.Exception as error:
+        result = type(error)
+    left = [bool(request) for request in requests]
+    return result, left, [(s.source, s.nbytes, s.error) for s in (statuses if several else [status])]
+
+
+LISTS = [states for length in range(4) for states in itertools.product("NDF", repeat=length)]
+
+
+@pytest.mark.spec("S3.7.3-1", "S3.7.5-12", "S3.7.5-17", "S3.7.5-20", "S3.7.5-23")
+@pytest.mark.parametrize("states", LISTS, ids="".join)
+def test_tests_are_waits_that_do_not_block(states: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all requests are complete or null, each Test gives what its Wait gives, and true; and one is as several."""
+    monkeypatch.setattr("aiompi.face.requests.process.driver", NoDriver(), raising=False)
+
+    make = States().make
+
+    def both(name: str, several: bool) -> tuple[Any, Any]:
+        wait, test = (getattr(MPI.Request, way + name) for way in ("Wait", "Test"))
+        return outcome(wait, [make(s) for s in states], several), outcome(test, [make(s) for s in states], several)
+
+    waited, tested = both("all", several=True)
+    assert tested == waited
+    verify_all(*waited, states)
+    waited, tested = both("some", several=True)
+    assert tested == waited
+    (index, *waited), (tested_index, *tested) = both("any", several=False)
+    assert tested == waited
+    assert tested_index == (index if isinstance(index, type) else (index, True))
+    if len(states) == 1:
+        for way in ("Wait", "Test"):
+            result, *alone = outcome(lambda requests, status: getattr(requests[0], way)(status), [make(*states)], False)
+            assert result is (aiompi.TruncationError if states == ("F",) else True)
+            assert alone == waited
+
+
+def verify_all(result: Any, left: list[bool], statuses: list[tuple[int, int, int]], states: tuple[str, ...]) -> None:
+    """What Waitall says about requests in these states."""
+    assert result is (aiompi.InStatusError if "F" in states else True)
+    assert not any(left)
+    errors = {"N": aiompi.SUCCESS, "D": aiompi.SUCCESS, "F": aiompi.ERR_TRUNCATE}
+    assert [error for _, _, error in statuses] == [errors[state] for state in states]
+    assert [source for source, _, _ in statuses] == [aiompi.ANY_SOURCE if state == "N" else 0 for state in states]
+
+
+@pytest.mark.spec("S3.7.5-6", "S3.7.5-13", "S3.7.5-16", "S3.7.5-20")
+@pytest.mark.parametrize("states", [s for s in itertools.product("NDP", repeat=3) if "P" in s], ids="".join)
+def test_tests_of_what_is_pending(states: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are true when their Wait would return, and otherwise change nothing."""
+    driver = NoDriver()
+    monkeypatch.setattr("aiompi.face.requests.process.driver", driver, raising=False)
+
+    make = States().make
+    requests = [make(state) for state in states]
+    assert outcome(MPI.Request.Testall, requests, True)[:2] == (False, [state != "N" for state in states])
+    done = [index for index, state in enumerate(states) if state == "D"]
+    for index in done:
+        assert outcome(MPI.Request.Testany, requests, False)[0] == (index, True)
+    assert outcome(MPI.Request.Testany, requests, False)[0] == (MPI.UNDEFINED, False)
+    requests = [make(state) for state in states]
+    assert outcome(MPI.Request.Testsome, requests, True)[0] == done
+    assert outcome(MPI.Request.Testsome, requests, True)[0] == []
+    assert [bool(request) for request in requests] == [state == "P" for state in states]
+    assert [request.Test() for request in requests] == [state != "P" for state in states]
+    assert driver.polls > 0
+
+
+class NoDriver:
+    """Stands in for the driver of a process that has not been initialised: nothing new ever arrives.
+
+    Attributes:
+        polls: how often it was asked.
+    """
+
+    def __init__(self) -> None:
+        self.polls = 0
+
+    def poll(self) -> None:
+        self.polls += 1
+
+    def finish(self, request: Any) -> None:
+        assert request.done()
