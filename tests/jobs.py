@@ -105,6 +105,8 @@ class Running:
             stderr=subprocess.PIPE,
         )
         self.out = self.err = ""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
         self._open = {"out": self.process.stdout, "err": self.process.stderr}
 
     def expect(self, text: str, times: int = 1) -> None:

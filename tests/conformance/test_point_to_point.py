@@ -76,7 +76,7 @@ async def test_modes(first: Intracomm, second: Intracomm) -> None:
         else:
             received = receive()
             sent = send("x", dest=1)
-        assert await asyncio.gather(sent, received) == [None, "x"]
+        assert list(await asyncio.gather(sent, received)) == [None, "x"]
 
 
 @between_two
@@ -110,7 +110,7 @@ async def test_exchange_without_deadlock(first: Intracomm, second: Intracomm) ->
         await second.ssend("back", dest=0)
         return received
 
-    assert await asyncio.gather(lead(), follow()) == ["back", LARGE]
+    assert list(await asyncio.gather(lead(), follow())) == ["back", LARGE]
 
 
 @between_two
@@ -125,7 +125,7 @@ async def test_exchange_with_deadlock(first: Intracomm, second: Intracomm) -> No
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await asyncio.gather(exchange(first), exchange(second))
-    assert await asyncio.gather(first.send("next", dest=1), second.recv()) == [None, "next"]
+    assert list(await asyncio.gather(first.send("next", dest=1), second.recv())) == [None, "next"]
 
 
 @between_two
@@ -208,7 +208,8 @@ def test_tests_are_waits_that_do_not_block(states: tuple[str, ...], monkeypatch:
 
     waited, tested = both("all", several=True)
     assert tested == waited
-    verify_all(*waited, states)
+    result, left, statuses = waited
+    verify_all(result, left, statuses, states)
     waited, tested = both("some", several=True)
     assert tested == waited
     (index, *waited), (tested_index, *tested) = both("any", several=False)

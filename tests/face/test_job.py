@@ -336,7 +336,7 @@ def test_abort_of_a_service(run: Run, site: Site) -> None:
             await world.recv(source=1)
 
     async def main() -> list[BaseException | None]:
-        return await asyncio.gather(rank(0), rank(1), return_exceptions=True)
+        return list(await asyncio.gather(rank(0), rank(1), return_exceptions=True))
 
     assert [str(error) for error in run(main())] == ["rank 1 called Abort(9)"] * 2
     assert job.finish().code == 9
@@ -386,7 +386,7 @@ def test_killed_server(run: Run, site: Site) -> None:
             await world.recv(source=1 - number)
 
     async def main() -> list[BaseException | None]:
-        return await asyncio.gather(rank(0), rank(1), return_exceptions=True)
+        return list(await asyncio.gather(rank(0), rank(1), return_exceptions=True))
 
     before = open_descriptors()
     for error in run(main()):

@@ -63,8 +63,7 @@ async def requests(world: World) -> None:
     assert await late == "second"
     assert await early == "first"
     assert status.tag == 1
-    assert await first is None
-    assert await second is None
+    await asyncio.gather(first, second)
 
 
 @check
@@ -82,7 +81,8 @@ async def synchronous_sends(world: World) -> None:
 async def _take_two(comm: Intracomm) -> None:
     buffer = bytearray(3)
     status = await comm.Recv(buffer, source=2, tag=5)
-    assert (buffer, status.nbytes) == (b"d\0\0", 1)
+    assert buffer == b"d\0\0"
+    assert status.nbytes == 1
     assert await comm.recv(source=2, tag=0) == "c"
 
 
@@ -150,7 +150,7 @@ async def buffers(world: World) -> None:
         status = await world[0].Irecv(receive, source=ANY_SOURCE, tag=ANY_TAG)
         assert status.Get_count(aiompi.DOUBLE) == nbytes // 8
         assert receive.tolist() == list(numbers)
-        assert await send is None
+        await send
 
 
 @check
@@ -198,11 +198,11 @@ async def bad_arguments(world: World) -> None:
         comm.irecv(tag=-5)
     with pytest.raises(aiompi.InvalidBufferError):
         comm.Recv(b"cannot be written to", source=1)
-    for bad in ({"dest": SIZE, "source": 1}, {"dest": 1, "source": SIZE}):
+    for dest, source in ((SIZE, 1), (1, SIZE)):
         with pytest.raises(aiompi.InvalidRankError):
-            comm.sendrecv("x", **bad)
+            comm.sendrecv("x", dest, source=source)
         with pytest.raises(aiompi.InvalidRankError):
-            comm.Sendrecv(b"x", recvbuf=bytearray(1), **bad)
+            comm.Sendrecv(b"x", dest, recvbuf=bytearray(1), source=source)
     await asyncio.gather(world[1].send("not swallowed", dest=0), _expect(comm.recv(source=1), "not swallowed"))
 
 
@@ -277,7 +277,11 @@ async def _wait_for(received: Awaitable[Any]) -> Any:
 @check
 async def timeout_of_a_send(world: World) -> None:
     """Recalls the message, if it has not been matched."""
-    for send in (lambda: world[0].ssend("lost", dest=1), lambda: world[0].Send(bytes(LARGE), dest=1)):
+    sends: list[Callable[[], Awaitable[None]]] = [
+        lambda: world[0].ssend("lost", dest=1),
+        lambda: world[0].Send(bytes(LARGE), dest=1),
+    ]
+    for send in sends:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
                 await send()
@@ -310,7 +314,7 @@ async def cancelled_request(world: World) -> None:
     assert buffer == b"kept"
     send = world[0].issend("recalled", dest=1)
     assert send.cancel()
-    assert await send is None
+    await send
     assert send.cancelled()
     assert await world[1].sendrecv(1, dest=1, source=ANY_SOURCE) == 1
 
@@ -381,7 +385,7 @@ async def timeout_of_a_collective(world: World) -> None:
 
     with pytest.raises(TimeoutError):
         await impatient()
-    assert await asyncio.gather(world[1].allreduce(1), world[2].allreduce(1)) == [3, 3]
+    assert sum(await asyncio.gather(world[1].allreduce(1), world[2].allreduce(1))) == 6
     assert await everywhere(world, lambda c: c.allreduce(c.rank)) == [3] * SIZE
 
 

@@ -151,3 +151,15 @@ def test_fault(site: Site, face: str, name: str) -> None:
     assert fault.verdict in told[0], result
     assert result.code == fault.code
     assert result.out == ""
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_traceback_comes_once_and_before_the_end(site: Site, face: str) -> None:
+    """It is in the output of the rank when the launcher ends the job because of it."""
+    output = site.directory / "output"
+    program = site.program(in_face(face, FAULTS["raises"].body))
+    result = site.launch("-n", "3", "--output-dir", str(output), program).finish()
+    printed = (output / "rank.1.err").read_text()
+    assert printed.count("Traceback (most recent call last):") == 1
+    assert printed.endswith("KeyError: 'lost'\n")
+    assert "    KeyError: 'lost'" in result.err.splitlines()

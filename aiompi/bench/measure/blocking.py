@@ -12,6 +12,11 @@ from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed
 
 
+def bind(comm: MPI.Intracomm, cores: list[int]) -> None:
+    """Stay on one core."""
+    turns.bind(comm.rank, cores)
+
+
 def latency(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
     return _ping_pong(comm, nbytes, iterations, blocks, (1 - comm.rank, TAG))
@@ -118,7 +123,7 @@ def matching(comm: MPI.Intracomm, outstanding: int, reverse: bool, blocks: int) 
 
 
 WORKS: Final[dict[str, Callable[..., Any]]] = {
-    work.__name__: work for work in (latency, latency_wildcards, bandwidth, objects, idle, memory, matching)
+    work.__name__: work for work in (bind, latency, latency_wildcards, bandwidth, objects, idle, memory, matching)
 }
 
 

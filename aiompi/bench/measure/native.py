@@ -15,6 +15,11 @@ from aiompi.face.job import World, run
 from aiompi.face.native import Intracomm
 
 
+async def bind(comm: Intracomm, cores: list[int]) -> None:
+    """Stay on one core."""
+    turns.bind(comm.rank, cores)
+
+
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
     return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks, (1 - comm.rank, TAG))
@@ -140,7 +145,7 @@ async def _all(requests: list[Request[Any]]) -> None:
 
 WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     work.__name__: work
-    for work in (latency, latency_requests, latency_wildcards, bandwidth, objects, idle, memory, matching)
+    for work in (bind, latency, latency_requests, latency_wildcards, bandwidth, objects, idle, memory, matching)
 }
 
 

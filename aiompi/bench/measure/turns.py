@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 #: name of the work under "work", and its keyword arguments
@@ -22,6 +23,16 @@ def next_work() -> Work | None:
 def answer(results: list[Any] | None) -> None:
     """Hand in what the two processes measured."""
     print(json.dumps(results), flush=True)
+
+
+def bind(rank: int, cores: Sequence[int]) -> None:
+    """Stay on one core: two processes that share one and two that do not are wakened in very different times.
+
+    Args:
+        rank: of this process.
+        cores: by rank; those of further ranks begin again at the first.
+    """
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
 
 
 def timed(loop: Callable[[int], object], iterations: int, blocks: int) -> list[float]:

@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -145,6 +145,26 @@ class Conversation:
 
 @contextlib.contextmanager
 def conversations(*contenders: Contender) -> Iterator[tuple[Conversation, ...]]:
-    """Conversations with several contenders, in their order."""
+    """Conversations with several contenders, in their order; the two processes of each are on cores of their own."""
     with contextlib.ExitStack() as stack:
-        yield tuple(stack.enter_context(Conversation(contender)) for contender in contenders)
+        everyone = tuple(stack.enter_context(Conversation(contender)) for contender in contenders)
+        bind(everyone, cores()[:2])
+        yield everyone
+
+
+def cores() -> list[int]:
+    """Numbers of the cores that may be used."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
+    """Put the two processes of each contender on one core, or on one each.
+
+    Args:
+        everyone: the contenders.
+        cores: one or two.
+    """
+    for conversation in everyone:
+        conversation.begin({"work": "bind", "cores": list(cores)})
+    for conversation in everyone:
+        conversation.finish()

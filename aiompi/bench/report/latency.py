@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, UVLOOP, conversations
+from aiompi.bench.measure.turns import Work
+from aiompi.bench.report.contender import (
+    BLOCKING,
+    NATIVE,
+    SOCKET,
+    UVLOOP,
+    Conversation,
+    bind,
+    conversations,
+    cores,
+)
 from aiompi.bench.report.family import Family, Options, Side, compare, one_way
 from aiompi.bench.report.figure import Figure, Goal
 
@@ -18,27 +28,55 @@ _BLOCKING_GOAL: Final = Goal("ratio", "at most", 3.5)
 _NATIVE_GOAL: Final = Goal("ratio", "at most", 2)
 
 
+class Pairing(NamedTuple):
+    """What is compared with what.
+
+    Attributes:
+        name: of the figure.
+        ours: the face.
+        work: of the face; the floor's is plain latency.
+        floor: the bare socket or protocol of its kind.
+        goal: for the shortest message.
+    """
+
+    name: str
+    ours: Conversation
+    work: str
+    floor: Conversation
+    goal: Goal | None = None
+
+
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, the native one also by requests, each beside the bare socket or protocol of its kind."""
-    with conversations(BLOCKING, NATIVE, SOCKET, UVLOOP) as (blocking, native, socket, uvloop):
+    """Both faces, the native one also by requests; the shortest message also on one core and by wildcards."""
+    with conversations(BLOCKING, NATIVE, SOCKET, UVLOOP) as everyone:
+        blocking, native, socket, uvloop = everyone
         pairings = (
-            ("blocking", blocking, "latency", socket, _BLOCKING_GOAL),
-            ("native", native, "latency", uvloop, _NATIVE_GOAL),
-            ("native, requests", native, "latency_requests", uvloop, _NATIVE_GOAL),
-            ("blocking, wildcards", blocking, "latency_wildcards", socket, None),
-            ("native, wildcards", native, "latency_wildcards", uvloop, None),
+            Pairing("blocking", blocking, "latency", socket, _BLOCKING_GOAL),
+            Pairing("native", native, "latency", uvloop, _NATIVE_GOAL),
+            Pairing("native, requests", native, "latency_requests", uvloop, _NATIVE_GOAL),
         )
-        for nbytes, iterations in SIZES.items():
-            arguments = {"nbytes": nbytes, "iterations": options.scaled(iterations), "blocks": _BLOCKS}
-            for name, ours, work, floor, goal in pairings if nbytes == _SHORTEST else pairings[:3]:
-                yield compare(
-                    f"{name}, {nbytes} B",
-                    "us",
-                    options.repeat,
-                    Side(ours, {"work": work, **arguments}, one_way),
-                    Side(floor, {"work": "latency", **arguments}, one_way),
-                    goal if nbytes == _SHORTEST else None,
-                )
+        wildcards = (
+            Pairing("blocking, wildcards", blocking, "latency_wildcards", socket),
+            Pairing("native, wildcards", native, "latency_wildcards", uvloop),
+        )
+        for nbytes in SIZES:
+            yield from _compare(pairings, nbytes, options, f"{nbytes} B")
+        bind(everyone, cores()[:1])
+        yield from _compare((*pairings, *wildcards), _SHORTEST, options, f"{_SHORTEST} B, one core")
+
+
+def _compare(pairings: tuple[Pairing, ...], nbytes: int, options: Options, label: str) -> Iterator[Figure]:
+    rounds: Mapping[str, int] = {"nbytes": nbytes, "iterations": options.scaled(SIZES[nbytes]), "blocks": _BLOCKS}
+    floor_work: Work = {"work": "latency", **rounds}
+    for pairing in pairings:
+        yield compare(
+            f"{pairing.name}, {label}",
+            "us",
+            options.repeat,
+            Side(pairing.ours, {"work": pairing.work, **rounds}, one_way),
+            Side(pairing.floor, floor_work, one_way),
+            pairing.goal if nbytes == _SHORTEST else None,
+        )
 
 
 FAMILY: Final = Family("latency, one way", figures)

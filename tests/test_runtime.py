@@ -1,0 +1,259 @@
+"""One rank, and an agent that the test plays: start, end, and what the agent may say or do in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeAlias
+
+import pytest
+from jobs import KEY, Site
+from worlds import open_descriptors
+
+import aiompi
+from aiompi import JobAbortedError, ProcessFailedError, Settings
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.runtime import Runtime, local_runtimes
+from aiompi.transport.agent import Contact
+from aiompi.wire import control, hello
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class Agent:
+    """The agent's end of the connection of one rank."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = control.Decoder()
+        self._heard: list[control.Message] = []
+
+    async def shake_hands(self, key: str = KEY) -> None:
+        handshake = hello.Acceptor(bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
+        while not handshake.done:
+            handshake.receive_data(await self._reader.readexactly(handshake.needed))
+            self._writer.write(handshake.data_to_send())
+
+    async def hear(self, kind: type[Any]) -> Any:
+        """The next message of the rank, which must be of this kind."""
+        while not self._heard:
+            data = await self._reader.read(2**16)
+            assert data, f"the rank has hung up, without {kind.__name__}"
+            self._heard += self._decoder.receive_data(data)
+        message = self._heard.pop(0)
+        assert isinstance(message, kind)
+        return message
+
+    def say(self, *messages: control.Message | bytes) -> None:
+        for message in messages:
+            self._writer.write(message if isinstance(message, bytes) else control.encode(message))
+
+    async def start(self, size: int = 1) -> None:
+        """Bring the rank, number 0, through its start; the others of the job are not there."""
+        await self.hear(control.Join)
+        self.say(control.Welcome(0, size, "job", ""))
+        card = (await self.hear(control.Card)).card
+        self.say(control.Cards([card] * size))
+
+    async def end(self) -> None:
+        """Wait until the rank has hung up, and hang up."""
+        assert await self._reader.read() == b""
+        await self.close()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def agency() -> AsyncIterator[tuple[str, asyncio.Queue[Agent]]]:
+    """Where ranks join: the address, and the agents of those that do."""
+    agents: asyncio.Queue[Agent] = asyncio.Queue()
+    server = await asyncio.start_server(lambda reader, writer: agents.put_nowait(Agent(reader, writer)), "127.0.0.1")
+    async with server:
+        yield "{}:{}".format(*server.sockets[0].getsockname()), agents
+
+
+Stage: TypeAlias = Callable[[Agent], Coroutine[Any, Any, None]]
+
+
+async def _nothing(agent: Agent) -> None:
+    pass
+
+
+async def _join(agent: Agent) -> None:
+    await agent.shake_hands()
+    await agent.hear(control.Join)
+
+
+async def _card(agent: Agent) -> None:
+    await _join(agent)
+    agent.say(control.Welcome(0, 2, "job", ""))
+    await agent.hear(control.Card)
+
+
+@pytest.mark.parametrize(
+    ("stage", "last_words", "cause"),
+    [
+        (_nothing, [], "it closed the connection during the hello"),
+        (_nothing, [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9], "does not speak aiompi's protocol"),
+        (lambda agent: agent.shake_hands("11" * 16), [], "could not prove the key"),
+        (_join, [], "the launcher is gone"),
+        (_join, [control.Abort(3, "nobody is welcome")], "nobody is welcome"),
+        (_join, [b"\xff" * 9], "control message of 4294967295 bytes"),
+        (_join, [control.Join(1)], "the agent sent Join, which is not for ranks"),
+        (_card, [], "the launcher is gone"),
+        (_card, [control.Abort(3, "rank 1 never came")], "rank 1 never came"),
+    ],
+    ids=["no hello", "another protocol", "wrong key", "no Welcome", "Abort at once", "garbage", "nonsense", "no Cards",
+         "Abort at last"],
+)  # fmt: skip
+def test_start_that_fails(run: Run, stage: Stage, last_words: list[Any], cause: str) -> None:
+    """Whatever the agent does instead of the next step: the rank says why, and leaves nothing open."""
+
+    async def main() -> None:
+        async with agency() as (address, agents):
+            before = open_descriptors()
+            joining = asyncio.ensure_future(_join_world(address))
+            agent = await agents.get()
+            with contextlib.suppress(asyncio.IncompleteReadError, aiompi.RemoteProtocolError):
+                await stage(agent)
+            agent.say(*last_words)
+            if cause != "could not prove the key":
+                agent._writer.write_eof()
+            with pytest.raises(JobAbortedError, match=cause):
+                await joining
+            await agent.close()
+            assert open_descriptors() == before
+
+    run(main())
+
+
+async def _join_world(address: str, **settings: Any) -> aiompi.World:
+    return await aiompi.join(address, KEY, settings=Settings(**settings))
+
+
+def test_whole_conversation(run: Run) -> None:
+    async def main() -> None:
+        async with agency() as (address, agents):
+            before = open_descriptors()
+            joining = asyncio.ensure_future(_join_world(address))
+            agent = await agents.get()
+            await agent.shake_hands()
+            await agent.start()
+            world = await joining
+            assert await world.sendrecv("me", dest=0, source=0) == "me"
+            ending = asyncio.ensure_future(_finalize(world))
+            await agent.hear(control.Finalize)
+            assert not ending.done()
+            agent.say(control.Finalized())
+            await agent.end()
+            await ending
+            assert open_descriptors() == before
+
+    run(main())
+
+
+async def _finalize(world: aiompi.World) -> None:
+    await world.finalize()
+
+
+@pytest.mark.parametrize("message", [control.Abort(9, "rank 1 failed"), None], ids=["Abort", "end"])
+def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
+    """Whatever is pending fails with the cause, and so does everything later; the process is told the exit status."""
+    cause = "rank 1 failed" if message else "the job ended: the launcher is gone"
+
+    async def main() -> None:
+        async with agency() as (address, agents):
+            runtime = Runtime(AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False))
+            codes: list[int] = []
+            runtime.on_end = codes.append
+            starting = runtime.start()
+            agent = await agents.get()
+            await agent.shake_hands()
+            await agent.start(size=2)
+            await starting
+            world = aiompi.World(runtime, runtime.world)
+            pending = [world.irecv(source=1), world.irecv(tag=5), world.barrier(), world.isend(bytes(10**6), dest=0)]
+            agent.say(*([message] if message else []))
+            await agent.close()
+            for request in pending:
+                with pytest.raises(JobAbortedError, match=cause):
+                    await request
+            for call in (lambda: world.isend("x", dest=0), lambda: world.irecv(tag=5), world.finalize):
+                with pytest.raises(JobAbortedError, match=cause):
+                    await call()
+            assert codes == [9 if message else 1]
+
+    run(main())
+
+
+def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> None:
+    """The launcher knows of nothing, so after a while the peer counts as gone."""
+    job, address = site.serve(2)
+    settings = {"transports": ("tcp",), "connect_timeout": 0.5}
+
+    async def main() -> None:
+        first, second = await asyncio.gather(_join_world(address, **settings), _join_world(address, **settings))
+        await asyncio.gather(first.send("connects", dest=1), second.recv())
+        waiting = first.irecv(source=1)
+        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        link._socket.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(ProcessFailedError, match="rank 1 is gone: its connection closed"):
+            await waiting
+        with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
+            await first.send("more", dest=1)
+        with pytest.raises(JobAbortedError):
+            first.Abort(4)
+        with pytest.raises(JobAbortedError, match=r"rank 0 called Abort\(4\)"):
+            await second.irecv()
+
+    run(main())
+    assert job.finish().code == 4
+
+
+def test_ranks_of_a_local_world_share_nothing_but_the_hub() -> None:
+    runtimes = local_runtimes(3, AsyncioDriver(), Settings(eager_limit=7))
+    assert [runtime.engine.rank for runtime in runtimes] == [0, 1, 2]
+    assert {runtime.engine.size for runtime in runtimes} == {3}
+    assert {runtime.settings.eager_limit for runtime in runtimes} == {7}
+    assert not any(runtime.launched for runtime in runtimes)
+    assert [runtime.self_comm.size for runtime in runtimes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"AIOMPI_KEY": KEY, "AIOMPI_RANK": "3"}, None),
+        (
+            {"AIOMPI_CONTROL": "unix:/run/job/control", "AIOMPI_KEY": KEY, "AIOMPI_RANK": "3"},
+            Contact("unix:/run/job/control", bytes.fromhex(KEY), 3, launched=True),
+        ),
+        (
+            {"AIOMPI_CONTROL": "tcp:[::1]:77", "AIOMPI_KEY": KEY},
+            Contact("tcp:[::1]:77", bytes.fromhex(KEY), hello.RANK_ANY, launched=True),
+        ),
+    ],
+    ids=["none", "no address", "launched", "any rank"],
+)
+def test_contact_from_the_environment(environ: dict[str, str], expected: Contact | None) -> None:
+    contact = Contact.from_environ(environ)
+    assert contact == expected
+    assert contact is None or KEY not in repr(contact)
+    if contact is not None:
+        assert contact.local == contact.address.startswith("unix:")
+
+
+def test_targets() -> None:
+    key = bytes.fromhex(KEY)
+    assert Contact("unix:/a:b", key, 0, launched=True).target() == (socket.AF_UNIX, "/a:b")
+    assert Contact("tcp:host:77", key, 0, launched=True).target() == (socket.AF_INET, ("host", 77))
+    assert Contact("tcp:[::1]:77", key, 0, launched=True).target() == (socket.AF_INET6, ("::1", 77))
+    for address in ("tcp:host", "udp:host:77", "", "tcp:host:x"):
+        with pytest.raises(aiompi.InvalidArgumentError, match="expected HOST:PORT"):
+            Contact(address, key, 0, launched=True).target()
