@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "PROC_NULL", "ROOT", "UNDEFINED", "TAG_UB", "BSEND_OVERHEAD", "MAX_PROCESSOR_NAME",
+    "MAX_ERROR_STRING", "IDENT", "CONGRUENT", "SIMILAR", "UNEQUAL",
+]  # fmt: skip
+
 # Wildcards and special ranks, outside 0..n-1 and 0..TAG_UB (section 2.4.4).
 ANY_SOURCE: Final = -1
 ANY_TAG: Final = -1

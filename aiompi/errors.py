@@ -16,6 +16,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+__all__ = [
+    "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST",
+    "ERR_ROOT", "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE",
+    "ERR_OTHER", "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError",
+    "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError",
+    "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError",
+    "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError",
+    "InStatusError", "PendingError", "LocalProtocolError", "BlockingCallError", "RemoteProtocolError",
+    "AuthenticationError", "ProcessFailedError", "JobAbortedError", "ERROR_CLASSES", "error_string",
+]  # fmt: skip
+
 SUCCESS: Final = 0
 ERR_BUFFER: Final = 1
 ERR_COUNT: Final = 2

@@ -22,8 +22,8 @@ from aiompi.bench.report.figure import Figure
 
 _EPILOG = """\
 Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, or bare Python processes
-need for the same. Values are medians over the turns. To see both processes on one core: taskset -c 0 python -m
-aiompi.bench.
+need for the same. Values are medians over the turns. The two processes of a pair are bound to a core each, unless
+there is only one: taskset -c 0 python -m aiompi.bench.
 """
 
 

@@ -97,6 +97,9 @@ class Engine:
 
     def receive(self, receive: Receive) -> None:
         """Start a receive: match it with an unexpected message, or post it."""
+        if self.error is not None:
+            receive.fail(self.error)
+            return
         matcher = receive.matcher
         message = matcher.find_unexpected(receive.want_source, receive.want_tag)
         if message is not None:

@@ -161,4 +161,11 @@ class Dialling:
 
 
 def describe(error: OSError) -> str:
+    """What became of a connection, in words.
+
+    Raises:
+        OSError: the error itself, when no system call raised it but a signal handler, as a TimeoutError of its own.
+    """
+    if error.errno is None:
+        raise error
     return f"its connection failed: {error.strerror or error}"

@@ -7,9 +7,17 @@ import sys
 
 import pytest
 
-from aiompi.bench.report.contender import BenchError, Contender, Conversation, conversations
+from aiompi.bench.report.contender import BenchError, Contender, Conversation, conversations, cores
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
+
+HISTORIAN = """
+import json, sys
+heard = []
+for line in sys.stdin:
+    heard.append(json.loads(line))
+    print(json.dumps(heard), flush=True)
+"""
 
 
 def contender(program: str) -> Contender:
@@ -39,6 +47,12 @@ def test_turns_may_overlap() -> None:
         for number, conversation in enumerate(both):
             conversation.begin({"work": number})
         assert [conversation.finish()[0]["work"] for conversation in both] == [0, 1]
+
+
+def test_each_process_gets_a_core() -> None:
+    with conversations(contender(HISTORIAN)) as (conversation,):
+        first, _ = conversation.ask({"work": "a"})
+    assert first == {"work": "bind", "cores": cores()[:2]}
 
 
 def test_the_death_of_a_contender_is_told() -> None:

@@ -147,6 +147,16 @@ def test_timed_async_leaves_out_the_first_block(monkeypatch: pytest.MonkeyPatch)
     assert end.value.value == [10.0, 30.0]
 
 
+def test_bind() -> None:
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    try:
+        turns.bind(3, [-1, core])
+        assert os.sched_getaffinity(0) == {core}
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def test_works_come_by_the_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     read_end, write_end = os.pipe()
     with open(read_end) as stream, open(write_end, "w") as source:

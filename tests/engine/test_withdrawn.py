@@ -73,3 +73,15 @@ def test_failed_decoding_stays_failed() -> None:
     assert isinstance(second.exception(), ValueError)
     with pytest.raises(ValueError, match="two"):
         second.result()
+
+
+def test_nothing_is_received_after_the_job_has_ended() -> None:
+    """Not even what has come already, since its sender could not be answered."""
+    w = WireWorld(2, eager_limit=LIMIT)
+    for size in (1, LONG):
+        w.comms[0].isend((pattern(size),), size, 1, 0)
+    w.run()
+    error = OSError("over")
+    w.engines[1].abort(error)
+    for _ in range(2):
+        assert irecv(w.comms[1]).exception() is error

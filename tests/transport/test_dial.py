@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.transport import stream
+from aiompi.transport.dial import describe
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Header
 from aiompi.wire.hello import ROLE_PEER, Connector
@@ -203,3 +205,9 @@ def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
         w.until(send.done, 2.0)
     with pytest.raises(errors.ProcessFailedError, match="did not answer the hello in time"):
         send.result()
+
+
+def test_errors_of_signal_handlers_are_not_taken_for_those_of_connections() -> None:
+    assert describe(ConnectionResetError(errno.ECONNRESET, "reset")) == "its connection failed: reset"
+    with pytest.raises(TimeoutError, match="too slow"):
+        describe(TimeoutError("too slow"))
