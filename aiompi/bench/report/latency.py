@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from aiompi.bench.measure.turns import Work
 from aiompi.bench.report.contender import (
     BLOCKING,
     NATIVE,
@@ -36,7 +35,7 @@ class Pairing(NamedTuple):
         ours: the face.
         work: of the face; the floor's is plain latency.
         floor: the bare socket or protocol of its kind.
-        goal: for the shortest message.
+        goal: for the shortest message between two cores.
     """
 
     name: str
@@ -60,23 +59,24 @@ def figures(options: Options) -> Iterator[Figure]:
             Pairing("native, wildcards", native, "latency_wildcards", uvloop),
         )
         for nbytes in SIZES:
-            yield from _compare(pairings, nbytes, options, f"{nbytes} B")
+            for pairing in pairings:
+                goal = pairing.goal if nbytes == _SHORTEST else None
+                yield _figure(pairing, nbytes, options, f"{nbytes} B", goal)
         bind(everyone, cores()[:1])
-        yield from _compare((*pairings, *wildcards), _SHORTEST, options, f"{_SHORTEST} B, one core")
+        for pairing in (*pairings, *wildcards):
+            yield _figure(pairing, _SHORTEST, options, f"{_SHORTEST} B, one core", None)
 
 
-def _compare(pairings: tuple[Pairing, ...], nbytes: int, options: Options, label: str) -> Iterator[Figure]:
-    rounds: Mapping[str, int] = {"nbytes": nbytes, "iterations": options.scaled(SIZES[nbytes]), "blocks": _BLOCKS}
-    floor_work: Work = {"work": "latency", **rounds}
-    for pairing in pairings:
-        yield compare(
-            f"{pairing.name}, {label}",
-            "us",
-            options.repeat,
-            Side(pairing.ours, {"work": pairing.work, **rounds}, one_way),
-            Side(pairing.floor, floor_work, one_way),
-            pairing.goal if nbytes == _SHORTEST else None,
-        )
+def _figure(pairing: Pairing, nbytes: int, options: Options, label: str, goal: Goal | None) -> Figure:
+    rounds = {"nbytes": nbytes, "iterations": options.scaled(SIZES[nbytes]), "blocks": _BLOCKS}
+    return compare(
+        f"{pairing.name}, {label}",
+        "us",
+        options.repeat,
+        Side(pairing.ours, {"work": pairing.work, **rounds}, one_way),
+        Side(pairing.floor, {"work": "latency", **rounds}, one_way),
+        goal,
+    )
 
 
 FAMILY: Final = Family("latency, one way", figures)
