@@ -82,7 +82,8 @@ class Runtime:
             raise
         self.engine.windows[:] = (card["window"] for card in cards)
         self.engine.connect = lambda peer: registry.connect(self._transports, peer, cards[peer.rank])
-        self.engine.driver.desert(self.engine.size == 1)
+        if self.engine.size == 1:
+            self.engine.driver.desert(self.engine.deserted)
 
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
@@ -161,12 +162,7 @@ class Runtime:
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
-            self._part(peer)
-
-    def _part(self, peer: Peer) -> None:
-        peer.leave()
-        if self.engine.alone() and not self.finalized:
-            self.engine.driver.desert(True)
+            peer.part()
 
     def _on_drained(self) -> None:
         if self._drained is not None and self._idle():
@@ -181,7 +177,7 @@ class Runtime:
     def finalize(self) -> Schedule[None]:
         """End communication (MPI_Finalize, section 7.5): complete when every rank of the job has called it.
 
-        Collectives that are still under way end first, and what was sent is delivered.
+        Collectives that are still under way end first, and what was sent is delivered, as far as it is received.
         """
         return self.engine.spawn(self._finalize(list(self.engine.schedules)))
 
@@ -191,10 +187,9 @@ class Runtime:
         if self.engine.error is not None:
             raise self.engine.error
         self._closing()
-        for schedule in schedules:
-            with contextlib.suppress(Exception):
-                await schedule
+        await self.engine.settled(schedules)
         self.engine.finish()
+        await self.engine.settled(self.engine.sends.values())
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Finalize())
@@ -208,6 +203,8 @@ class Runtime:
 
     async def _leave(self) -> None:
         self._closing()
+        self.engine.finish()
+        await self.engine.settled(self.engine.unattended)
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())
@@ -216,7 +213,7 @@ class Runtime:
 
     def _closing(self) -> None:
         self.finalized = True
-        self.engine.driver.desert(False)
+        self.engine.driver.desert(None)
 
     def _end_well(self) -> None:
         self.close()

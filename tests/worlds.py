@@ -21,7 +21,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.engine import Driver, Engine, Peer, Request
+from aiompi.engine import Driver, Engine, Mode, Peer, Request
 from aiompi.engine.seams import Owner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
@@ -45,7 +45,7 @@ def pattern(nbytes: int, seed: int = 0) -> bytes:
 
 def isend(comm: Communicator, data: bytes | bytearray, dest: int, tag: int = 0, sync: bool = False) -> Request[None]:
     """Start sending bytes."""
-    return comm.isend((memoryview(data),), len(data), dest, tag, sync)
+    return comm.isend((memoryview(data),), len(data), dest, tag, Mode.SYNCHRONOUS if sync else Mode.STANDARD)
 
 
 def irecv(comm: Communicator, source: int = -1, tag: int = -1) -> Any:
@@ -122,6 +122,9 @@ class NoDriver:
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.soon.append(lambda: callback(*args))
+
+    def desert(self, deserted: Callable[[], bool] | None) -> None:
+        """Nothing: who steps the world decides when to stop."""
 
     def turn(self) -> None:
         for _ in range(len(self.soon)):

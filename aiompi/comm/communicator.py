@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiompi.comm.group import Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
-from aiompi.engine import Engine, Peer, Request, Schedule
-from aiompi.engine.pt2pt import Probe, Receive, Send
+from aiompi.engine import (
+    Engine,
+    Message,
+    Mode,
+    Peer,
+    PersistentRequest,
+    Receive,
+    Request,
+    Scattered,
+    ScatteredReceive,
+    Schedule,
+)  # fmt: skip
+from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
 from aiompi.errors import InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status
 from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
+
+_STANDARD: Final = Mode.STANDARD
 
 
 class Communicator:
@@ -44,32 +57,58 @@ class Communicator:
         self._peers: list[Peer | None] = [None] * group.size
         self._collectives = 0
 
-    def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, sync: bool = False) -> Request[None]:
+    def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send.
 
         Args:
             payload: memory of the message in pieces, `nbytes` together; must stay unchanged until completion.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
-            sync: synchronous mode (section 3.4).
+            mode: communication mode (section 3.4).
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: buffered mode, and there is no room in the attached buffer.
         """
         if not 0 <= index(tag) <= TAG_UB:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if 0 <= dest < self.size:
             peer = self._peers[dest] or self._peer(dest)
-            return peer.send(payload, nbytes, self.context_id, self.rank, tag, sync)
+            if mode is Mode.BUFFERED:
+                return self.engine.bsend_copy(peer, payload, nbytes, self.context_id, self.rank, tag)
+            return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL:
             raise self._bad_rank("destination", dest)
         request = Send(self.engine, self.engine.peer(self.engine.rank), (), 0)
         request.complete()
         return request
 
+    def send_init(
+        self, message: Callable[[], tuple[Payload, int]], dest: int, tag: int, mode: Mode
+    ) -> PersistentRequest[None]:
+        """Bind the arguments of a send (section 3.9).
+
+        Args:
+            message: its memory in pieces and their length, asked for at each start.
+            dest, tag, mode: as of `isend`.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+        """
+        if not 0 <= index(tag) <= TAG_UB:
+            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+        if dest != PROC_NULL and not 0 <= dest < self.size:
+            raise self._bad_rank("destination", dest)
+        return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode))
+
+    def recv_init(self, memory: memoryview | Scattered, source: int, tag: int) -> PersistentRequest[Status]:
+        """Bind the arguments of a receive (section 3.9); see `irecv`."""
+        self._peer_rank(source, tag)
+        return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag))
+
     def irecv(
         self,
-        memory: memoryview | None,
+        memory: memoryview | Scattered | None,
         source: int,
         tag: int,
         decode: Callable[[memoryview], Any] | None = None,
@@ -78,7 +117,7 @@ class Communicator:
         """Start a receive.
 
         Args:
-            memory: where the message goes; None to take one of any length.
+            memory: where the message goes, bytes or memory with gaps; None to take one of any length.
             source: rank, ANY_SOURCE or PROC_NULL.
             tag: 0..TAG_UB or ANY_TAG.
             decode: makes the result out of the bytes of the message; without it the result is the Status.
@@ -88,12 +127,61 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
         peer_rank = self._peer_rank(source, tag)
-        receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
+        receive = self._receive(memory, source, tag, peer_rank, decode, status)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
         else:
             self.engine.receive(receive)
+        return receive
+
+    def _receive(
+        self,
+        memory: memoryview | Scattered | None,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        decode: Callable[[memoryview], Any] | None,
+        status: Status | None,
+    ) -> Receive:
+        if memory is None or isinstance(memory, memoryview):
+            return Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
+        return ScatteredReceive(self.engine, self._matcher, memory, source, tag, peer_rank, status)
+
+    def mprobe(self, source: int, tag: int) -> Request[Message | None]:
+        """Start waiting for a message and take it, for `imrecv` (MPI_Mprobe, MPI-3); None from PROC_NULL."""
+        probe = MatchedProbe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag))
+        if source == PROC_NULL:
+            probe.complete()
+        else:
+            self.engine.probe(probe)
+        return probe
+
+    def improbe(self, source: int, tag: int) -> Message | None:
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
+        message = self.engine.iprobe(self._matcher, source, tag, self._peer_rank(source, tag))
+        if message is not None:
+            message.extract()
+        return message
+
+    def imrecv(
+        self,
+        message: Message | None,
+        memory: memoryview | Scattered | None,
+        decode: Callable[[memoryview], Any] | None = None,
+        status: Status | None = None,
+    ) -> Receive:
+        """Start receiving a message that a probe has taken (MPI_Imrecv, MPI-3).
+
+        Args:
+            message: once; None is the message from PROC_NULL.
+            memory, decode, status: as of `irecv`.
+        """
+        if message is None:
+            return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
+        peer_rank = message.peer.rank
+        receive = self._receive(memory, message.source, message.tag, peer_rank, decode, status)
+        self.engine.receive_matched(message, receive)
         return receive
 
     def probe(self, source: int, tag: int) -> Request[Status]:
@@ -110,7 +198,8 @@ class Communicator:
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return Status(source=PROC_NULL)
-        return self.engine.iprobe(self._matcher, source, tag, peer_rank)
+        message = self.engine.iprobe(self._matcher, source, tag, peer_rank)
+        return None if message is None else message.envelope()
 
     def _peer_rank(self, source: int, tag: int) -> int:
         if not (0 <= index(tag) <= TAG_UB or tag == ANY_TAG):
@@ -185,7 +274,7 @@ class Channel:
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start a send of `nbytes` in pieces to a rank."""
         peer = self._engine.peer(self._members[dest])
-        return peer.send(payload, nbytes, self._context_id, self.rank, self._tag, False)
+        return peer.send(payload, nbytes, self._context_id, self.rank, self._tag)
 
     def irecv(self, memory: memoryview | None, source: int) -> Receive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""

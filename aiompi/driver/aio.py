@@ -28,7 +28,7 @@ class AsyncioDriver:
     def waiter(self) -> Waiter:
         return (self._loop or self.loop).create_future()
 
-    def desert(self, deserted: bool) -> None:
+    def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

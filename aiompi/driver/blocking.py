@@ -28,7 +28,7 @@ class BlockingDriver:
         self._writers: dict[int, Callable[[], object]] = {}
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
-        self._deserted = False
+        self._deserted: Callable[[], bool] | None = None
 
     def wait(self, request: Request[T]) -> T:
         """Block until the request is complete; its result.
@@ -58,7 +58,7 @@ class BlockingDriver:
         if (self._soon or self._timers) and self._run_due():
             timeout = 0.0  # what has run may have completed what is waited for
         elif timeout is None:
-            if self._deserted or not (self._readers or self._writers or self._timers):
+            if (self._deserted is not None and self._deserted()) or not (self._readers or self._writers or self._timers):
                 raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
             if self._timers:
                 timeout = max(0.0, self._timers[0].due - time.monotonic())
@@ -88,7 +88,7 @@ class BlockingDriver:
     def waiter(self) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
-    def desert(self, deserted: bool) -> None:
+    def desert(self, deserted: Callable[[], bool] | None) -> None:
         self._deserted = deserted
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiompi.constants import ANY_SOURCE
+from aiompi.engine.bsend import AttachedBuffer, BufferedSend
 from aiompi.engine.match import Matcher
-from aiompi.engine.message import Landing
+from aiompi.engine.message import Landing, Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
+from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Failable, Link
-from aiompi.errors import LocalProtocolError
+from aiompi.errors import InvalidBufferError, LocalProtocolError, OtherError
 from aiompi.settings import Settings
-from aiompi.status import Status
-from aiompi.wire.frame import FINI
+from aiompi.wire.frame import FINI, Payload
 
 T = TypeVar("T")
 
@@ -39,7 +41,9 @@ class Engine:
         schedules: the schedules that have not ended.
         ended: those that have, and whose waiters are being told.
         error: set when the job is over; every operation then fails with it.
-        finished: whether this rank has told its peers that it sends nothing more.
+        finished: whether this rank has told its peers that it starts no operation any more.
+        unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
+        bsend: the buffer attached for buffered sends, if any.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
 
@@ -56,6 +60,8 @@ class Engine:
         self.error: Exception | None = None
         self.troubled = False
         self.finished = False
+        self.unattended: set[Request[Any]] = set()
+        self.bsend: AttachedBuffer | None = None
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Peer], Link] = self._unconnected
         self.peer_lost: Callable[[Peer, str], object] = Peer.gone
@@ -79,10 +85,16 @@ class Engine:
         """The ranks that this one has had to do with."""
         return [peer for peer in self._peers if peer is not None]
 
-    def alone(self) -> bool:
-        """Whether all other ranks, if there ever were any, have left or died."""
+    def deserted(self) -> bool:
+        """Whether all other ranks have left or died, and nothing that they had begun is still to come."""
         others = [peer for rank, peer in enumerate(self._peers) if rank != self.rank]
-        return bool(others) and all(peer is not None and (peer.error or peer.farewell) for peer in others)
+        return not (self.arriving or self.sends) and all(peer is not None and peer.deserted for peer in others)
+
+    def attend(self, request: Request[Any]) -> None:
+        """See to it that this rank does not end before a send that nobody will wait for is complete."""
+        if not request.done():
+            self.unattended.add(request)
+            request.when_done(self.unattended.discard)
 
     def matcher(self, context: int) -> Matcher:
         """The queues of a context; messages may come before this rank knows the communicator."""
@@ -94,6 +106,60 @@ class Engine:
     def spawn(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
         """Start a coroutine of requests."""
         return Schedule(self, coroutine)
+
+    def attach(self, owner: object, memory: memoryview | None) -> None:
+        """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
+
+        Args:
+            owner: the user's object.
+            memory: its bytes; None: new memory for each message, without a limit.
+
+        Raises:
+            InvalidBufferError: a buffer is attached already.
+        """
+        if self.bsend is not None:
+            raise InvalidBufferError("a buffer is attached already: detach it first (there is one per process)")
+        self.bsend = AttachedBuffer(owner, memory)
+
+    def detach(self) -> Schedule[object]:
+        """Take the memory back (MPI_Buffer_detach): complete when all messages in it have left; its owner.
+
+        Raises:
+            InvalidBufferError: no buffer is attached.
+        """
+        if self.bsend is None:
+            raise InvalidBufferError("no buffer is attached")
+        attached, self.bsend = self.bsend, None
+        return self.spawn(self._detach(attached))
+
+    async def _detach(self, attached: AttachedBuffer) -> object:
+        await self.settled(attached.pending)
+        return attached.owner
+
+    async def settled(self, requests: Iterable[Request[Any]]) -> None:
+        """Wait until requests are complete, however they end."""
+        for request in list(requests):
+            with contextlib.suppress(Exception):
+                await request
+
+    def bsend_copy(
+        self, peer: Peer, payload: Payload, nbytes: int, context: int, source: int, tag: int
+    ) -> BufferedSend:
+        """Start a buffered send (section 3.4); see `Peer.send`.
+
+        Raises:
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+        """
+        if self.bsend is None:
+            raise InvalidBufferError(
+                "buffered send: no buffer is attached; attach one of at least the length of the message plus "
+                "BSEND_OVERHEAD for each message that is under way"
+            )
+        copy, start = self.bsend.copy(payload, nbytes)
+        send = peer.send((copy,), nbytes, context, source, tag)
+        self.bsend.hold(send, start)
+        self.attend(send)
+        return BufferedSend(self, send)
 
     def receive(self, receive: Receive) -> None:
         """Start a receive: match it with an unexpected message, or post it."""
@@ -112,26 +178,37 @@ class Engine:
                 return
         matcher.post(receive)
 
+    def receive_matched(self, message: Message, receive: Receive) -> None:
+        """Start to receive a message that a probe has taken."""
+        if self.error is not None:
+            receive.fail(self.error)
+        elif message.lost:
+            receive.fail(message.peer.error or OtherError(f"the message from rank {message.source} is lost"))
+        else:
+            message.peer.deliver(message, receive)
+
     def probe(self, probe: Probe) -> None:
         """Start a probe."""
         message = probe.matcher.find_unexpected(probe.want_source, probe.want_tag)
         error = self._hopeless(probe.peer_rank)
         if message is not None:
-            probe.complete(message.envelope())
+            if probe.takes:
+                message.extract()
+            probe.found(message)
         elif error is not None:
             probe.fail(error)
         else:
             probe.matcher.probes.append(probe)
 
-    def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Status | None:
-        """Envelope of the message that a receive would get now (MPI_Iprobe, section 3.8).
+    def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Message | None:
+        """The message that a receive would get now (MPI_Iprobe, section 3.8).
 
         Raises:
             ProcessFailedError: there is none, and none can come.
         """
         message = matcher.find_unexpected(source, tag)
         if message is not None:
-            return message.envelope()
+            return message
         error = self._hopeless(peer_rank)
         if error is not None:
             raise error
@@ -145,23 +222,42 @@ class Engine:
             return None
         return peer.error or peer.farewell
 
+    def expect_nothing(self, peer: Peer, error: Exception) -> None:
+        """Fail what waits for a peer that starts no operation any more."""
+        self._trouble()
+        self._dismiss(peer, [send for send in self._unanswered(peer) if not send.recalling], error)
+
     def give_up(self, peer: Peer, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
-        self.troubled = True
+        self._trouble()
         doomed = peer.abandon()
         for matcher in self.contexts.values():
-            doomed += matcher.dismiss(peer.rank)
             for message in matcher.unexpected():
                 if message.peer is peer and message.data is None:
                     matcher.remove_unexpected(message)
-        sends = [request for request in self.sends.values() if request.peer is peer]
-        for request in sends:
-            del self.sends[request.srqid]
-        self._fail([*doomed, *sends], error)
+        self._dismiss(peer, [*doomed, *self._unanswered(peer)], error)
+
+    def _trouble(self) -> None:
+        self.troubled = True
+        if not self.finished:
+            self.driver.desert(self.deserted)
+
+    def _unanswered(self, peer: Peer) -> list[Send]:
+        return [request for request in self.sends.values() if request.peer is peer]
+
+    def _dismiss(self, peer: Peer, doomed: list[Failable], error: Exception) -> None:
+        """Fail some operations with a peer, and all receives and probes that wait for it."""
+        for matcher in self.contexts.values():
+            doomed = [*doomed, *matcher.dismiss(peer.rank)]
+        for request in doomed:
+            if isinstance(request, Send):
+                self.sends.pop(request.srqid, None)
+        self._fail(doomed, error)
 
     def finish(self) -> None:
-        """Tell every peer, also one that connects later, that this rank sends nothing more."""
+        """Tell every peer, also one that connects later, that this rank starts no operation any more."""
         self.finished = True
+        self.driver.desert(None)
         for peer in self.peers():
             if peer.link is not None and peer.rank != self.rank:
                 peer.emit(FINI)

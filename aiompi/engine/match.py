@@ -66,6 +66,13 @@ class Matcher:
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
         """Where the receive is posted that the message gets, when some have wildcards."""
         first, order = (source, tag), 0
+        if len(self._posted) == 1:  # the usual case of a server that receives from anyone
+            (key,) = self._posted
+            if key[0] not in (source, ANY_SOURCE) or key[1] not in (tag, ANY_TAG):
+                return first
+            if key != first:
+                self._wildcards -= 1
+            return key
         for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
             posted = self._posted.get(key)
             if posted is None:
@@ -125,6 +132,15 @@ class Matcher:
                 for order in sorted(order for order in queue if order > message.order):
                     queue.move_to_end(order)
 
+    def put_back(self, message: Message) -> None:
+        """A message has lost the receive that it had matched: the next one gets it, or it is unexpected again."""
+        receive = self.take_posted(message.source, message.tag)
+        self.restore(message)
+        if receive is not None:
+            message.peer.match(message, receive)
+        else:
+            self.announce(message)
+
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
         if not self._arrivals:
@@ -148,10 +164,16 @@ class Matcher:
 
     def announce(self, message: Message) -> None:
         """Complete the probes that wait for an unexpected message."""
-        found = [probe for probe in self.probes if probe.matches(message)]
+        found = []
+        for probe in self.probes:
+            if probe.matches(message):
+                found.append(probe)
+                if probe.takes:
+                    message.extract()
+                    break
         self.probes = [probe for probe in self.probes if probe not in found]
         for probe in found:
-            probe.complete(message.envelope())
+            probe.found(message)
 
     def dismiss(self, rank: int | None = None) -> list[Receive | Probe]:
         """Take back what waits for a rank of the world, or for anything; the caller fails it."""

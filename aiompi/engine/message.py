@@ -77,10 +77,41 @@ class Message:
     def envelope(self) -> Status:
         return Status(self.source, self.tag, self.length)
 
+    def extract(self) -> None:
+        """Leave the unexpected messages: no other receive can get the message, nor can its sender recall it."""
+        self.matcher.remove_unexpected(self)
+        self.peer.recallable.pop(self.srqid, None)
+
+    def put_back(self) -> None:
+        """Undo `extract`."""
+        if self.srqid:
+            self.peer.recallable[self.srqid] = self
+        self.matcher.put_back(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether its payload can come no more."""
+        if self.rts:
+            return self.peer.error is not None
+        return self.data is None and self.landing is None
+
     def landed(self, landing: Landing) -> None:
         """The payload is complete, still without a receiver."""
         self.data = landing.memory
         self.landing = None
+
+
+class Dropped:
+    """Stands for the receiver of a payload that nobody gets."""
+
+    __slots__ = ("landing",)
+
+    def __init__(self) -> None:
+        self.landing: Landing | None = None
+
+    def landed(self, landing: Landing) -> None:
+        """The last byte is gone."""
+        landing.peer.consumed(landing.eager)
 
 
 class Landing:
@@ -92,12 +123,14 @@ class Landing:
         memory: the first bytes of the payload go here.
         length: bytes of the payload.
         filled: bytes that have arrived.
-        target: the receive that was matched, or the unexpected message.
+        target: the receive that was matched, the unexpected message, or nobody.
     """
 
     __slots__ = ("eager", "filled", "length", "memory", "peer", "target")
 
-    def __init__(self, peer: Peer, target: Receive | Message, memory: memoryview, length: int, eager: int) -> None:
+    def __init__(
+        self, peer: Peer, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
+    ) -> None:
         self.peer = peer
         self.target = target
         self.memory = memory

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine.message import Landing, Message, allocate
-from aiompi.engine.pt2pt import Receive, Send
+from aiompi.engine.message import Dropped, Landing, Message, allocate
+from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import OtherError, ProcessFailedError, RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import EAGER, HEADER, Payload
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 OVERHEAD: Final = 128
 
 _pack: Final = HEADER.pack
+_STANDARD: Final = Mode.STANDARD
+
+#: mode -> kind of the frame of a short message, and of a long one
+_KINDS: Final = {
+    Mode.STANDARD: (EAGER, frame.RTS),
+    Mode.BUFFERED: (EAGER, frame.RTS),
+    Mode.SYNCHRONOUS: (frame.EAGER_SYNC, frame.RTS),
+    Mode.READY: (frame.EAGER_READY, frame.RTS_READY),
+}
 
 
 class Peer:
@@ -36,8 +45,9 @@ class Peer:
         link: path for our frames, made when the first one is sent.
         credit: bytes that we may still send eagerly.
         error: why no communication with it is possible any more.
-        farewell: set when the peer has finalized: nothing more will come from it.
+        farewell: set when the peer has finalized: no new message will come from it, and it posts no receive.
         landings: payloads that are arriving.
+        recallable: by srqid, unexpected messages that the sender may still cancel.
         orphans: sends whose link broke; failed once it is known what became of the peer.
     """
 
@@ -48,7 +58,6 @@ class Peer:
         "_held",
         "_hiwater",
         "_owed",
-        "_recallable",
         "credit",
         "engine",
         "error",
@@ -57,6 +66,7 @@ class Peer:
         "link",
         "orphans",
         "rank",
+        "recallable",
     )
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
@@ -73,15 +83,18 @@ class Peer:
         self._ackmark = self._hiwater // 4
         self._held = 0
         self._owed = 0
-        self._recallable: dict[int, Message] = {}
+        self.recallable: dict[int, Message] = {}
         self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
             self._unknown,
             self._eager,
             self._eager,
+            self._eager,
+            self._rts,
             self._rts,
             self._cts,
             self._data,
             self._syncack,
+            self._notready,
             self._protoack,
             self._cancel,
             self._cancelyes,
@@ -91,19 +104,21 @@ class Peer:
 
     # Sending.
 
-    def send(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, sync: bool) -> Send:
+    def send(
+        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = Mode.STANDARD
+    ) -> Send:
         """Start a message.
 
         Args:
             payload: its memory in pieces, `nbytes` together.
             source: own rank in the communicator.
-            sync: synchronous mode, complete not before it is matched.
+            mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
         """
         engine = self.engine
         request = Send(engine, self, payload, nbytes)
         cost = nbytes + OVERHEAD
-        if sync or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
-            self._send_acknowledged(request, context, source, tag, sync)
+        if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
+            self._send_acknowledged(request, context, source, tag, mode)
             return request
         header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, 0)
         self.credit -= cost
@@ -112,24 +127,24 @@ class Peer:
             request.sent()
         return request
 
-    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, sync: bool) -> None:
+    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
         self._fail_if_gone(request)
         if request.done():
             return
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         eager = nbytes <= self.engine.eager_limit and cost <= self.credit
-        if sync or not eager:
+        short, long = _KINDS[mode]
+        if not eager or short != EAGER:
             request.acknowledged = False
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
         if not eager:
-            self.emit(frame.RTS, tag, source, context, nbytes, request.srqid)
+            self.emit(long, tag, source, context, nbytes, request.srqid)
             return
         self.credit -= cost
         owed, self._owed = self._owed, 0
-        kind = frame.EAGER_SYNC if sync else EAGER
-        header = _pack(kind, tag, source, owed, context, nbytes, request.srqid, 0)
+        header = _pack(short, tag, source, owed, context, nbytes, request.srqid, 0)
         if (self.link or self._connect()).send(header, request.payload, request):
             request.sent()
 
@@ -192,14 +207,16 @@ class Peer:
         if kind == frame.DATA:
             return self._landing(drqid, length)
         eager = self._hold(length)
-        sync = kind == frame.EAGER_SYNC
         matcher = self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
-            if sync:
+            if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
             return receive.begin(self, source, tag, length, length, eager)
-        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
+        if kind == frame.EAGER_READY:
+            self.emit(frame.NOTREADY, srqid=srqid)
+            return Landing(self, Dropped(), memoryview(b""), length, eager)
+        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = eager
         landing = Landing(self, message, allocate(length), length, 0)
         self._keep(message)
@@ -208,40 +225,47 @@ class Peer:
     def _keep(self, message: Message) -> None:
         """No receive is posted for the message."""
         if message.srqid:
-            self._recallable[message.srqid] = message
+            self.recallable[message.srqid] = message
         message.matcher.add_unexpected(message)
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, _, context, length, srqid, _ = header
         matcher = self._contexts.get(context) or self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
-        sync = kind == frame.EAGER_SYNC
         if receive is not None:
-            if sync:
+            if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
-            self._owed += length + OVERHEAD
-            if self._owed >= self._ackmark:
-                self.emit(frame.PROTOACK)
+            self._return_credit(length + OVERHEAD)
             receive.take(source, tag, payload)
             return
-        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=sync)
+        if kind == frame.EAGER_READY:
+            self.emit(frame.NOTREADY, srqid=srqid)
+            self._return_credit(length + OVERHEAD)
+            return
+        message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = self._hold(length)
         message.data = memoryview(bytearray(payload))
         self._keep(message)
 
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
-        _, tag, source, _, context, length, srqid, _ = header
+        kind, tag, source, _, context, length, srqid, _ = header
         matcher = self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             self._ask(receive, source, tag, length, srqid)
             return
+        if kind == frame.RTS_READY:
+            self.emit(frame.NOTREADY, srqid=srqid)
+            return
         self._keep(Message(self, matcher, source, tag, length, srqid, rts=True, sync=False))
 
     def match(self, message: Message, receive: Receive) -> None:
         """An unexpected message has met its receive."""
-        message.matcher.remove_unexpected(message)
-        self._recallable.pop(message.srqid, None)
+        message.extract()
+        self.deliver(message, receive)
+
+    def deliver(self, message: Message, receive: Receive) -> None:
+        """A message that is not among the unexpected ones any more goes to its receive."""
         receive.order = message.order
         if message.rts:
             self._ask(receive, message.source, message.tag, message.length, message.srqid)
@@ -259,7 +283,7 @@ class Peer:
         landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
 
     def _ask(self, receive: Receive, source: int, tag: int, length: int, srqid: int) -> None:
-        wanted = length if receive.memory is None else min(length, len(receive.memory))
+        wanted = receive.wanted(length)
         drqid = self.engine.next_id()
         try:
             landing = receive.begin(self, source, tag, length, wanted)
@@ -289,9 +313,12 @@ class Peer:
         """Memory of an eager message is free again."""
         if eager:
             self._held -= eager
-            self._owed += eager
-            if self._owed >= self._ackmark:
-                self.emit(frame.PROTOACK)
+            self._return_credit(eager)
+
+    def _return_credit(self, nbytes: int) -> None:
+        self._owed += nbytes
+        if self._owed >= self._ackmark:
+            self.emit(frame.PROTOACK)
 
     def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
         wanted, srqid, drqid = header[5:]
@@ -317,12 +344,17 @@ class Peer:
         del self.engine.sends[request.srqid]
         request.matched()
 
+    def _notready(self, header: tuple[int, ...], payload: memoryview) -> None:
+        request = self._answered(header[6])
+        del self.engine.sends[request.srqid]
+        request.not_ready(self.rank)
+
     def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
         """The credit of the header was all."""
 
     def _cancel(self, header: tuple[int, ...], payload: memoryview) -> None:
         srqid = header[6]
-        message = self._recallable.pop(srqid, None)
+        message = self.recallable.pop(srqid, None)
         if message is None:
             self.emit(frame.CANCELNO, srqid=srqid)
             return
@@ -336,7 +368,13 @@ class Peer:
         request.recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """The answer to the message itself completes the send."""
+        """Too late: the answer to the message itself completes the send, if there still is one to come."""
+        request = self.engine.sends.get(header[6])
+        if request is not None and request.peer is self:
+            request.recalling = False
+            if self.farewell is not None:
+                del self.engine.sends[request.srqid]
+                request.fail(self.farewell)
 
     def _answered(self, srqid: int) -> Send:
         request = self.engine.sends.get(srqid)
@@ -349,23 +387,38 @@ class Peer:
 
     # The end.
 
+    @property
+    def deserted(self) -> bool:
+        """Whether nothing will come from the peer any more."""
+        if self.error is not None:
+            return True
+        return self.farewell is not None and not self.landings and (self.link is None or self.link.idle)
+
     def _fini(self, header: tuple[int, ...], payload: memoryview) -> None:
         self.leave()
 
     def leave(self) -> None:
-        """The peer has finalized: what is still awaited from it will never come."""
+        """The peer has finalized: what it has not begun to send or receive, it never will."""
         if self.farewell is None:
             self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
-            self.engine.give_up(self, self.farewell)
+            self.engine.expect_nothing(self, self.farewell)
+
+    def part(self) -> None:
+        """The peer is gone after it has finalized: what it has begun will not end either."""
+        self.leave()
+        if self.error is None:
+            self.error = self.farewell
+            assert self.error is not None
+            self.engine.give_up(self, self.error)
 
     def lost(self, cause: str) -> None:
         """The connection to the peer broke; the runtime judges what that means."""
-        if self.error is None and self.farewell is None:
+        if self.error is None:
             self.engine.peer_lost(self, cause)
 
     def orphan(self, owner: Owner) -> None:
         """The link broke before it had sent the owner's memory."""
-        error = self.engine.error or self.error or self.farewell
+        error = self.engine.error or self.error
         if error is not None:
             owner.fail(error)
         else:
@@ -373,7 +426,7 @@ class Peer:
 
     def gone(self, cause: str) -> None:
         """The peer has died or cannot be reached: nothing with it can succeed any more."""
-        if self.error is None and self.farewell is None:
+        if self.error is None:
             self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
             self.engine.give_up(self, self.error)
 
@@ -386,7 +439,7 @@ class Peer:
             if isinstance(landing.target, Receive):
                 waiting.append(landing.target)
         self.landings = set()
-        self._recallable = {}
+        self.recallable = {}
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.request import Request
-from aiompi.errors import TruncationError
+from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import CANCEL, Payload
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.match import Matcher
     from aiompi.engine.peer import Peer
+
+
+class Mode(enum.Enum):
+    """Communication modes of a send (section 3.4)."""
+
+    STANDARD = "standard"
+    BUFFERED = "buffered"
+    SYNCHRONOUS = "synchronous"
+    READY = "ready"
 
 
 class Send(Request[None]):
@@ -26,14 +36,15 @@ class Send(Request[None]):
         nbytes: its length.
         srqid: id under which the receiver answers; 0 when it need not.
         acknowledged: whether no answer is awaited before the send is complete.
+        recalling: whether the receiver has been asked to give the message back, and has not answered.
     """
 
-    __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "srqid")
+    __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "recalling", "srqid")
 
     def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
-        self._done = self._cancelled = self.free = False
+        self._done = self._cancelled = self.free = self.recalling = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
@@ -51,10 +62,20 @@ class Send(Request[None]):
                 self._finish()
 
     def matched(self) -> None:
-        """The receiver has found the message (synchronous mode, section 3.4)."""
+        """The receiver has found the message (synchronous and ready mode, section 3.4)."""
         self.acknowledged = True
         if self.free:
             self._complete_once()
+
+    def not_ready(self, rank: int) -> None:
+        """The receiver `rank` has dropped the message: no receive was posted for it (ready mode, section 3.4)."""
+        self.payload = ()
+        self.fail(
+            OtherError(
+                f"ready send of {self.nbytes} bytes: rank {rank} had posted no receive for it, and has dropped it; "
+                "post the receive first, or send in standard mode"
+            )
+        )
 
     def recalled(self) -> None:
         """The receiver will not get the message."""
@@ -73,7 +94,8 @@ class Send(Request[None]):
         """
         if self._done:
             return False
-        if self.srqid in self._engine.sends:
+        if self.srqid in self._engine.sends and not self.recalling:
+            self.recalling = True
             self.peer.emit(CANCEL, srqid=self.srqid)
         return True
 
@@ -186,7 +208,7 @@ class Receive(Request[Any]):
             memory[:length] = payload
         else:
             memory[:] = payload[: len(memory)]
-            self._truncated()
+            self._truncated(len(memory))
             return
         self._finish()
 
@@ -198,6 +220,10 @@ class Receive(Request[Any]):
         memory = allocate(wanted) if self.memory is None else self.memory
         return Landing(peer, self, memory, wanted, eager)
 
+    def wanted(self, length: int) -> int:
+        """How many bytes are asked for of a message of `length`."""
+        return length if self.memory is None else min(length, len(self.memory))
+
     def landed(self, landing: Landing) -> None:
         """The message is complete."""
         self.landing = None
@@ -205,16 +231,15 @@ class Receive(Request[Any]):
         if self.memory is None:
             self.data = landing.memory
         elif self.length > len(self.memory):
-            self._truncated()
+            self._truncated(len(self.memory))
             return
         self._finish()
 
-    def _truncated(self) -> None:
-        assert self.memory is not None
+    def _truncated(self, capacity: int) -> None:
         self.fail(
             TruncationError(
                 f"message of {self.length} bytes from rank {self.source} with tag {self.tag} does not fit the "
-                f"receive buffer of {len(self.memory)} bytes: probe for the length first, or receive into more"
+                f"receive buffer of {capacity} bytes: probe for the length first, or receive into more"
             )
         )
 
@@ -239,12 +264,7 @@ class Receive(Request[Any]):
         self._cancelled = True
         if not self._done:
             self._finish()
-        other = self.matcher.take_posted(message.source, message.tag)
-        self.matcher.restore(message)
-        if other is not None:
-            message.peer.match(message, other)
-        else:
-            self.matcher.announce(message)
+        self.matcher.put_back(message)
 
     def _message_again(self, landing: Landing | None) -> Message:
         """The matched message as it was before, with what has arrived of it."""
@@ -267,10 +287,16 @@ class Receive(Request[Any]):
         return memoryview(bytearray(self.memory[: self.length]))
 
 
-class Probe(Request[Status]):
-    """Waits for a message without receiving it (section 3.8)."""
+class Probe(Request[Any]):
+    """Waits for a message without receiving it; its envelope is the result (section 3.8).
+
+    Attributes:
+        takes: whether the message is taken out of the unexpected ones.
+    """
 
     __slots__ = ("matcher", "peer_rank", "want_source", "want_tag")
+
+    takes = False
 
     def __init__(self, engine: Engine, matcher: Matcher, source: int, tag: int, peer_rank: int) -> None:
         super().__init__(engine)
@@ -282,6 +308,10 @@ class Probe(Request[Status]):
     def matches(self, message: Message) -> bool:
         return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
 
+    def found(self, message: Message) -> None:
+        """A message has come."""
+        self.complete(message.envelope())
+
     def cancel(self) -> bool:
         """Stop waiting."""
         if self._done or self not in self.matcher.probes:
@@ -290,3 +320,22 @@ class Probe(Request[Status]):
         self._cancelled = True
         self.complete(Status(cancelled=True))
         return True
+
+
+class MatchedProbe(Probe):
+    """Waits for a message and takes it, to be received later; the result is the message (MPI_Mprobe, MPI-3)."""
+
+    __slots__ = ()
+
+    takes = True
+
+    def found(self, message: Message) -> None:
+        self.complete(message)
+
+    def withdraw(self) -> None:
+        """Put the message back that was found, if any."""
+        if self._done and not self._cancelled and isinstance(self._value, Message):
+            self._cancelled = True
+            self._value.put_back()
+        else:
+            self.cancel()

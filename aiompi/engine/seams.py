@@ -36,8 +36,12 @@ class Driver(Protocol):
     def waiter(self) -> Waiter:
         """What awaiting code yields in order to wait."""
 
-    def desert(self, deserted: bool) -> None:
-        """Whether every other rank has gone, so that none of them can complete anything any more."""
+    def desert(self, deserted: Callable[[], bool] | None) -> None:
+        """Ask this before waiting: whether every other rank has gone, so that none can complete anything any more.
+
+        Args:
+            deserted: None when what is waited for does not come from other ranks.
+        """
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""

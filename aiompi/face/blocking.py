@@ -14,6 +14,7 @@ from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import memory_to_receive, memory_to_send
 from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
+from aiompi.engine import Mode
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.common import Membership
 from aiompi.face.process import process
@@ -67,7 +68,7 @@ class Intracomm(Membership):
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start a synchronous send of a buffer specification (section 3.4)."""
         memory = memory_to_send(buf)
-        return Request(self._core.isend((memory,), len(memory), dest, tag, sync=True))
+        return Request(self._core.isend((memory,), len(memory), dest, tag, mode=Mode.SYNCHRONOUS))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
@@ -83,7 +84,7 @@ class Intracomm(Membership):
         """Send a buffer specification, synchronous mode (section 3.4)."""
         refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
         memory = memory_to_send(buf)
-        self._finish(self._core.isend((memory,), len(memory), dest, tag, sync=True))
+        self._finish(self._core.isend((memory,), len(memory), dest, tag, mode=Mode.SYNCHRONOUS))
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a writable buffer specification (section 3.2.4).
@@ -133,7 +134,7 @@ class Intracomm(Membership):
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start a synchronous send of an object."""
         payload, nbytes = process.runtime.codec.dumps(obj)
-        return Request(self._core.isend(payload, nbytes, dest, tag, sync=True))
+        return Request(self._core.isend(payload, nbytes, dest, tag, mode=Mode.SYNCHRONOUS))
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
@@ -149,7 +150,7 @@ class Intracomm(Membership):
         """Send an object, synchronous mode."""
         refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
         payload, nbytes = process.runtime.codec.dumps(obj)
-        self._finish(self._core.isend(payload, nbytes, dest, tag, sync=True))
+        self._finish(self._core.isend(payload, nbytes, dest, tag, mode=Mode.SYNCHRONOUS))
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object of any size; `buf` is not needed and ignored."""

@@ -15,7 +15,7 @@ from aiompi.coll import buffers, objects
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import memory_to_receive, memory_to_send
-from aiompi.engine import Owned, OwnedReceive, Request
+from aiompi.engine import Mode, Owned, OwnedReceive, Request
 from aiompi.engine.pt2pt import Receive
 from aiompi.errors import JobAbortedError
 from aiompi.face.common import Membership
@@ -58,7 +58,7 @@ class Intracomm(Membership):
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, synchronous mode: complete not before a receive has matched it (section 3.4)."""
         payload, nbytes = self._codec.dumps(obj)
-        return self._core.isend(payload, nbytes, dest, tag, sync=True)
+        return self._core.isend(payload, nbytes, dest, tag, mode=Mode.SYNCHRONOUS)
 
     def irecv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Request[Any]:
         """Start receiving an object of any size (section 3.7).
@@ -118,7 +118,7 @@ class Intracomm(Membership):
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, synchronous mode (section 3.4); see `Isend`."""
         memory = memory_to_send(buf)
-        return self._core.isend((memory,), len(memory), dest, tag, sync=True)
+        return self._core.isend((memory,), len(memory), dest, tag, mode=Mode.SYNCHRONOUS)
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start receiving into a buffer (section 3.7).

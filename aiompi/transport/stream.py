@@ -164,7 +164,7 @@ class StreamLink:
                 nbytes = sock.recv_into(room)
                 if nbytes:
                     reader.buffer_updated(nbytes)
-                    if nbytes < len(room):
+                    if nbytes < len(room) or reader.landing is None:
                         return
                     continue
             except (BlockingIOError, InterruptedError):
@@ -181,6 +181,8 @@ class StreamLink:
     def _eof(self) -> None:
         if self._reader.between_frames and self.peer.farewell is not None:
             self.close()
+            if not self._transport.linked(self.peer):
+                self.peer.part()
         else:
             self.lost("its connection closed")
 

@@ -1,18 +1,21 @@
-"""Frames between two ranks: a fixed header, and for three kinds a payload that goes from user memory to user memory.
+"""Frames between two ranks: a fixed header, and for four kinds a payload that goes from user memory to user memory.
 
-| kind       | meaning                                                      | fields                               |
-|------------|--------------------------------------------------------------|--------------------------------------|
-| EAGER      | a whole message                                              | tag source context length            |
-| EAGER_SYNC | the same in synchronous mode: answer SYNCACK when it matches | ... srqid                            |
-| RTS        | request to send: the envelope of a long message              | tag source context length srqid sync |
-| CTS        | clear to send: the first `length` bytes are wanted           | srqid drqid length                   |
-| DATA       | the payload of a long message                                | drqid length                         |
-| SYNCACK    | the message has been matched                                 | srqid                                |
-| PROTOACK   | returns credit, when no other frame does it in time          |                                      |
-| CANCEL     | recall the message if it is not matched yet                  | srqid                                |
-| CANCELYES  | it has been recalled                                         | srqid                                |
-| CANCELNO   | too late                                                     | srqid                                |
-| FINI       | the last frame of this rank                                  |                                      |
+| kind        | meaning                                                      | fields                               |
+|-------------|--------------------------------------------------------------|--------------------------------------|
+| EAGER       | a whole message                                              | tag source context length            |
+| EAGER_SYNC  | the same in synchronous mode: answer SYNCACK when it matches | ... srqid                            |
+| EAGER_READY | the same in ready mode: answer SYNCACK, or NOTREADY at once  | ... srqid                            |
+| RTS         | request to send: the envelope of a long message              | tag source context length srqid      |
+| RTS_READY   | the same in ready mode: answer CTS, or NOTREADY at once      | tag source context length srqid      |
+| CTS         | clear to send: the first `length` bytes are wanted           | srqid drqid length                   |
+| DATA        | the payload of a long message                                | drqid length                         |
+| SYNCACK     | the message has been matched                                 | srqid                                |
+| NOTREADY    | no receive is posted for it; it has been dropped             | srqid                                |
+| PROTOACK    | returns credit, when no other frame does it in time          |                                      |
+| CANCEL      | recall the message if it is not matched yet                  | srqid                                |
+| CANCELYES   | it has been recalled                                         | srqid                                |
+| CANCELNO    | too late                                                     | srqid                                |
+| FINI        | this rank starts no operation any more; answers may follow   |                                      |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the id that the sender of the
 message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5).
@@ -26,18 +29,21 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 EAGER: Final = 1
 EAGER_SYNC: Final = 2
-RTS: Final = 3
-CTS: Final = 4
-DATA: Final = 5
-SYNCACK: Final = 6
-PROTOACK: Final = 7
-CANCEL: Final = 8
-CANCELYES: Final = 9
-CANCELNO: Final = 10
-FINI: Final = 11
+EAGER_READY: Final = 3
+RTS: Final = 4
+RTS_READY: Final = 5
+CTS: Final = 6
+DATA: Final = 7
+SYNCACK: Final = 8
+NOTREADY: Final = 9
+PROTOACK: Final = 10
+CANCEL: Final = 11
+CANCELYES: Final = 12
+CANCELNO: Final = 13
+FINI: Final = 14
 
 #: kinds whose header is followed by `length` bytes
-WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, DATA})
+WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
 HEADER_BYTES: Final = HEADER.size
@@ -46,9 +52,9 @@ _unpack_from: Final = HEADER.unpack_from
 #: memory of a payload, in pieces of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]
 
-#: bytes read ahead per connection: hundreds of small frames per system call, and cheap to copy when a long payload
-#: follows, of which the rest is read straight into its place
-READ_AHEAD: Final = 16 * 2**10
+#: bytes read ahead per connection: hundreds of small frames, or one of 64 KiB, per system call; when a longer payload
+#: follows, the rest of it is read straight into its place
+READ_AHEAD: Final = 68 * 2**10
 
 
 class Header(NamedTuple):
@@ -89,9 +95,12 @@ class Reader:
 
     Read into `get_buffer()`, then report how much with `buffer_updated`. Headers and what comes along with them
     pass through a small buffer; the rest of a payload is read straight into its landing.
+
+    Attributes:
+        landing: where the payload goes that is being read.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame", "_landing", "_sink", "_view")
+    __slots__ = ("_buffer", "_end", "_frame", "_sink", "_view", "landing")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -99,17 +108,17 @@ class Reader:
         self._buffer = bytearray(READ_AHEAD)
         self._view = memoryview(self._buffer)
         self._end = 0
-        self._landing: Landing | None = None
+        self.landing: Landing | None = None
 
     @property
     def between_frames(self) -> bool:
         """Whether the stream may end here."""
-        return self._end == 0 and self._landing is None
+        return self._end == 0 and self.landing is None
 
     def get_buffer(self) -> memoryview:
         """Memory for the next bytes of the stream."""
-        if self._landing is not None:
-            return self._landing.room()
+        if self.landing is not None:
+            return self.landing.room()
         return self._view[self._end :] if self._end else self._view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -118,10 +127,10 @@ class Reader:
         Raises:
             RemoteProtocolError: the sink did not accept a frame; the connection must be closed.
         """
-        landing, self._landing = self._landing, None
+        landing, self.landing = self.landing, None
         if landing is not None:
             if not landing.advance(nbytes):
-                self._landing = landing
+                self.landing = landing
             return
         buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
@@ -133,7 +142,7 @@ class Reader:
                 start = begin + header[5] if header[0] in WITH_PAYLOAD else begin
                 if start > end:
                     start = end
-                    self._landing = self._land(header, begin, end)
+                    self.landing = self._land(header, begin, end)
                     break
                 self._frame(header, view[begin:start])
         finally:

@@ -143,18 +143,18 @@ def test_synchronous_send_to_oneself_without_a_receive_is_a_deadlock_that_is_not
 
 def test_waiting_among_nobody_is_a_deadlock(driver: BlockingDriver, pair: tuple[socket.socket, socket.socket]) -> None:
     driver.add_reader(pair[0].fileno(), lambda: None)
-    driver.desert(True)
+    driver.desert(lambda: True)
     request = new_request(driver)
     with pytest.raises(errors.LocalProtocolError, match="deadlock"):
         driver.wait(request)
     driver.poll()
-    driver.desert(False)
+    driver.desert(None)
     driver.call_later(0.001, request.complete)
     driver.finish(request)
 
 
 def test_what_is_due_runs_before_the_verdict(driver: BlockingDriver) -> None:
-    driver.desert(True)
+    driver.desert(lambda: True)
     request = new_request(driver)
     driver.call_soon(request.complete)
     driver.finish(request)

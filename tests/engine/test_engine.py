@@ -14,7 +14,7 @@ from aiompi.settings import Settings
 def test_engine_that_is_not_wired_says_so() -> None:
     engine = Engine(0, 2, Settings(), NoDriver())  # type: ignore[arg-type]
     with pytest.raises(errors.LocalProtocolError, match="no way to rank 1"):
-        engine.peer(1).send((), 0, 0, 0, 0, False)
+        engine.peer(1).send((), 0, 0, 0, 0)
 
 
 def test_peers_are_made_when_needed() -> None:
@@ -46,23 +46,29 @@ def test_place_in_the_world_can_be_taken_late() -> None:
 def test_contexts_are_apart_whoever_knows_them_first() -> None:
     w = LocalWorld(2)
     for context in (4, CONTEXT_SELF, 2**64 - 1):
-        w.engines[0].peer(1).send((memoryview(b"%d" % context),), len(b"%d" % context), context, 0, 3, False)
+        w.engines[0].peer(1).send((memoryview(b"%d" % context),), len(b"%d" % context), context, 0, 3)
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
     for context in (4, CONTEXT_SELF, 2**64 - 1):
-        status = w.engines[1].iprobe(w.engines[1].matcher(context), 0, 3, 0)
-        assert status is not None
-        assert status.nbytes == len(b"%d" % context)
+        message = w.engines[1].iprobe(w.engines[1].matcher(context), 0, 3, 0)
+        assert message is not None
+        assert message.length == len(b"%d" % context)
 
 
-def test_alone() -> None:
-    w = LocalWorld(3)
+def test_deserted() -> None:
+    w = WireWorld(3)
     engine = w.engines[0]
-    assert not engine.alone()
-    engine.peer(1).leave()
-    assert not engine.alone()
+    assert not engine.deserted()
+    isend(w.comms[1], bytes(100), 0)
+    isend(w.comms[0], bytes(100), 1)
+    w.run_wire(1, 0, 60)
+    w.engines[1].finish()
     engine.peer(2).gone("test")
-    assert engine.alone()
-    assert not LocalWorld(1).engines[0].alone()
+    assert not engine.deserted()
+    w.run_wire(1, 0)
+    assert not engine.deserted(), "own bytes are under way"
+    w.run_wire(0, 1)
+    assert engine.deserted()
+    assert LocalWorld(1).engines[0].deserted()
 
 
 def test_completed_operations_leave_nothing_in_the_tables() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from worlds import LocalWorld, irecv, isend
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine import Mode
 from aiompi.engine.match import Matcher
 
 SOURCES = [0, 1]
@@ -221,7 +222,7 @@ def receives_cancelled_newest_first(count: int) -> None:
 
 def sends_recalled_newest_first(count: int) -> None:
     w = LocalWorld(2)
-    sends = [w.comms[0].isend((b"x",), 1, 1, 0, sync=True) for _ in range(count)]
+    sends = [w.comms[0].isend((b"x",), 1, 1, 0, Mode.SYNCHRONOUS) for _ in range(count)]
     for send in reversed(sends):
         send.cancel()
     assert all(send.cancelled() for send in sends)

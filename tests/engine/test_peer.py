@@ -261,13 +261,11 @@ def test_request_for_more_than_the_message_is_refused() -> None:
 # The end of a peer.
 
 
-def end_by_leave(world: WireWorld) -> None:
-    world.engines[1].peer(0).leave()
-
-
-def end_by_fini(world: WireWorld) -> None:
+def end_by_part(world: WireWorld) -> None:
+    """The peer has finalized, and closed."""
     world.inject(0, 1, Header(frame.FINI))
     world.run_wire(0, 1)
+    world.engines[1].peer(0).part()
 
 
 def end_by_loss(world: WireWorld) -> None:
@@ -275,7 +273,7 @@ def end_by_loss(world: WireWorld) -> None:
     world.engines[1].peer(0).lost("its connection closed")
 
 
-ENDS = [end_by_leave, end_by_fini, end_by_loss]
+ENDS = [end_by_part, end_by_loss]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -311,6 +309,43 @@ def test_what_came_whole_from_a_peer_that_has_ended_can_be_received(end: Callabl
         assert irecv(w.comms[1], 0, i).exception() is not None
         with pytest.raises(errors.ProcessFailedError, match="rank 0"):
             w.comms[1].iprobe(0, i)
+
+
+def test_peer_that_has_finalized_ends_what_it_has_begun() -> None:
+    w = WireWorld(2, eager_limit=100)
+    here, there = w.comms
+    asked = irecv(there, 0, 1)
+    matched = irecv(here, 1, 5)
+    sends = [isend(here, pattern(1000, tag), 1, tag) for tag in (1, 2)]
+    answered = isend(there, pattern(500), 0, 5)
+    recalled = isend(there, b"", 0, 6, sync=True)
+    w.run_wire(0, 1, w.wire(0, 1).pending)
+    w.run_wire(1, 0)
+    assert recalled.cancel()
+    hopeless = [irecv(there, 0, 3), there.probe(0, 3), isend(there, bytes(1000), 0, 7), isend(there, b"", 0, sync=True)]
+    w.engines[0].finish()
+    w.run()
+    for request in hopeless:
+        assert isinstance(request.exception(), errors.ProcessFailedError)
+    assert asked.result() == pattern(1000, 1)
+    assert irecv(there, 0, 2).done() is False
+    w.run()
+    assert [send.done() for send in sends] == [True, True]
+    assert matched.result() == pattern(500)
+    assert answered.done()
+    assert recalled.cancelled()
+
+
+def test_recall_that_comes_too_late_for_a_peer_that_has_finalized_fails() -> None:
+    w = WireWorld(2)
+    send = isend(w.comms[1], b"", 0, 6, sync=True)
+    assert send.cancel()
+    forged(w, Header(frame.FINI))
+    assert not send.done(), "the answer is to come"
+    w.wire(1, 0).close()
+    w.inject(0, 1, Header(frame.CANCELNO, srqid=next(iter(w.engines[1].sends))))
+    w.run()
+    assert isinstance(send.exception(), errors.ProcessFailedError)
 
 
 def test_message_that_came_in_part_is_dropped_with_its_peer() -> None:

@@ -37,7 +37,7 @@ def test_link_copies_what_has_not_left() -> None:
     peer.adopt(link)
     link.open(near)
     memory = [bytearray(pattern(NBYTES)) for _ in range(2)]
-    sends = [peer.send((memoryview(m)[:10], memoryview(m)[10:]), NBYTES, 0, 0, 0, False) for m in memory]
+    sends = [peer.send((memoryview(m)[:10], memoryview(m)[10:]), NBYTES, 0, 0, 0) for m in memory]
     assert not any(send.done() for send in sends)
     sends[0].withdraw()
     memory[0][:] = bytes(NBYTES)

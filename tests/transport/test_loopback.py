@@ -12,6 +12,7 @@ from aiompi.engine import Engine
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback, LoopbackLink
 from aiompi.transport.template import Site
+from aiompi.wire import frame
 
 
 def test_rank_of_its_own_process_reaches_itself_only() -> None:
@@ -107,5 +108,5 @@ def test_two_worlds_do_not_meet() -> None:
 
 def test_goodbye_reaches_the_others() -> None:
     w = LocalWorld(2)
-    w.engines[0].peer(1).emit(11)
+    w.engines[0].peer(1).emit(frame.FINI)
     assert isinstance(irecv(w.comms[1], 0).exception(), errors.ProcessFailedError)

@@ -79,21 +79,24 @@ FIELDS = {
 KINDS = {
     "EAGER": 1,
     "EAGER_SYNC": 2,
-    "RTS": 3,
-    "CTS": 4,
-    "DATA": 5,
-    "SYNCACK": 6,
-    "PROTOACK": 7,
-    "CANCEL": 8,
-    "CANCELYES": 9,
-    "CANCELNO": 10,
-    "FINI": 11,
+    "EAGER_READY": 3,
+    "RTS": 4,
+    "RTS_READY": 5,
+    "CTS": 6,
+    "DATA": 7,
+    "SYNCACK": 8,
+    "NOTREADY": 9,
+    "PROTOACK": 10,
+    "CANCEL": 11,
+    "CANCELYES": 12,
+    "CANCELNO": 13,
+    "FINI": 14,
 }
 
 
 def test_golden_header() -> None:
-    header = Header(3, **{name: value for name, (_, value) in FIELDS.items()})
-    golden = "03000000" + "".join(text for text, _ in FIELDS.values())
+    header = Header(4, **{name: value for name, (_, value) in FIELDS.items()})
+    golden = "04000000" + "".join(text for text, _ in FIELDS.values())
     assert encode(header).hex() == golden
     assert HEADER_BYTES == 48
     reader, sink = new_reader()
@@ -104,7 +107,7 @@ def test_golden_header() -> None:
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_kinds_on_the_wire(name: str, kind: int) -> None:
     assert getattr(frame, name) == kind
-    payload = b"payload" if name in ("EAGER", "EAGER_SYNC", "DATA") else b""
+    payload = b"payload" if name in ("EAGER", "EAGER_SYNC", "EAGER_READY", "DATA") else b""
     reader, sink = new_reader()
     pour(reader, encode(Header(kind, length=7), payload) + encode(Header(frame.FINI)))
     assert sink.frames == [(Header(kind, length=7), payload), (Header(frame.FINI), b"")]
@@ -240,7 +243,7 @@ def test_empty_payload_is_a_whole_frame() -> None:
     reader, sink = new_reader()
     for kind in frame.WITH_PAYLOAD:
         pour(reader, encode(Header(kind)))
-    assert sink.whole == 3
+    assert sink.whole == len(frame.WITH_PAYLOAD)
     assert reader.between_frames
 
 

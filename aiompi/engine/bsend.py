@@ -1,0 +1,121 @@
+"""Buffered sends: copies in memory that the user has attached (section 3.6).
+
+Each message takes `BSEND_OVERHEAD` bytes more than its length, as the model of section 3.6.1 allows, and leaves as a
+standard send. Its place is free again once the message has left this process, or was recalled.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from aiompi.constants import BSEND_OVERHEAD
+from aiompi.engine.request import Request
+from aiompi.errors import InvalidBufferError
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.pt2pt import Send
+    from aiompi.wire.frame import Payload
+
+
+class AttachedBuffer:
+    """Memory for messages in buffered mode (MPI_Buffer_attach, section 3.6).
+
+    Args:
+        owner: the user's object, given back by detaching; None to take new memory for each message.
+        memory: its bytes.
+
+    Attributes:
+        pending: the messages that are in the buffer.
+    """
+
+    def __init__(self, owner: object, memory: memoryview | None) -> None:
+        self.owner = owner
+        self.pending: set[Send] = set()
+        self._memory = memory
+        self._starts: list[int] = []  # of the places in use, ascending, each with its end
+        self._ends: list[int] = []
+
+    def copy(self, payload: Payload, nbytes: int) -> tuple[memoryview, int]:
+        """Take a copy of a message; the copy, and its place.
+
+        Raises:
+            InvalidBufferError: there is not enough room.
+        """
+        if self._memory is None:
+            return memoryview(b"".join(payload)), -1
+        start = self._find(nbytes + BSEND_OVERHEAD)
+        at = start
+        for piece in payload:
+            self._memory[at : at + len(piece)] = piece
+            at += len(piece)
+        return self._memory[start:at], start
+
+    def _find(self, nbytes: int) -> int:
+        """Take a place behind the last one, or else the first gap that is wide enough."""
+        assert self._memory is not None
+        last = len(self._starts)
+        limits = [*self._starts, len(self._memory)]
+        for index in (last, *range(last)):
+            begin: int = self._ends[index - 1] if index else 0
+            if limits[index] - begin >= nbytes:
+                self._starts.insert(index, begin)
+                self._ends.insert(index, begin + nbytes)
+                return begin
+        raise InvalidBufferError(
+            f"buffered send: the message takes {nbytes} bytes (with BSEND_OVERHEAD, {BSEND_OVERHEAD}), and the "
+            f"attached buffer of {len(self._memory)} bytes has no such room: {self._used()} are taken by "
+            f"{last} messages that have not left; attach a larger one"
+        )
+
+    def _used(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+    def hold(self, send: Send, start: int) -> None:
+        """Keep the place of a message until it is free again."""
+        if send.done():
+            self._free(start)
+            return
+        self.pending.add(send)
+        send.when_done(lambda _: self._release(send, start))
+
+    def _release(self, send: Send, start: int) -> None:
+        self.pending.discard(send)
+        self._free(start)
+
+    def _free(self, start: int) -> None:
+        if self._memory is not None:
+            index = bisect_left(self._starts, start)
+            del self._starts[index], self._ends[index]
+
+
+class BufferedSend(Request[None]):
+    """A send of a copy: complete at once (section 3.4), while the copy is on its way.
+
+    Until its result is taken the message can still be recalled; the request is then pending until that is decided.
+    """
+
+    __slots__ = ("_send", "_taken")
+
+    def __init__(self, engine: Engine, send: Send) -> None:
+        super().__init__(engine)
+        self._send = send
+        self._taken = False
+        self._done = True
+
+    def result(self) -> None:
+        self._taken = self._done
+        return super().result()
+
+    def cancel(self) -> bool:
+        """Recall the message, unless the send has been waited for (sections 3.7.3 and 3.8)."""
+        if self._taken or not self._done or not self._send.cancel():
+            return False
+        self._done = False
+        self._send.when_done(self._decided)
+        return True
+
+    def _decided(self, send: Request[Any]) -> None:
+        self._cancelled = send.cancelled()
+        self._finish()

@@ -1,0 +1,77 @@
+"""Receives into memory that is not contiguous: the message is unpacked when it is complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from aiompi.engine.pt2pt import Receive
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.match import Matcher
+    from aiompi.engine.message import Landing
+
+
+class Scattered(Protocol):
+    """Memory with gaps.
+
+    Attributes:
+        nbytes: length of a message that fills it.
+    """
+
+    nbytes: int
+
+    def packed(self) -> memoryview:
+        """What is in it, as a message."""
+
+    def unpack(self, payload: memoryview) -> None:
+        """Fill it with a message of at most `nbytes`; nothing else is touched."""
+
+
+class ScatteredReceive(Receive):
+    """A receive into memory with gaps.
+
+    Args:
+        target: where the message goes.
+    """
+
+    __slots__ = ("_target",)
+
+    def __init__(
+        self,
+        engine: Engine,
+        matcher: Matcher,
+        target: Scattered,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        status: Status | None = None,
+    ) -> None:
+        super().__init__(engine, matcher, None, source, tag, peer_rank, None, status)
+        self._target = target
+
+    def wanted(self, length: int) -> int:
+        return min(length, self._target.nbytes)
+
+    def take(self, source: int, tag: int, payload: memoryview) -> None:
+        self.source = source
+        self.tag = tag
+        self.length = len(payload)
+        self._unpack(payload)
+
+    def landed(self, landing: Landing) -> None:
+        self.landing = None
+        landing.peer.consumed(landing.eager)
+        self._unpack(landing.memory)
+
+    def _unpack(self, payload: memoryview) -> None:
+        capacity = self._target.nbytes
+        self._target.unpack(payload[:capacity])
+        if self.length > capacity:
+            self._truncated(capacity)
+        else:
+            self._finish()
+
+    def _kept(self) -> memoryview:
+        return self._target.packed()[: self.length]
