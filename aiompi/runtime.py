@@ -92,6 +92,7 @@ class Runtime:
         welcome = await self._welcome
         self.engine.enrol(welcome.rank, welcome.size)
         self.engine.peer_lost = self._on_peer_lost
+        self.engine.fatal = self._on_fatal
         kinds = registry.select(self.settings.transports)
         if contact.local and not self.settings.transports:
             kinds.remove(TCP)
@@ -147,6 +148,11 @@ class Runtime:
             if request is not None:
                 request.fail(error)
         self.close()
+
+    def _on_fatal(self, error: BaseException) -> None:
+        """An operation has failed whose request was freed: only the job can be told (section 2.7)."""
+        self.abort(1, f"rank {self.engine.rank}: an operation failed after its request was freed: {error}")
+        self.on_end(1)
 
     def _on_peer_lost(self, peer: Peer, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""

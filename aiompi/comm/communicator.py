@@ -20,8 +20,9 @@ from aiompi.engine import (
     ScatteredReceive,
     Schedule,
 )  # fmt: skip
+from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
-from aiompi.errors import InvalidRankError, InvalidRootError, InvalidTagError
+from aiompi.errors import InvalidBufferError, InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status
 from aiompi.wire.frame import Payload
 
@@ -42,9 +43,12 @@ class Communicator:
     Attributes:
         rank: of this process in the group.
         size: of the group.
+        attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
     """
 
-    __slots__ = ("_collectives", "_matcher", "_peers", "context_id", "engine", "group", "name", "rank", "size")
+    __slots__ = (
+        "_collectives", "_matcher", "_peers", "attachment", "context_id", "engine", "group", "name", "rank", "size",
+    )  # fmt: skip
 
     def __init__(self, engine: Engine, group: Group, context_id: int, name: str) -> None:
         self.engine = engine
@@ -56,6 +60,7 @@ class Communicator:
         self._matcher = engine.matcher(context_id)
         self._peers: list[Peer | None] = [None] * group.size
         self._collectives = 0
+        self.attachment = Attachment(engine)
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send.
@@ -75,13 +80,27 @@ class Communicator:
         if 0 <= dest < self.size:
             peer = self._peers[dest] or self._peer(dest)
             if mode is Mode.BUFFERED:
-                return self.engine.bsend_copy(peer, payload, nbytes, self.context_id, self.rank, tag)
+                return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL:
             raise self._bad_rank("destination", dest)
         request = Send(self.engine, self.engine.peer(self.engine.rank), (), 0)
         request.complete()
         return request
+
+    def _ibsend(self, peer: Peer, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
+        """Send a copy in the buffer of the communicator, or else of the process."""
+        buffer = self.attachment.buffer or self.engine.attachment.buffer
+        if buffer is None:
+            raise InvalidBufferError(
+                f"{self.name}, rank {self.rank}: a buffered send needs an attached buffer; attach one that has room "
+                "for the messages under way, and BSEND_OVERHEAD more for each"
+            )
+        copy, start = buffer.copy(payload, nbytes)
+        send = peer.send((copy,), nbytes, self.context_id, self.rank, tag)
+        buffer.hold(send, start)
+        self.engine.attend(send)
+        return BufferedSend(self.engine, send)
 
     def send_init(
         self, message: Callable[[], tuple[Payload, int]], dest: int, tag: int, mode: Mode

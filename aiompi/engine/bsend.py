@@ -16,6 +16,7 @@ from aiompi.errors import InvalidBufferError
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.pt2pt import Send
+    from aiompi.engine.schedule import Schedule
     from aiompi.wire.frame import Payload
 
 
@@ -88,6 +89,58 @@ class AttachedBuffer:
         if self._memory is not None:
             index = bisect_left(self._starts, start)
             del self._starts[index], self._ends[index]
+
+
+class Attachment:
+    """Where a buffer can be attached: to a process, or to a communicator of its own (MPI-4.1).
+
+    Attributes:
+        buffer: what is attached.
+    """
+
+    __slots__ = ("_engine", "buffer")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.buffer: AttachedBuffer | None = None
+
+    def attach(self, owner: object, memory: memoryview | None) -> None:
+        """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
+
+        Args:
+            owner: the user's object.
+            memory: its bytes; None: new memory for each message, without a limit.
+
+        Raises:
+            InvalidBufferError: a buffer is attached already.
+        """
+        if self.buffer is not None:
+            raise InvalidBufferError("a buffer is attached already; detach it first")
+        self.buffer = AttachedBuffer(owner, memory)
+
+    def detach(self) -> Schedule[object]:
+        """Take the memory back (MPI_Buffer_detach): complete when all messages in it have left; its owner.
+
+        Raises:
+            InvalidBufferError: no buffer is attached.
+        """
+        flush = self.flush()
+        self.buffer = None
+        return flush
+
+    def flush(self) -> Schedule[object]:
+        """Complete when all messages that are now in the buffer have left; its owner.
+
+        Raises:
+            InvalidBufferError: no buffer is attached.
+        """
+        if self.buffer is None:
+            raise InvalidBufferError("no buffer is attached")
+        return self._engine.spawn(self._flush(self.buffer))
+
+    async def _flush(self, attached: AttachedBuffer) -> object:
+        await self._engine.settled(attached.pending)
+        return attached.owner
 
 
 class BufferedSend(Request[None]):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiompi.constants import ANY_SOURCE
-from aiompi.engine.bsend import AttachedBuffer, BufferedSend
+from aiompi.engine.bsend import Attachment
 from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.peer import Peer
@@ -17,9 +17,9 @@ from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Failable, Link
-from aiompi.errors import InvalidBufferError, LocalProtocolError, OtherError
+from aiompi.errors import LocalProtocolError, OtherError
 from aiompi.settings import Settings
-from aiompi.wire.frame import FINI, Payload
+from aiompi.wire.frame import FINI
 
 T = TypeVar("T")
 
@@ -43,7 +43,8 @@ class Engine:
         error: set when the job is over; every operation then fails with it.
         finished: whether this rank has told its peers that it starts no operation any more.
         unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
-        bsend: the buffer attached for buffered sends, if any.
+        attachment: the buffer of the process for buffered sends.
+        fatal: ends the job because of an error that no call can report; given by the runtime.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
 
@@ -61,7 +62,8 @@ class Engine:
         self.troubled = False
         self.finished = False
         self.unattended: set[Request[Any]] = set()
-        self.bsend: AttachedBuffer | None = None
+        self.attachment = Attachment(self)
+        self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Peer], Link] = self._unconnected
         self.peer_lost: Callable[[Peer, str], object] = Peer.gone
@@ -88,13 +90,33 @@ class Engine:
     def deserted(self) -> bool:
         """Whether all other ranks have left or died, and nothing that they had begun is still to come."""
         others = [peer for rank, peer in enumerate(self._peers) if rank != self.rank]
-        return not (self.arriving or self.sends) and all(peer is not None and peer.deserted for peer in others)
+        begun = (*self.arriving.values(), *self.sends.values())
+        if any(operation.peer.rank != self.rank for operation in begun):
+            return False
+        return all(peer is not None and peer.deserted for peer in others)
 
     def attend(self, request: Request[Any]) -> None:
         """See to it that this rank does not end before a send that nobody will wait for is complete."""
         if not request.done():
             self.unattended.add(request)
             request.when_done(self.unattended.discard)
+
+    def disown(self, request: Request[Any]) -> None:
+        """Let a request complete by itself (MPI_Request_free); if it fails, nobody but the job can be told."""
+        if isinstance(request, Send):
+            self.attend(request)
+        if request.done():
+            self._check_disowned(request)
+        else:
+            request.when_done(self._check_disowned)
+
+    def _check_disowned(self, request: Request[Any]) -> None:
+        error = request.exception()
+        if error is not None and self.error is None:
+            self.fatal(error)
+
+    def _ignore(self, error: BaseException) -> None:
+        """An engine without a job has nobody to tell."""
 
     def matcher(self, context: int) -> Matcher:
         """The queues of a context; messages may come before this rank knows the communicator."""
@@ -107,59 +129,11 @@ class Engine:
         """Start a coroutine of requests."""
         return Schedule(self, coroutine)
 
-    def attach(self, owner: object, memory: memoryview | None) -> None:
-        """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
-
-        Args:
-            owner: the user's object.
-            memory: its bytes; None: new memory for each message, without a limit.
-
-        Raises:
-            InvalidBufferError: a buffer is attached already.
-        """
-        if self.bsend is not None:
-            raise InvalidBufferError("a buffer is attached already: detach it first (there is one per process)")
-        self.bsend = AttachedBuffer(owner, memory)
-
-    def detach(self) -> Schedule[object]:
-        """Take the memory back (MPI_Buffer_detach): complete when all messages in it have left; its owner.
-
-        Raises:
-            InvalidBufferError: no buffer is attached.
-        """
-        if self.bsend is None:
-            raise InvalidBufferError("no buffer is attached")
-        attached, self.bsend = self.bsend, None
-        return self.spawn(self._detach(attached))
-
-    async def _detach(self, attached: AttachedBuffer) -> object:
-        await self.settled(attached.pending)
-        return attached.owner
-
     async def settled(self, requests: Iterable[Request[Any]]) -> None:
         """Wait until requests are complete, however they end."""
         for request in list(requests):
             with contextlib.suppress(Exception):
                 await request
-
-    def bsend_copy(
-        self, peer: Peer, payload: Payload, nbytes: int, context: int, source: int, tag: int
-    ) -> BufferedSend:
-        """Start a buffered send (section 3.4); see `Peer.send`.
-
-        Raises:
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
-        """
-        if self.bsend is None:
-            raise InvalidBufferError(
-                "buffered send: no buffer is attached; attach one of at least the length of the message plus "
-                "BSEND_OVERHEAD for each message that is under way"
-            )
-        copy, start = self.bsend.copy(payload, nbytes)
-        send = peer.send((copy,), nbytes, context, source, tag)
-        self.bsend.hold(send, start)
-        self.attend(send)
-        return BufferedSend(self, send)
 
     def receive(self, receive: Receive) -> None:
         """Start a receive: match it with an unexpected message, or post it."""

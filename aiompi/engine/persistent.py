@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.engine.request import Request
@@ -36,6 +36,16 @@ class PersistentRequest(Request[T_co]):
     def active(self) -> bool:
         """Whether it has been started, and the operation is not complete."""
         return not self._done
+
+    @classmethod
+    def startall(cls, requests: Iterable[PersistentRequest[Any]]) -> None:
+        """Start several requests, in their order (MPI_Startall, section 3.9).
+
+        Raises:
+            InvalidRequestError: one of them is active; those before it have been started.
+        """
+        for request in requests:
+            request.start()
 
     def start(self) -> None:
         """Start the operation (MPI_Start, section 3.9); the content of the buffers is what it is now.
@@ -84,6 +94,11 @@ class PersistentRequest(Request[T_co]):
             self._done = False
             operation.when_done(self._ended)
         return cancelling
+
+    def free(self) -> None:
+        """Give up the request; an operation that was started completes by itself (section 3.9)."""
+        if self._operation is not None and not self._operation.done():
+            self._operation.free()
 
     def forget_operation(self) -> None:
         """Be inactive: the operation is complete, and its outcome has been taken."""

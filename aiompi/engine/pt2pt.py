@@ -39,12 +39,12 @@ class Send(Request[None]):
         recalling: whether the receiver has been asked to give the message back, and has not answered.
     """
 
-    __slots__ = ("acknowledged", "free", "nbytes", "payload", "peer", "recalling", "srqid")
+    __slots__ = ("acknowledged", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
     def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
-        self._done = self._cancelled = self.free = self.recalling = False
+        self._done = self._cancelled = self.released = self.recalling = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
@@ -54,7 +54,7 @@ class Send(Request[None]):
 
     def sent(self) -> None:
         """The memory of the payload is free again."""
-        self.free = True
+        self.released = True
         if self.acknowledged and not self._done:
             self.payload = ()
             self._done = True
@@ -64,7 +64,7 @@ class Send(Request[None]):
     def matched(self) -> None:
         """The receiver has found the message (synchronous and ready mode, section 3.4)."""
         self.acknowledged = True
-        if self.free:
+        if self.released:
             self._complete_once()
 
     def not_ready(self, rank: int) -> None:

@@ -80,6 +80,13 @@ class Request(Generic[T_co]):
         """
         return not self._done
 
+    def free(self) -> None:
+        """Give up the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
+
+        An error in it cannot be reported by any call any more, and ends the job (section 2.7).
+        """
+        self._engine.disown(self)
+
     def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
         """Call `callback(request)` in a turn of its own once the request is complete.
 

@@ -20,7 +20,7 @@ def send(comm: Communicator, data: bytes, dest: int, tag: int, mode: Mode) -> Re
 @pytest.mark.parametrize("size", SIZES.values())
 def test_one_receive_takes_messages_of_every_mode(size: int) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
-    w.engines[0].attach(None, memoryview(bytearray(10**4)))
+    w.engines[0].attachment.attach(None, memoryview(bytearray(10**4)))
     receives = [irecv(w.comms[1], 0, 3) for _ in Mode]
     sends = [send(w.comms[0], pattern(size, i), 1, 3, mode) for i, mode in enumerate(Mode)]
     w.run()
@@ -65,7 +65,7 @@ def test_ready_send_without_a_receive_fails_at_the_sender(size: int, cut: int) -
 @pytest.mark.parametrize("mode", [Mode.STANDARD, Mode.BUFFERED, Mode.SYNCHRONOUS])
 def test_other_modes_start_before_the_receive(mode: Mode) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
-    w.engines[0].attach(None, memoryview(bytearray(10**4)))
+    w.engines[0].attachment.attach(None, memoryview(bytearray(10**4)))
     for size in SIZES.values():
         send(w.comms[0], pattern(size), 1, 3, mode)
         w.run()
@@ -77,7 +77,7 @@ def test_other_modes_start_before_the_receive(mode: Mode) -> None:
 @pytest.mark.spec("S3.4-6", "S3.4-7", "S3.7-4")
 def test_only_the_synchronous_send_tells_of_its_receive() -> None:
     w = WireWorld(2, eager_limit=LIMIT)
-    w.engines[0].attach(None, memoryview(bytearray(10**4)))
+    w.engines[0].attachment.attach(None, memoryview(bytearray(10**4)))
     sends = {mode: send(w.comms[0], b"x", 1, 3, mode) for mode in Mode if mode is not Mode.READY}
     w.run()
     assert {mode for mode, request in sends.items() if request.done()} == {Mode.STANDARD, Mode.BUFFERED}
@@ -94,7 +94,7 @@ def test_send_to_nobody_is_complete_at_once(mode: Mode) -> None:
     request = send(w.comms[0], bytes(10**6), PROC_NULL, 0, mode)
     assert request.result() is None
     assert not w.wires
-    assert w.engines[0].bsend is None, "a buffered send takes no room"
+    assert w.engines[0].attachment.buffer is None, "a buffered send takes no room"
 
 
 def test_ready_message_that_is_dropped_may_come_in_pieces_between_others() -> None:

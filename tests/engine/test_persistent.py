@@ -36,7 +36,7 @@ def test_binding_the_arguments_does_not_communicate() -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_start_again_and_again(mode: Mode, size: int) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
-    w.engines[0].attach(None, memoryview(bytearray(6000)))
+    w.engines[0].attachment.attach(None, memoryview(bytearray(6000)))
     memory, target = bytearray(size), bytearray(size)
     send = send_init(w.comms[0], memory, mode)
     receive = w.comms[1].recv_init(memoryview(target), 0, 3)
@@ -115,7 +115,7 @@ def test_cancelling_leaves_the_request(done_first: bool) -> None:
 def test_cancelling_a_send_recalls_the_message() -> None:
     for mode in (Mode.SYNCHRONOUS, Mode.BUFFERED):
         w = WireWorld(2, eager_limit=LIMIT)
-        w.engines[0].attach(None, memoryview(bytearray(6000)))
+        w.engines[0].attachment.attach(None, memoryview(bytearray(6000)))
         send = send_init(w.comms[0], bytearray(LIMIT + 1), mode)
         send.start()
         w.run()
@@ -155,7 +155,7 @@ def test_start_that_fails_leaves_the_request_inactive() -> None:
     with pytest.raises(errors.InvalidBufferError):
         send.start()
     assert not send.active
-    w.engines[0].attach(None, memoryview(bytearray(1000)))
+    w.engines[0].attachment.attach(None, memoryview(bytearray(1000)))
     send.start()
     assert irecv(w.comms[1]).result() == bytes(3)
 
