@@ -90,7 +90,7 @@ class Engine:
     def deserted(self) -> bool:
         """Whether all other ranks have left or died, and nothing that they had begun is still to come."""
         others = [peer for rank, peer in enumerate(self._peers) if rank != self.rank]
-        begun = (*self.arriving.values(), *self.sends.values())
+        begun: list[Landing | Send] = [*self.arriving.values(), *self.sends.values()]
         if any(operation.peer.rank != self.rank for operation in begun):
             return False
         return all(peer is not None and peer.deserted for peer in others)
