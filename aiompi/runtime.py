@@ -209,8 +209,9 @@ class Runtime:
 
     async def _leave(self) -> None:
         self._closing()
-        self.engine.finish()
-        await self.engine.settled(self.engine.unattended)
+        if self.engine.unattended:
+            self.engine.finish()  # so that nobody waits for this rank while it waits for him
+            await self.engine.settled(self.engine.unattended)
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())
