@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import socket as _socket
 import time as _time
+from typing import Any as _Any
 
 from aiompi.comm import Group as Group
 from aiompi.constants import *
+from aiompi.datatype import BOTTOM as BOTTOM
 from aiompi.datatype import IN_PLACE as IN_PLACE
+from aiompi.datatype import Aint_add as Aint_add
+from aiompi.datatype import Aint_diff as Aint_diff
+from aiompi.datatype import Get_address as Get_address
+from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
 from aiompi.errors import *
+from aiompi.face import common as _common
 from aiompi.face.blocking import COMM_SELF as COMM_SELF
 from aiompi.face.blocking import COMM_WORLD as COMM_WORLD
+from aiompi.face.blocking import MESSAGE_NO_PROC as MESSAGE_NO_PROC
+from aiompi.face.blocking import MESSAGE_NULL as MESSAGE_NULL
+from aiompi.face.blocking import REQUEST_NULL as REQUEST_NULL
 from aiompi.face.blocking import Intracomm as Intracomm
-from aiompi.face.process import process as _process
-from aiompi.face.requests import REQUEST_NULL as REQUEST_NULL
-from aiompi.face.requests import Request as Request
+from aiompi.face.blocking import Message as Message
+from aiompi.face.blocking import Prequest as Prequest
+from aiompi.face.blocking import Request as Request
+from aiompi.face.blocking import process as _process
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
@@ -57,6 +68,39 @@ def Finalize() -> None:
 def Is_finalized() -> bool:
     """Whether this process has called Finalize."""
     return _process.finalized
+
+
+def Attach_buffer(buf: _Any) -> None:
+    """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
+
+    Args:
+        buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each message.
+
+    Raises:
+        InvalidBufferError: one is attached already, or it is read-only.
+    """
+    _common.attach(_process.runtime.engine.attachment, buf)
+
+
+def Detach_buffer() -> _Any:
+    """Take the memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
+
+    Returns:
+        The object that was attached.
+
+    Raises:
+        InvalidBufferError: none is attached.
+    """
+    return _process.driver.wait(_process.runtime.engine.attachment.detach())
+
+
+def Flush_buffer() -> None:
+    """Wait until the messages in the attached buffer have left (MPI_Buffer_flush, MPI-4.1).
+
+    Raises:
+        InvalidBufferError: none is attached.
+    """
+    _process.driver.wait(_process.runtime.engine.attachment.flush())
 
 
 def Wtime() -> float:

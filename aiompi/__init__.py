@@ -24,17 +24,24 @@ if TYPE_CHECKING:
     from aiompi import MPI as MPI
     from aiompi.comm import Group as Group
     from aiompi.constants import *
+    from aiompi.datatype import BOTTOM as BOTTOM
     from aiompi.datatype import IN_PLACE as IN_PLACE
+    from aiompi.datatype import Aint_add as Aint_add
+    from aiompi.datatype import Aint_diff as Aint_diff
+    from aiompi.datatype import Get_address as Get_address
+    from aiompi.datatype.deprecated import *
     from aiompi.datatype.predefined import *
+    from aiompi.engine import PersistentRequest as PersistentRequest
     from aiompi.engine import Request as Request
     from aiompi.errors import *
-    from aiompi.face.job import Session as Session
-    from aiompi.face.job import World as World
-    from aiompi.face.job import init as init
-    from aiompi.face.job import join as join
-    from aiompi.face.job import local_world as local_world
-    from aiompi.face.job import run as run
     from aiompi.face.native import Intracomm as Intracomm
+    from aiompi.face.native import Message as Message
+    from aiompi.face.native import Session as Session
+    from aiompi.face.native import World as World
+    from aiompi.face.native import init as init
+    from aiompi.face.native import join as join
+    from aiompi.face.native import local_world as local_world
+    from aiompi.face.native import run as run
     from aiompi.op import Op as Op
     from aiompi.op.predefined import *
     from aiompi.settings import Settings as Settings
@@ -44,16 +51,18 @@ if TYPE_CHECKING:
 # The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
 _MODULES = {
     "aiompi.comm": ("Group",),
-    "aiompi.datatype": ("IN_PLACE",),
-    "aiompi.engine": ("Request",),
+    "aiompi.datatype": ("BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Get_address"),
+    "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": ("error_string",),
-    "aiompi.face.job": ("Session", "World", "init", "join", "local_world", "run"),
-    "aiompi.face.native": ("Intracomm",),
+    "aiompi.face.native": ("Intracomm", "Message", "Session", "World", "init", "join", "local_world", "run"),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
 }
-_STARRED = ("aiompi.constants", "aiompi.errors", "aiompi.datatype.predefined", "aiompi.op.predefined")
+_STARRED = (
+    "aiompi.constants", "aiompi.errors", "aiompi.datatype.predefined", "aiompi.datatype.deprecated",
+    "aiompi.op.predefined",
+)  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 

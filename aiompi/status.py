@@ -8,9 +8,18 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 
 
-class _Sized(Protocol):
+class _Signature(Protocol):
+    def elements(self, nbytes: int) -> int: ...
+    def nbytes(self, elements: int) -> int: ...
+
+
+class _Datatype(Protocol):
+    """What a status asks of a datatype."""
+
     @property
-    def extent(self) -> int: ...
+    def size(self) -> int: ...
+    @property
+    def signature(self) -> _Signature: ...
 
 
 class Status:
@@ -37,45 +46,110 @@ class Status:
     def Get_source(self) -> int:
         return self.source
 
+    def Set_source(self, source: int) -> None:
+        self.source = source
+
     def Get_tag(self) -> int:
         return self.tag
+
+    def Set_tag(self, tag: int) -> None:
+        self.tag = tag
 
     def Get_error(self) -> int:
         return self.error
 
-    def Get_count(self, datatype: _Sized | None = None) -> int:
-        """Number of items in the message (section 3.2.5).
+    def Set_error(self, error: int) -> None:
+        self.error = error
+
+    def Get_count(self, datatype: _Datatype | None = None) -> int:
+        """Number of items in the message (MPI_Get_count, section 3.2.5).
 
         Args:
-            datatype: type of the items; bytes by default.
+            datatype: type of the items; BYTE by default.
 
         Returns:
             Items, or UNDEFINED when the message is not a whole number of them.
+
+        Raises:
+            InvalidTypeError: the type is null or freed.
         """
         if datatype is None:
             return self.nbytes
-        if datatype.extent == 0:
+        size = _existing(datatype).size
+        if size == 0:
             return 0 if self.nbytes == 0 else UNDEFINED
-        count, rest = divmod(self.nbytes, datatype.extent)
+        count, rest = divmod(self.nbytes, size)
         return UNDEFINED if rest else count
+
+    def Get_elements(self, datatype: _Datatype) -> int:
+        """Number of basic elements in the message (MPI_Get_elements, section 3.12.5).
+
+        Args:
+            datatype: type with which the message was received, or will be.
+
+        Returns:
+            Elements, those of an incomplete last item included, or UNDEFINED when the message ends within one.
+
+        Raises:
+            InvalidTypeError: the type is null or freed.
+        """
+        return _existing(datatype).signature.elements(self.nbytes)
+
+    def Set_elements(self, datatype: _Datatype, count: int) -> None:
+        """Make the message as long as so many basic elements of a type (MPI_Status_set_elements).
+
+        Raises:
+            InvalidCountError: the count is negative, or the type has no elements.
+            InvalidTypeError: the type is null or freed.
+        """
+        signature = _existing(datatype).signature
+        if count < 0 or (count and datatype.size == 0):
+            raise errors.InvalidCountError(f"count is {count}: expected 0 or more, and 0 for a type without elements")
+        self.nbytes = signature.nbytes(count)
 
     @property
     def count(self) -> int:
+        """Length of the message in bytes."""
         return self.nbytes
 
+    @count.setter
+    def count(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
     def Is_cancelled(self) -> bool:
-        """Whether the operation was cancelled (section 3.8)."""
+        """Whether the operation was cancelled (MPI_Test_cancelled, section 3.8)."""
         return self._cancelled
+
+    def Set_cancelled(self, flag: bool) -> None:
+        self._cancelled = bool(flag)
 
     @property
     def cancelled(self) -> bool:
+        """Whether the operation was cancelled."""
         return self._cancelled
+
+    @cancelled.setter
+    def cancelled(self, flag: bool) -> None:
+        self._cancelled = bool(flag)
 
     def assign(self, other: Status) -> None:
         """Take over the fields of another status, except `error` (section 3.2.5)."""
         self.source, self.tag, self.nbytes = other.source, other.tag, other.nbytes
         self._cancelled = other._cancelled
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Status):
+            return NotImplemented
+        return all(getattr(self, field) == getattr(other, field) for field in Status.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     def __repr__(self) -> str:
         flag = ", cancelled" if self._cancelled else ""
         return f"Status(source={self.source}, tag={self.tag}, nbytes={self.nbytes}{flag})"
+
+
+def _existing(datatype: _Datatype) -> _Datatype:
+    if not datatype:
+        raise errors.InvalidTypeError("datatype is MPI_DATATYPE_NULL, or was freed; pass the type of the items")
+    return datatype

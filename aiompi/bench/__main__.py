@@ -21,9 +21,9 @@ from aiompi.bench.report.family import Options
 from aiompi.bench.report.figure import Figure
 
 _EPILOG = """\
-Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, or bare Python processes
-need for the same. Values are medians over the turns. The two processes of a pair are bound to a core each, unless
-there is only one: taskset -c 0 python -m aiompi.bench.
+Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
+NumPy's own expressions need for the same. Values are medians over the turns. The two processes of a pair are bound to
+a core each, unless there is only one: taskset -c 0 python -m aiompi.bench.
 """
 
 

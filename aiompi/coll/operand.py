@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from aiompi.coll.combine import combiner
 from aiompi.coll.slot import Slot
-from aiompi.datatype import Buffer
+from aiompi.datatype.buffer.buffer import Buffer, allocate
 from aiompi.op import Op
 from aiompi.wire.frame import Payload
 
@@ -53,39 +54,44 @@ class Operand(ABC):
 
 
 class VectorOperand(Operand):
-    """Vectors, combined in place.
+    """Vectors as they travel, packed, combined in place.
 
     Args:
-        value: contribution of this rank, shape (count,); not changed unless it is `result`.
-        result: shape (count,), where the result belongs and partial results may be; None where none is wanted.
+        value: contribution of this rank; not changed unless it is `result`.
+        result: as many items, where the result belongs; partial results may be there, too. None where none is wanted.
         op: operation, defined for the datatype.
+
+    Raises:
+        InvalidTypeError: a function of the user cannot be given items of the datatype.
     """
 
-    __slots__ = ("_incoming", "_op", "_own", "_result", "_spare", "_value")
+    __slots__ = ("_combine", "_incoming", "_own", "_place", "_result", "_spare", "_value")
 
     def __init__(self, value: Buffer, result: Buffer | None, op: Op) -> None:
-        self._value = value
+        self._combine = combiner(op, value.datatype, value.count)
         self._result = result
-        self._op = op
-        self._own = value is result
-        self._spare = [] if result is None or self._own else [result]
-        self._incoming = value
+        self._place = result.view if result is not None and result.contiguous else None
+        self._own = value is result or not value.contiguous
+        if value is result and self._place is not None:
+            self._value, self._spare = self._place, []
+        else:
+            self._value, self._spare = value.packed(), [] if self._place is None else [self._place]
+        self._incoming = self._value
 
     def slot(self) -> Slot:
-        return Slot(self._value.view)
+        return Slot(self._value)
 
     def incoming(self) -> Slot:
         self._incoming = self._scratch()
-        return Slot(self._incoming.view)
+        return Slot(self._incoming)
 
     def absorb(self, lower: bool) -> None:
-        incoming, datatype = self._incoming, self._value.datatype
         if lower:
             self._make_own()
-            self._op.reduce(incoming.array(), self._value.array(), datatype)
-            self._spare.append(incoming)
+            self._combine(self._incoming, self._value)
+            self._spare.append(self._incoming)
         else:
-            self._op.reduce(self._value.array(), incoming.array(), datatype)
+            self._combine(self._value, self._incoming)
             self.adopt()
 
     def adopt(self) -> None:
@@ -95,16 +101,16 @@ class VectorOperand(Operand):
 
     def finish(self) -> None:
         """Put the result where it belongs."""
-        if self._result is not None and self._value is not self._result:
-            self._result.view[:] = self._value.view
+        if self._result is not None and self._value is not self._place:
+            self._result.unpack(self._value)
 
-    def _scratch(self) -> Buffer:
-        return self._spare.pop() if self._spare else Buffer.allocate(self._value.count, self._value.datatype)
+    def _scratch(self) -> memoryview:
+        return self._spare.pop() if self._spare else allocate(self._value.nbytes)
 
     def _make_own(self) -> None:
         if not self._own:
             scratch = self._scratch()
-            scratch.view[:] = self._value.view
+            scratch[:] = self._value
             self._value, self._own = scratch, True
 
 

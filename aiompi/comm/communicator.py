@@ -29,6 +29,7 @@ from aiompi.wire.frame import Payload
 T = TypeVar("T")
 
 _STANDARD: Final = Mode.STANDARD
+_BUFFERED: Final = Mode.BUFFERED
 
 
 class Communicator:
@@ -79,7 +80,7 @@ class Communicator:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if 0 <= dest < self.size:
             peer = self._peers[dest] or self._peer(dest)
-            if mode is Mode.BUFFERED:
+            if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL:
@@ -146,7 +147,10 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
         peer_rank = self._peer_rank(source, tag)
-        receive = self._receive(memory, source, tag, peer_rank, decode, status)
+        if memory is None or isinstance(memory, memoryview):
+            receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
+        else:
+            receive = ScatteredReceive(self.engine, self._matcher, memory, source, tag, peer_rank, status)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
@@ -154,34 +158,37 @@ class Communicator:
             self.engine.receive(receive)
         return receive
 
-    def _receive(
-        self,
-        memory: memoryview | Scattered | None,
-        source: int,
-        tag: int,
-        peer_rank: int,
-        decode: Callable[[memoryview], Any] | None,
-        status: Status | None,
-    ) -> Receive:
-        if memory is None or isinstance(memory, memoryview):
-            return Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
-        return ScatteredReceive(self.engine, self._matcher, memory, source, tag, peer_rank, status)
+    def mprobe(self, source: int, tag: int, wrap: Callable[[Message | None], T]) -> Request[T]:
+        """Start waiting for a message and take it, for `imrecv` (MPI_Mprobe, MPI-3).
 
-    def mprobe(self, source: int, tag: int) -> Request[Message | None]:
-        """Start waiting for a message and take it, for `imrecv` (MPI_Mprobe, MPI-3); None from PROC_NULL."""
-        probe = MatchedProbe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag))
+        Args:
+            wrap: makes the result out of the message, None from PROC_NULL.
+        """
+        probe = MatchedProbe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag), wrap)
         if source == PROC_NULL:
-            probe.complete()
+            probe.complete(wrap(None))
         else:
             self.engine.probe(probe)
         return probe
 
-    def improbe(self, source: int, tag: int) -> Message | None:
-        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
-        message = self.engine.iprobe(self._matcher, source, tag, self._peer_rank(source, tag))
-        if message is not None:
-            message.extract()
-        return message
+    def improbe(self, source: int, tag: int) -> tuple[bool, Message | None]:
+        """Take the message that a receive would get now (MPI_Improbe, MPI-3).
+
+        Returns:
+            Whether there is one, and the message, None from PROC_NULL.
+        """
+        peer_rank = self._peer_rank(source, tag)
+        if source == PROC_NULL:
+            return True, None
+        message = self.engine.iprobe(self._matcher, source, tag, peer_rank)
+        if message is None:
+            return False, None
+        message.extract()
+        return True, message
+
+    def envelope(self, message: Message | None) -> Status:
+        """Status of a message that a probe has taken; None is the one from PROC_NULL."""
+        return Status(source=PROC_NULL) if message is None else message.envelope()
 
     def imrecv(
         self,
@@ -198,8 +205,11 @@ class Communicator:
         """
         if message is None:
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
-        peer_rank = message.peer.rank
-        receive = self._receive(memory, message.source, message.tag, peer_rank, decode, status)
+        envelope = message.source, message.tag, message.peer.rank
+        if memory is None or isinstance(memory, memoryview):
+            receive = Receive(self.engine, self._matcher, memory, *envelope, decode, status)
+        else:
+            receive = ScatteredReceive(self.engine, self._matcher, memory, *envelope, status)
         self.engine.receive_matched(message, receive)
         return receive
 

@@ -1,14 +1,18 @@
-"""From the type codes of numpy, PEP 3118 and mpi4py to datatypes."""
+"""Between the types of numpy, PEP 3118 and mpi4py's type codes, and datatypes."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import math
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from aiompi.datatype import predefined as mpi
-from aiompi.datatype.predefined import Datatype
+from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InvalidTypeError
 
 if TYPE_CHECKING:
@@ -44,8 +48,14 @@ BY_CHAR: Final[dict[str, Datatype]] = {
     "B": mpi.UINT8_T,
 }
 
+# The types of arrays whose memory is the message; so is that of datetimes, but no memoryview exports them.
+SIMPLE: Final = frozenset(np.dtype(char) for char in BY_CHAR if char not in "cmM")
+
 # Formats of memory that is not a numpy array: plain memory is bytes, and "u" is what ctypes calls wchar_t.
 _FORMATS: Final = CODES | {"B": mpi.BYTE, "b": mpi.INT8_T, "u": mpi.WCHAR}
+
+# Elements of a fixed number of these, by numpy's kind: strings, and memory of unknown content.
+_FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
 
 _ORDERS: Final = "@=|<>!"
 _FOREIGN_ORDERS: Final = ">!" if sys.byteorder == "little" else "<"
@@ -62,10 +72,14 @@ def _foreign(order: str) -> bool:
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:
     """Size, types and offsets of a structured type; the size alone for any other."""
-    if dtype.names is None or dtype.fields is None:
-        return (dtype.itemsize,)
-    fields = [dtype.fields[name] for name in dtype.names]
-    return dtype.itemsize, *((field[0].str, field[1]) for field in fields)
+    return dtype.itemsize, *((field.str, field.shape, offset) for field, offset in _fields(dtype))
+
+
+def _fields(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
+    """Type and offset of each field of a structured type, in the order of their definition."""
+    for name in dtype.names or ():
+        assert dtype.fields is not None
+        yield dtype.fields[name][0], dtype.fields[name][1]
 
 
 # Pairs are recognised by layout, whatever their fields are called. 2INTEGER has the layout of 2INT.
@@ -101,30 +115,129 @@ def from_code(code: str) -> Datatype:
 
 
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
-    """Datatype of a numpy type.
+    """Datatype of a numpy type, ready for use.
+
+    A structured type becomes the pair of section 4.9.3 that has its layout, or else a struct of its fields with
+    the same offsets and extent: aligned or packed, nested, with sub-arrays. Strings become so many characters,
+    and void so many bytes. What is made here is kept, so that equal types give the same object.
 
     Args:
-        dtype: numpy type or anything numpy.dtype() takes. Structured types are accepted when they
-            have the layout of a pair of section 4.9.3 (two fields, aligned as in C).
+        dtype: numpy type or anything numpy.dtype() takes.
 
     Raises:
-        InvalidTypeError: not in native byte order, or no predefined type corresponds.
+        InvalidTypeError: not in native byte order, or no datatype corresponds.
     """
     dtype = np.dtype(dtype)
+    datatype = BY_CHAR.get(dtype.char) if dtype.isnative else None
+    if datatype is None:
+        datatype = _made(dtype)
+        if not datatype:  # somebody has freed it
+            _made.cache_clear()
+            datatype = _made(dtype)
+    return datatype
+
+
+@functools.lru_cache(maxsize=1024)
+def _made(dtype: np.dtype[Any]) -> Datatype:
     if not dtype.isnative:
         raise InvalidTypeError(
             f"numpy type {dtype.str} is not in native byte order; "
             "convert with array.astype(array.dtype.newbyteorder('='))"
         )
-    datatype = BY_CHAR.get(dtype.char) or _PAIRS.get(_layout(dtype))
-    if datatype is None and dtype.kind in "SU":
-        datatype = CODES.get(dtype.str[1:])
-    if datatype is None:
+    pair = _PAIRS.get(_layout(dtype))
+    if pair is not None:
+        return pair
+    if dtype.names is not None:
+        return _struct(dtype).Commit()
+    element, count = _elements(dtype)
+    return element if count == 1 else element.Create_contiguous(count).Commit()
+
+
+def _struct(dtype: np.dtype[Any]) -> Datatype:
+    fields = list(_fields(dtype))
+    elements = [_elements(field) for field, _ in fields]
+    struct = Datatype.Create_struct(
+        [count for _, count in elements], [offset for _, offset in fields], [element for element, _ in elements]
+    )
+    if struct.Get_extent() != (0, dtype.itemsize):
+        struct = struct.Create_resized(0, dtype.itemsize)
+    struct.dtype = dtype
+    return struct
+
+
+def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
+    """Datatype and number of the equal elements that follow each other in one item of a numpy type."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        element, count = _elements(base)
+        return element, count * math.prod(shape)
+    if dtype.names is None and dtype.kind in _FLEXIBLE:
+        element = _FLEXIBLE[dtype.kind]
+        return element, dtype.itemsize // element.size
+    if dtype.names is None and dtype.char not in BY_CHAR:
         raise InvalidTypeError(
             f"no MPI datatype corresponds to numpy type {dtype}; name one, as in [array, BYTE] for raw bytes, "
             "or use the methods for objects (lower-case names)"
         )
-    return datatype
+    return from_dtype(dtype), 1
+
+
+def _exported(view: memoryview) -> np.dtype[Any]:
+    if isinstance(view.obj, ctypes.Structure | ctypes.Union | ctypes.Array):
+        return np.dtype(type(view.obj)).base  # their formats leave out padding
+    return np.asarray(view).dtype
+
+
+def to_dtype(datatype: Datatype) -> np.dtype[Any]:
+    """numpy type of one item of a datatype: as long as its extent, and with the same elements in the same places.
+
+    Derived types become structured types whose fields are the blocks, named f0, f1 ... unless the datatype was made
+    of a numpy type; contiguous ones become sub-arrays.
+
+    Raises:
+        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its extent, or it
+            is null, a marker, a subarray or a distributed array.
+    """
+    if not datatype:
+        raise InvalidTypeError("DATATYPE_NULL, or a datatype that was freed, has no numpy type")
+    if datatype.dtype is not None:
+        return datatype.dtype
+    old, combiner, given = datatype.decode()
+    if combiner == "DUP":
+        return to_dtype(old)
+    if combiner == "CONTIGUOUS":
+        return np.dtype((to_dtype(old), (given["count"],)))
+    blocks = _blocks(old, combiner, given)
+    if blocks is None or datatype.lb != 0:
+        raise InvalidTypeError(f"{datatype} has no numpy type; use its bytes")
+    lengths, offsets, types = blocks
+    formats = [(to_dtype(each), (n,)) if n != 1 else to_dtype(each) for n, each in zip(lengths, types, strict=True)]
+    names = [f"f{i}" for i in range(len(formats))]
+    try:
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": datatype.extent})
+    except ValueError:
+        raise InvalidTypeError(
+            f"{datatype} has no numpy type: it has data before its address, or beyond its extent of "
+            f"{datatype.extent} bytes; use its bytes"
+        ) from None
+
+
+def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[int], list[int], list[Datatype]] | None:
+    """Lengths, offsets in bytes and types of the blocks of a derived type; None if they are not simple."""
+    scale = 1 if combiner.startswith("H") or combiner == "STRUCT" else old.extent
+    if combiner == "RESIZED":
+        return [1], [0], [old]
+    if "stride" in given:
+        offsets = [i * given["stride"] * scale for i in range(given["count"])]
+    elif "displacements" in given:
+        offsets = [displacement * scale for displacement in given["displacements"]]
+    else:
+        return None
+    lengths = given["blocklengths"] if "blocklengths" in given else [given["blocklength"]] * len(offsets)
+    blocks = zip(lengths, offsets, given.get("datatypes", [old] * len(offsets)), strict=True)
+    # Markers, and blocks of nothing, are not elements; their displacements mean nothing.
+    there = [block for block in blocks if block[0] and block[2].size]
+    return [block[0] for block in there], [block[1] for block in there], [block[2] for block in there]
 
 
 def from_format(view: memoryview) -> Datatype:
@@ -138,8 +251,8 @@ def from_format(view: memoryview) -> Datatype:
     if datatype is not None and datatype.extent == view.itemsize and not _foreign(order):
         return datatype
     try:
-        dtype = np.asarray(view).dtype
-    except (ValueError, NotImplementedError):
+        dtype = _exported(view)
+    except (TypeError, ValueError, NotImplementedError):
         raise InvalidTypeError(
             f"no MPI datatype corresponds to the format {view.format!r}; name one, as in [buffer, BYTE]"
         ) from None

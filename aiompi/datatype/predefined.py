@@ -1,19 +1,23 @@
-"""The predefined datatypes (sections 3.2.2 and 4.9.3) and the class of all datatypes.
+"""The predefined datatypes (sections 3.2.2 and 4.9.3).
 
-Sizes are those of the C types of this machine, taken from numpy; pairs are laid out as the C structs.
-The class describes what every datatype has; a derived type is a subclass with a type map of its own.
+Sizes and alignments are those of the C types of this machine, taken from numpy; pairs are laid out as C structs.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from aiompi.errors import InvalidTypeError
+from aiompi.datatype.bounds import Bounds
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.handle import PREDEFINED, State
+from aiompi.datatype.signature import Signature
+from aiompi.datatype.typemap import TypeMap
 
 __all__ = [
-    "Datatype", "DATATYPE_NULL", "CHAR", "SHORT", "INT", "LONG", "UNSIGNED_CHAR", "UNSIGNED_SHORT", "UNSIGNED",
+    "Datatype", "DATATYPE_NULL", "LB", "UB",
+    "CHAR", "SHORT", "INT", "LONG", "UNSIGNED_CHAR", "UNSIGNED_SHORT", "UNSIGNED",
     "UNSIGNED_LONG", "FLOAT", "DOUBLE", "LONG_DOUBLE", "BYTE", "PACKED", "LONG_LONG_INT", "UNSIGNED_LONG_LONG",
     "SIGNED_CHAR", "WCHAR", "C_BOOL", "INT8_T", "INT16_T", "INT32_T", "INT64_T", "UINT8_T", "UINT16_T",
     "UINT32_T", "UINT64_T", "C_FLOAT_COMPLEX", "C_DOUBLE_COMPLEX", "C_LONG_DOUBLE_COMPLEX", "AINT", "COUNT",
@@ -25,92 +29,45 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Datatype:
-    """A datatype (sections 3.2.2 and 3.12). Handles are compared by identity and hash by it.
-
-    Attributes:
-        name: name in the standard, such as "MPI_DOUBLE".
-        size: bytes of data in one item, padding not counted.
-        extent: bytes from one item to the next.
-        lb: lower bound in bytes: where an item starts, counted from its address.
-        dtype: numpy type of one item, `extent` bytes long; None when there is none.
-    """
-
-    __slots__ = ("__weakref__", "dtype", "extent", "lb", "name", "size")
-
-    def __init__(self, name: str, dtype: np.dtype[Any] | None, size: int, extent: int, lb: int = 0) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.size = size
-        self.extent = extent
-        self.lb = lb
-
-    @property
-    def ub(self) -> int:
-        """Upper bound in bytes: `lb + extent` (section 3.12.3)."""
-        return self.lb + self.extent
-
-    @property
-    def is_predefined(self) -> bool:
-        """Whether the type is a named constant, which cannot be freed."""
-        return True
-
-    def Get_name(self) -> str:
-        return self.name
-
-    def Get_size(self) -> int:
-        """Bytes of data in one item (MPI_Type_size, section 3.12.2)."""
-        return self.size
-
-    def Get_extent(self) -> tuple[int, int]:
-        """Lower bound and extent in bytes (MPI_Type_get_extent, section 3.12.2)."""
-        return self.lb, self.extent
-
-    def Commit(self) -> Datatype:
-        """Return the type itself: a predefined type is ready for use (section 3.12.4)."""
-        return self
-
-    def Free(self) -> None:
-        """Refuse: a predefined type exists as long as MPI does (section 3.12.4).
-
-        Raises:
-            InvalidTypeError: always.
-        """
-        raise InvalidTypeError(f"{self.name} is predefined and cannot be freed; free derived types only")
-
-    def __bool__(self) -> bool:
-        return self.name != "MPI_DATATYPE_NULL"
-
-    def __repr__(self) -> str:
-        return f"<aiompi.Datatype {self.name}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _by_name, (self.name,)
-
-
-# MPI name -> the one object of that name. Aliases are other Python names of the same object.
-PREDEFINED: Final[dict[str, Datatype]] = {}
-
-
-def _by_name(name: str) -> Datatype:
-    return PREDEFINED[name]
+def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Datatype:
+    """The constant of a name and a type map, each of which knows the other."""
+    if constant is None:
+        constant = Datatype.__new__(Datatype)
+    constant._set(typemap, State(name, committed=True))
+    typemap.constant = PREDEFINED[name] = constant
+    return constant
 
 
 def _basic(name: str, code: str) -> Datatype:
     dtype = np.dtype(code)
-    PREDEFINED[name] = datatype = Datatype(name, dtype, dtype.itemsize, dtype.itemsize)
-    return datatype
+    constant = Datatype.__new__(Datatype)
+    return _named(name, TypeMap.basic(Signature.of(constant, name, dtype.itemsize), dtype), constant)
 
 
-def _pair(name: str, value: str, index: str) -> Datatype:
-    dtype = np.dtype([("value", value), ("index", index)], align=True)
-    size = np.dtype(value).itemsize + np.dtype(index).itemsize
-    PREDEFINED[name] = datatype = Datatype(name, dtype, size, dtype.itemsize)
-    return datatype
+def _pair(name: str, value: Datatype, index: Datatype) -> Datatype:
+    dtype = np.dtype([("value", value.dtype), ("index", index.dtype)], align=True)
+    assert dtype.fields is not None
+    struct = Datatype.Create_struct([1, 1], [0, dtype.fields["index"][1]], [value, index])
+    return _named(name, TypeMap.named(struct._map, dtype))
 
 
-DATATYPE_NULL: Final = Datatype("MPI_DATATYPE_NULL", None, 0, 0)
-PREDEFINED[DATATYPE_NULL.name] = DATATYPE_NULL
+def _null() -> Datatype:
+    null = _named("MPI_DATATYPE_NULL", TypeMap.empty(Bounds()))
+    null._null = True
+    return null
+
+
+def _marker(name: str, bounds: Bounds) -> Datatype:
+    marker = _named(name, TypeMap.empty(bounds))
+    marker._state.committed = False
+    return marker
+
+
+DATATYPE_NULL: Final = _null()
+
+# Markers, which have a meaning only in a struct (section 3.12.3).
+LB: Final = _marker("MPI_LB", Bounds(lower=0))
+UB: Final = _marker("MPI_UB", Bounds(upper=0))
 
 # C types (section 3.2.2), then those of later versions of the standard.
 CHAR: Final = _basic("MPI_CHAR", "S1")
@@ -165,15 +122,15 @@ COMPLEX8: Final = _basic("MPI_COMPLEX8", "c8")
 COMPLEX16: Final = _basic("MPI_COMPLEX16", "c16")
 
 # Pairs for MINLOC and MAXLOC (section 4.9.3).
-FLOAT_INT: Final = _pair("MPI_FLOAT_INT", "f", "i")
-DOUBLE_INT: Final = _pair("MPI_DOUBLE_INT", "d", "i")
-LONG_INT: Final = _pair("MPI_LONG_INT", "l", "i")
-TWOINT: Final = _pair("MPI_2INT", "i", "i")
-SHORT_INT: Final = _pair("MPI_SHORT_INT", "h", "i")
-LONG_DOUBLE_INT: Final = _pair("MPI_LONG_DOUBLE_INT", "g", "i")
-TWOREAL: Final = _pair("MPI_2REAL", "f4", "f4")
-TWODOUBLE_PRECISION: Final = _pair("MPI_2DOUBLE_PRECISION", "f8", "f8")
-TWOINTEGER: Final = _pair("MPI_2INTEGER", "i4", "i4")
+FLOAT_INT: Final = _pair("MPI_FLOAT_INT", FLOAT, INT)
+DOUBLE_INT: Final = _pair("MPI_DOUBLE_INT", DOUBLE, INT)
+LONG_INT: Final = _pair("MPI_LONG_INT", LONG, INT)
+TWOINT: Final = _pair("MPI_2INT", INT, INT)
+SHORT_INT: Final = _pair("MPI_SHORT_INT", SHORT, INT)
+LONG_DOUBLE_INT: Final = _pair("MPI_LONG_DOUBLE_INT", LONG_DOUBLE, INT)
+TWOREAL: Final = _pair("MPI_2REAL", REAL, REAL)
+TWODOUBLE_PRECISION: Final = _pair("MPI_2DOUBLE_PRECISION", DOUBLE_PRECISION, DOUBLE_PRECISION)
+TWOINTEGER: Final = _pair("MPI_2INTEGER", INTEGER, INTEGER)
 
 # Other names that mpi4py gives to the same types.
 LONG_LONG: Final = LONG_LONG_INT

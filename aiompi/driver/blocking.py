@@ -58,7 +58,7 @@ class BlockingDriver:
         if (self._soon or self._timers) and self._run_due():
             timeout = 0.0  # what has run may have completed what is waited for
         elif timeout is None:
-            if (self._deserted is not None and self._deserted()) or not (self._readers or self._writers or self._timers):
+            if self._stuck():
                 raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
             if self._timers:
                 timeout = max(0.0, self._timers[0].due - time.monotonic())
@@ -71,6 +71,12 @@ class BlockingDriver:
                 callback = self._writers.get(fd)
                 if callback is not None:
                     callback()
+
+    def _stuck(self) -> bool:
+        """Whether nothing can happen any more."""
+        if self._deserted is not None and self._deserted():
+            return True
+        return not (self._readers or self._writers or self._timers)
 
     def _run_due(self) -> bool:
         """Run what is due; whether there was anything."""

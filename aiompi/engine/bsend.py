@@ -166,7 +166,10 @@ class BufferedSend(Request[None]):
         if self._taken or not self._done or not self._send.cancel():
             return False
         self._done = False
-        self._send.when_done(self._decided)
+        if self._send.done():
+            self._decided(self._send)
+        else:
+            self._send.when_done(self._decided)
         return True
 
     def _decided(self, send: Request[Any]) -> None:

@@ -323,19 +323,38 @@ class Probe(Request[Any]):
 
 
 class MatchedProbe(Probe):
-    """Waits for a message and takes it, to be received later; the result is the message (MPI_Mprobe, MPI-3)."""
+    """Waits for a message and takes it, to be received later (MPI_Mprobe, MPI-3).
 
-    __slots__ = ()
+    Args:
+        wrap: makes the result out of the message.
+    """
+
+    __slots__ = ("_message", "_wrap")
 
     takes = True
 
+    def __init__(
+        self,
+        engine: Engine,
+        matcher: Matcher,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        wrap: Callable[[Message], Any],
+    ) -> None:
+        super().__init__(engine, matcher, source, tag, peer_rank)
+        self._message: Message | None = None
+        self._wrap = wrap
+
     def found(self, message: Message) -> None:
-        self.complete(message)
+        self._message = message
+        self.complete(self._wrap(message))
 
     def withdraw(self) -> None:
         """Put the message back that was found, if any."""
-        if self._done and not self._cancelled and isinstance(self._value, Message):
-            self._cancelled = True
-            self._value.put_back()
-        else:
+        message, self._message = self._message, None
+        if message is None:
             self.cancel()
+        else:
+            self._cancelled = True
+            message.put_back()

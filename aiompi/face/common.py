@@ -1,8 +1,15 @@
-"""What communicators of both faces say of themselves (section 5.4.1)."""
+"""What both faces have in common: the identity of a communicator, and the checks of arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from aiompi.comm import Communicator, Group
+from aiompi.datatype import Buffer, resolve_recv
+from aiompi.engine.bsend import Attachment
+from aiompi.errors import InvalidBufferError
+from aiompi.wire.frame import Payload
 
 
 class Membership:
@@ -43,3 +50,28 @@ class Membership:
 
     def Get_group(self) -> Group:
         return self._core.group
+
+
+def contents(buffer: Buffer) -> Callable[[], tuple[Payload, int]]:
+    """What a persistent send asks for at each start: the message that is in a buffer now."""
+
+    def message() -> tuple[Payload, int]:
+        memory = buffer.packed()
+        return (memory,), len(memory)
+
+    return message
+
+
+def attach(attachment: Attachment, buf: Any) -> None:
+    """Attach a buffer specification, or None for a buffer without a limit.
+
+    Raises:
+        InvalidBufferError: a buffer is attached already, or it is read-only or not contiguous.
+    """
+    if buf is None:
+        attachment.attach(None, None)
+        return
+    buffer = resolve_recv(buf, "buf")
+    if not buffer.contiguous:
+        raise InvalidBufferError("buf is not contiguous; attach memory without gaps")
+    attachment.attach(buf, buffer.view)

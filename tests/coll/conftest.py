@@ -20,6 +20,9 @@ from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
 class NoDriver:
     """A driver that must not be needed."""
 
+    def desert(self, deserted: Callable[[], bool] | None) -> None:
+        """The engine tells that a rank is gone; here nobody waits for it."""
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a collective used the driver: {name}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
@@ -69,7 +70,8 @@ async def test_types(first: Intracomm, second: Intracomm) -> None:
 @pytest.mark.spec("S3.4-1", "S3.4-2", "S3.7-2", "S3.7-3")
 async def test_modes(first: Intracomm, second: Intracomm) -> None:
     """The one receive matches each of them, nonblocking or not; the send may start before it or after it."""
-    modes = [first.send, first.ssend, first.isend, first.issend]
+    first.Attach_buffer(None)
+    modes = [first.send, first.bsend, first.ssend, first.isend, first.ibsend, first.issend]
     for send, receive, early in itertools.product(modes, (second.recv, second.irecv), (True, False)):
         if early:
             sent, received = send("x", dest=1), receive()
@@ -161,7 +163,7 @@ def test_receiver_that_waits_for_something_else(site: Site, face: str) -> None:
 
 
 class States:
-    """Requests of the blocking face in given states: Null, Done, Failed, Pending."""
+    """Requests of the blocking face by state: Null, Inactive, Done, Failed, Pending; small letters: persistent."""
 
     def __init__(self) -> None:
         self._comm = aiompi.local_world(1)[0]
@@ -171,12 +173,24 @@ class States:
         self._tag += 1
         if state == "N":
             return MPI.Request()
-        memory = bytearray(1 if state == "F" else 2)
-        receive = self._comm.Irecv(memory, source=0, tag=self._tag)
-        if state != "P":
+        memory = bytearray(1 if state in "Ff" else 2)
+        receive = self._receive(memory, state in "Idfp")
+        if isinstance(receive, MPI.Prequest) and state != "I":
+            receive.Start()
+        if state in "DFdf":
             self._comm.Isend(b"xx", dest=0, tag=self._tag)
-        assert receive.done() == (state != "P")
-        return MPI.Request(receive)
+        assert is_active(receive) == (state != "I")
+        return receive
+
+    def _receive(self, memory: bytearray, persistent: bool) -> MPI.Request[Any]:
+        if persistent:
+            return MPI.Prequest(self._comm.Recv_init(memory, source=0, tag=self._tag))
+        return MPI.Request(self._comm.Irecv(memory, source=0, tag=self._tag))
+
+
+def is_active(request: MPI.Request[Any]) -> bool:
+    """Whether a completion call has something to complete (section 3.7.3)."""
+    return request._active is not None
 
 
 def outcome(call: Callable[..., Any], requests: list[MPI.Request[Any]], several: bool) -> Any:
@@ -187,19 +201,27 @@ def outcome(call: Callable[..., Any], requests: list[MPI.Request[Any]], several:
         result = call(requests, statuses if several else status)
     except aiompi.Exception as error:
         result = type(error)
-    left = [bool(request) for request in requests]
+    left = [is_active(request) for request in requests]
     return result, left, [(s.source, s.nbytes, s.error) for s in (statuses if several else [status])]
 
 
-LISTS = [states for length in range(4) for states in itertools.product("NDF", repeat=length)]
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> NoDriver:
+    """That of the process, which is not initialised."""
+    driver = NoDriver()
+    monkeypatch.setattr("aiompi.face.blocking.requests.process.driver", driver, raising=False)
+    return driver
 
 
-@pytest.mark.spec("S3.7.3-1", "S3.7.5-12", "S3.7.5-17", "S3.7.5-20", "S3.7.5-23")
+LISTS = [states for length in range(3) for states in itertools.product("NIDFdf", repeat=length)]
+LISTS += itertools.product("NDF", repeat=3)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.spec("S3.7.3-1", "S3.7.5-3", "S3.7.5-12", "S3.7.5-17", "S3.7.5-20", "S3.7.5-23", "S3.9-6", "S3.9-7")
 @pytest.mark.parametrize("states", LISTS, ids="".join)
-def test_tests_are_waits_that_do_not_block(states: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all requests are complete or null, each Test gives what its Wait gives, and true; and one is as several."""
-    monkeypatch.setattr("aiompi.face.requests.process.driver", NoDriver(), raising=False)
-
+def test_tests_are_waits_that_do_not_block(states: tuple[str, ...]) -> None:
+    """When none is pending, each Test gives what its Wait gives, and true; and one request is as several."""
     make = States().make
 
     def both(name: str, several: bool) -> tuple[Any, Any]:
@@ -218,39 +240,99 @@ def test_tests_are_waits_that_do_not_block(states: tuple[str, ...], monkeypatch:
     if len(states) == 1:
         for way in ("Wait", "Test"):
             result, *alone = outcome(lambda requests, status: getattr(requests[0], way)(status), [make(*states)], False)
-            assert result is (aiompi.TruncationError if states == ("F",) else True)
+            assert result is (aiompi.TruncationError if states[0] in "Ff" else True)
             assert alone == waited
 
 
 def verify_all(result: Any, left: list[bool], statuses: list[tuple[int, int, int]], states: tuple[str, ...]) -> None:
     """What Waitall says about requests in these states."""
-    assert result is (aiompi.InStatusError if "F" in states else True)
+    assert result is (aiompi.InStatusError if {"F", "f"} & {*states} else True)
     assert not any(left)
-    errors = {"N": aiompi.SUCCESS, "D": aiompi.SUCCESS, "F": aiompi.ERR_TRUNCATE}
-    assert [error for _, _, error in statuses] == [errors[state] for state in states]
-    assert [source for source, _, _ in statuses] == [aiompi.ANY_SOURCE if state == "N" else 0 for state in states]
+    assert [error for _, _, error in statuses] == [ERRORS[state] for state in states]
+    assert [source for source, _, _ in statuses] == [aiompi.ANY_SOURCE if state in "NI" else 0 for state in states]
 
 
-@pytest.mark.spec("S3.7.5-6", "S3.7.5-13", "S3.7.5-16", "S3.7.5-20")
-@pytest.mark.parametrize("states", [s for s in itertools.product("NDP", repeat=3) if "P" in s], ids="".join)
-def test_tests_of_what_is_pending(states: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+#: state -> what is in the status, when some request has failed
+ERRORS = dict.fromkeys("NIDd", aiompi.SUCCESS) | dict.fromkeys("Ff", aiompi.ERR_TRUNCATE)
+ERRORS |= dict.fromkeys("Pp", aiompi.ERR_PENDING)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.spec("S3.9-6", "S2.4.1-4")
+@pytest.mark.parametrize("states", [("D",), ("F",), ("d",), ("f",), ("I",)], ids="".join)
+@pytest.mark.parametrize("name", ["Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Waitsome", "Testsome"])
+def test_completion_frees_what_is_not_persistent(states: tuple[str], name: str) -> None:
+    """A persistent request stays, and can be started; nothing else changes a handle."""
+    request = States().make(*states)
+    persistent = isinstance(request, MPI.Prequest)
+    for _ in range(2):
+        assert request.Get_status()
+        assert request
+    with contextlib.suppress(aiompi.TruncationError, aiompi.InStatusError):
+        getattr(request, name)() if name in ("Wait", "Test") else getattr(MPI.Request, name)([request])
+    assert bool(request) == (request != MPI.REQUEST_NULL) == persistent
+    assert request.Get_status(status := MPI.Status(7, 8, 9))
+    assert status == MPI.Status()
+    if isinstance(request, MPI.Prequest):
+        request.Start()
+        request.Cancel()
+        assert request.Test(status)
+        assert status.Is_cancelled()
+
+
+PENDING = [s for s in itertools.product("NDP", repeat=3) if "P" in s]
+PENDING += [s for s in itertools.product("Idp", repeat=2) if "p" in s]
+
+
+@pytest.mark.spec("S3.7.3-9", "S3.7.5-6", "S3.7.5-13", "S3.7.5-16", "S3.7.5-20", "S3.9-7")
+@pytest.mark.parametrize("states", PENDING, ids="".join)
+def test_tests_of_what_is_pending(states: tuple[str, ...], driver: NoDriver) -> None:
     """They are true when their Wait would return, and otherwise change nothing."""
-    driver = NoDriver()
-    monkeypatch.setattr("aiompi.face.requests.process.driver", driver, raising=False)
-
     make = States().make
     requests = [make(state) for state in states]
-    assert outcome(MPI.Request.Testall, requests, True)[:2] == (False, [state != "N" for state in states])
-    done = [index for index, state in enumerate(states) if state == "D"]
+    assert outcome(MPI.Request.Testall, requests, True)[:2] == (False, [state not in "NI" for state in states])
+    done = [index for index, state in enumerate(states) if state in "Dd"]
     for index in done:
         assert outcome(MPI.Request.Testany, requests, False)[0] == (index, True)
     assert outcome(MPI.Request.Testany, requests, False)[0] == (MPI.UNDEFINED, False)
     requests = [make(state) for state in states]
     assert outcome(MPI.Request.Testsome, requests, True)[0] == done
     assert outcome(MPI.Request.Testsome, requests, True)[0] == []
-    assert [bool(request) for request in requests] == [state == "P" for state in states]
-    assert [request.Test() for request in requests] == [state != "P" for state in states]
+    assert [is_active(request) for request in requests] == [state in "Pp" for state in states]
+    assert [request.Test() for request in requests] == [state not in "Pp" for state in states]
     assert driver.polls > 0
+
+
+FAILING = [s for s in itertools.product("NDdFfPp", repeat=3) if {"F", "f"} & {*s} and {"P", "p"} & {*s}]
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.spec("S3.7.5-12", "S3.7.5-17", "S3.7.5-20")
+@pytest.mark.parametrize("states", FAILING, ids="".join)
+def test_failure_is_told_while_others_are_pending(states: tuple[str, ...]) -> None:
+    """By waits and tests alike; those that are pending stay as they are."""
+    make = States().make
+    for name in ("Waitall", "Testall"):
+        result, left, statuses = outcome(getattr(MPI.Request, name), [make(state) for state in states], True)
+        assert result is aiompi.InStatusError
+        assert left == [state in "Pp" for state in states]
+        assert [error for _, _, error in statuses] == [ERRORS[state] for state in states]
+    for name in ("Waitsome", "Testsome"):
+        result, left, statuses = outcome(getattr(MPI.Request, name), [make(state) for state in states], True)
+        assert result is aiompi.InStatusError
+        assert left == [state in "Pp" for state in states]
+        assert [error for _, _, error in statuses] == [ERRORS[state] for state in states if state in "DdFf"]
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.spec("S3.7.5-21")
+@pytest.mark.parametrize("state", "DFPdfp")
+@pytest.mark.parametrize("name", ["Waitall", "Testall", "Waitany", "Testany", "Waitsome", "Testsome"])
+def test_active_request_must_not_be_listed_twice(state: str, name: str) -> None:
+    request = States().make(state)
+    with pytest.raises(aiompi.InvalidRequestError, match="listed twice"):
+        getattr(MPI.Request, name)([request, MPI.REQUEST_NULL, request])
+    assert is_active(request)
 
 
 class NoDriver:

@@ -3,12 +3,17 @@
 import array
 import ctypes
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aiompi import datatype
 from aiompi.datatype import codes, from_code, from_dtype
+from aiompi.datatype import predefined as mpi
+from aiompi.datatype.buffer.arrays import bytes_of
+from aiompi.datatype.codes import to_dtype
+from aiompi.datatype.layout import move
 from aiompi.errors import InvalidTypeError
 
 CODES = {
@@ -100,21 +105,132 @@ def test_pairs_are_known_by_their_layout(value: str, index: str, attribute: str)
     assert from_dtype(np.dtype([("x", value), ("rank", index)], align=True)) is getattr(datatype, attribute)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        [("value", "d"), ("index", "i")],  # packed: 12 bytes, the C struct has 16
-        [("a", "i"), ("b", "i"), ("c", "i")],
-        [("a", "i", 2)],
-        "S2",
-        "U3",
-        "V8",
-        object,
-    ],
-)
+@pytest.mark.parametrize("dtype", [object, [("a", "i"), ("b", object)], np.dtypes.StringDType()])
 def test_numpy_type_without_an_mpi_type(dtype: object) -> None:
     with pytest.raises(InvalidTypeError, match="no MPI datatype corresponds"):
         from_dtype(dtype)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dtype", "element", "count"), [("S2", "CHAR", 2), ("U3", "WCHAR", 3), ("V8", "BYTE", 8)])
+def test_strings_and_void_are_so_many_elements(dtype: str, element: str, count: int) -> None:
+    found = from_dtype(dtype)
+    assert found.Get_contents() == ([count], [], [], [getattr(datatype, element)])
+    assert found.extent == np.dtype(dtype).itemsize
+    assert found.is_committed
+
+
+STRUCTURED = [
+    [("value", "d"), ("index", "i")],  # packed: the pair has 16 bytes
+    np.dtype([("a", "i1"), ("b", "f8"), ("c", "i2")], align=True),
+    [("a", "i1"), ("b", "f8"), ("c", "i2")],
+    {"names": ["a", "b"], "formats": ["f4", "i2"], "offsets": [6, 1], "itemsize": 23},
+    [("a", "i4", (2, 3)), ("b", "u1")],
+    np.dtype([("a", "?"), ("b", [("c", "c16"), ("d", "h", 3)], 2)], align=True),
+    [("name", "S5"), ("wide", "U2"), ("raw", "V3"), ("when", "M8[us]")],
+    [("a", "i", 0), ("b", "d")],
+    [],
+]
+
+
+@pytest.mark.spec("S3.12-2", "S3.12.1-8")
+@pytest.mark.parametrize("description", STRUCTURED)
+def test_structured_types_become_structs(description: object) -> None:
+    dtype = np.dtype(description)  # type: ignore[call-overload]
+    found = from_dtype(dtype)
+    assert (found.lb, found.extent, found.is_committed) == (0, dtype.itemsize, True)
+    marks = np.zeros(1, dtype)
+    expected = b""
+    for number, (field, _) in enumerate(dtype.fields[name] for name in dtype.names or ()):
+        if field.itemsize == 0:
+            continue
+        marks[dtype.names[number]] = np.frombuffer(bytes([number + 1]) * field.itemsize, field)[0]
+        expected += bytes([number + 1]) * _data(field)
+    packed = bytearray(found.size)
+    move.pack(found.layout, bytes_of(marks), 0, memoryview(packed))
+    assert packed == expected
+
+
+def _data(dtype: np.dtype[Any]) -> int:
+    """Bytes in a numpy type without those of gaps."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return int(np.prod(shape)) * _data(base)
+    if dtype.names is None:
+        return dtype.itemsize
+    return sum(_data(dtype[name]) for name in dtype.names)
+
+
+def test_equal_numpy_types_give_one_object_also_after_it_was_freed() -> None:
+    first = from_dtype([("a", "i1"), ("x", "f8")])
+    assert from_dtype(np.dtype([("a", "i1"), ("x", "f8")])) is first
+    first.Free()
+    second = from_dtype([("a", "i1"), ("x", "f8")])
+    assert second
+    assert second.is_committed
+
+
+@pytest.mark.parametrize("description", STRUCTURED)
+def test_the_way_back_gives_the_same_numpy_type(description: object) -> None:
+    dtype = np.dtype(description)  # type: ignore[call-overload]
+    assert to_dtype(from_dtype(dtype)) == dtype
+
+
+DERIVED = {
+    "dup": (mpi.INT.Dup(), "i"),
+    "contiguous": (mpi.INT.Create_contiguous(3), ("i", (3,))),
+    "vector": (
+        mpi.INT.Create_vector(2, 2, 3),
+        {"names": ["f0", "f1"], "formats": [("i", 2), ("i", 2)], "offsets": [0, 12], "itemsize": 20},
+    ),
+    "hvector": (
+        mpi.INT.Create_hvector(2, 1, 6),
+        {"names": ["f0", "f1"], "formats": ["i", "i"], "offsets": [0, 6], "itemsize": 12},
+    ),
+    "indexed": (
+        mpi.SHORT.Create_indexed([1, 0, 2], [3, 9, 0]),
+        {"names": ["f0", "f1"], "formats": ["h", ("h", 2)], "offsets": [6, 0], "itemsize": 8},
+    ),
+    "hindexed_block": (
+        mpi.SHORT.Create_hindexed_block(1, [5, 0]),
+        {"names": ["f0", "f1"], "formats": ["h", "h"], "offsets": [5, 0], "itemsize": 8},
+    ),
+    "struct": (
+        mpi.INT.Create_struct([1, 2, 1], [0, 8, 40], [mpi.INT, mpi.DOUBLE_INT, mpi.UB]),
+        {"names": ["f0", "f1"], "formats": ["i", (mpi.DOUBLE_INT.dtype, 2)], "offsets": [0, 8], "itemsize": 40},
+    ),
+    "resized": (
+        mpi.INT.Create_resized(0, 9),
+        {"names": ["f0"], "formats": ["i"], "offsets": [0], "itemsize": 9},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_numpy_types_of_derived_types(name: str) -> None:
+    derived, expected = DERIVED[name]
+    found = to_dtype(derived)
+    assert found == np.dtype(expected)  # type: ignore[call-overload]
+    assert found.itemsize == derived.extent
+    again = from_dtype(found)
+    assert (again.extent, again.signature) == (derived.extent, derived.signature)
+    assert [column.tolist() for column in again.layout.runs()] == [column.tolist() for column in derived.layout.runs()]
+
+
+@pytest.mark.parametrize(
+    "derived",
+    [
+        datatype.DATATYPE_NULL,
+        mpi.UB,
+        mpi.INT.Create_resized(-4, 8),
+        mpi.INT.Create_resized(0, 2),
+        mpi.INT.Create_vector(2, 1, -1),
+        mpi.INT.Create_hindexed([1, 1], [-4, 4]).Create_resized(0, 8),
+        mpi.INT.Create_subarray([4], [2], [1]),
+    ],
+)
+def test_no_numpy_type(derived: datatype.Datatype) -> None:
+    with pytest.raises(InvalidTypeError, match="has no numpy type"):
+        to_dtype(derived)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i2", "c16", [("value", "f4"), ("index", "i4")]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import LIMIT, WireWorld, irecv, pattern
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, pattern
 
 from aiompi import errors
 from aiompi.constants import BSEND_OVERHEAD
@@ -152,6 +152,16 @@ def test_recalled_message_gives_its_room_back() -> None:
     receive = irecv(w.comms[1])
     w.run()
     assert receive.result() == pattern(LONG, 2)
+
+
+def test_recall_may_be_decided_at_once() -> None:
+    w = LocalWorld(2, eager_limit=LIMIT)
+    w.engines[0].attachment.attach(None, None)
+    data = bytes(LONG)
+    request = w.comms[0].isend((data,), LONG, 1, 0, Mode.BUFFERED)
+    assert request.cancel()
+    assert request.done()
+    assert request.cancelled()
 
 
 @pytest.mark.spec("S3.7.3-11")

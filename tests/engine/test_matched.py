@@ -10,6 +10,10 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine import Message
 
 
+def same(message: Message | None) -> Message | None:
+    return message
+
+
 class EveryOther:
     """The even bytes of some memory."""
 
@@ -36,10 +40,10 @@ class EveryOther:
 def test_message_is_taken_and_received_later(size: int, sync: bool, first: str) -> None:
     w = WireWorld(2, cut=64, eager_limit=LIMIT)
     comm = w.comms[1]
-    probe = comm.mprobe(ANY_SOURCE, ANY_TAG) if first == "probe" else None
+    probe = comm.mprobe(ANY_SOURCE, ANY_TAG, same) if first == "probe" else None
     send = isend(w.comms[0], pattern(size), 1, 4, sync=sync)
     w.run()
-    probe = probe or comm.mprobe(0, 4)
+    probe = probe or comm.mprobe(0, 4, same)
     message = probe.result()
     assert isinstance(message, Message)
     assert (message.source, message.tag, message.length) == (0, 4, size)
@@ -57,7 +61,7 @@ def test_message_that_is_arriving_can_be_taken() -> None:
     w = WireWorld(2, cut=10)
     isend(w.comms[0], pattern(100), 1)
     w.run_wire(0, 1, 80)
-    message = w.comms[1].improbe(0, 0)
+    _, message = w.comms[1].improbe(0, 0)
     assert message is not None
     receive = w.comms[1].imrecv(message, memoryview(memory := bytearray(100)))
     w.run()
@@ -69,7 +73,7 @@ def test_taken_message_cannot_be_recalled() -> None:
     w = WireWorld(2)
     send = isend(w.comms[0], b"x", 1, sync=True)
     w.run()
-    message = w.comms[1].improbe(0, 0)
+    _, message = w.comms[1].improbe(0, 0)
     send.cancel()
     w.run()
     assert not send.done()
@@ -82,7 +86,12 @@ def test_taken_message_cannot_be_recalled() -> None:
 def test_of_two_waiting_probes_one_takes_the_message() -> None:
     w = LocalWorld(2)
     comm = w.comms[1]
-    plain, first, second, late = comm.probe(0, 1), comm.mprobe(0, 1), comm.mprobe(ANY_SOURCE, 1), comm.probe(0, 1)
+    plain, first, second, late = (
+        comm.probe(0, 1),
+        comm.mprobe(0, 1, same),
+        comm.mprobe(ANY_SOURCE, 1, same),
+        comm.probe(0, 1),
+    )
     isend(w.comms[0], b"a", 1, 1)
     assert [request.done() for request in (plain, first, second, late)] == [True, True, False, False]
     isend(w.comms[0], b"b", 1, 1)
@@ -97,7 +106,7 @@ def test_withdrawn_probe_puts_the_message_back(sync: bool) -> None:
     comm = w.comms[1]
     sends = [isend(w.comms[0], data, 1, 1, sync=sync) for data in (b"a", b"b")]
     w.run()
-    probe = comm.mprobe(0, 1)
+    probe = comm.mprobe(0, 1, same)
     probe.withdraw()
     assert sends[0].cancel() is sync
     w.run()
@@ -109,7 +118,7 @@ def test_withdrawn_probe_puts_the_message_back(sync: bool) -> None:
 def test_message_that_is_put_back_goes_to_a_receive_that_is_posted() -> None:
     w = LocalWorld(2)
     isend(w.comms[0], b"a", 1, 1)
-    probe = w.comms[1].mprobe(0, 1)
+    probe = w.comms[1].mprobe(0, 1, same)
     receive = irecv(w.comms[1], 0, 1)
     probe.withdraw()
     assert receive.result() == b"a"
@@ -117,19 +126,21 @@ def test_message_that_is_put_back_goes_to_a_receive_that_is_posted() -> None:
 
 def test_waiting_probe_is_cancelled() -> None:
     w = LocalWorld(2)
-    probe = w.comms[1].mprobe(0, 1)
+    probe = w.comms[1].mprobe(0, 1, same)
     probe.withdraw()
     assert probe.cancelled()
     isend(w.comms[0], b"a", 1, 1)
-    assert w.comms[1].improbe(0, 1) is not None
-    assert w.comms[1].improbe(0, 1) is None
+    assert w.comms[1].improbe(0, 1)[0]
+    assert not w.comms[1].improbe(0, 1)[0]
 
 
 @pytest.mark.spec("S3.11-4")
 def test_null_process() -> None:
     comm = LocalWorld(1).comms[0]
-    message = comm.mprobe(PROC_NULL, 5).result()
+    message = comm.mprobe(PROC_NULL, 5, same).result()
     assert message is None
+    assert comm.improbe(PROC_NULL, 5) == (True, None)
+    assert comm.envelope(message).source == PROC_NULL
     assert comm.imrecv(message, memoryview(bytearray(3))).result().source == PROC_NULL
 
 
@@ -138,7 +149,7 @@ def test_taken_message_of_a_peer_that_is_gone(size: int) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
     isend(w.comms[0], pattern(size), 1)
     w.run()
-    message = w.comms[1].improbe(0, 0)
+    _, message = w.comms[1].improbe(0, 0)
     w.engines[1].peer(0).gone("test")
     receive = w.comms[1].imrecv(message, None, bytes)
     if size == 10:
@@ -151,7 +162,7 @@ def test_taken_message_that_broke_off() -> None:
     w = WireWorld(2)
     isend(w.comms[0], bytes(100), 1)
     w.run_wire(0, 1, 80)
-    message = w.comms[1].improbe(0, 0)
+    _, message = w.comms[1].improbe(0, 0)
     w.engines[1].peer(0).gone("test")
     assert isinstance(w.comms[1].imrecv(message, None, bytes).exception(), errors.ProcessFailedError)
 

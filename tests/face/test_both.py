@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from itertools import takewhile
 from typing import Any, Final
 
 import pytest
 
 import aiompi
 from aiompi import MPI
-from aiompi.face.job import World
+from aiompi.face.blocking.collective import Collectives
+from aiompi.face.common import Membership
+from aiompi.face.native import World
 
 NATIVE, BLOCKING = aiompi.Intracomm, MPI.Intracomm
 
 #: of the native face only, where every collective can be awaited later and both spellings mean the same
 ALWAYS_NONBLOCKING: Final = {
-    f"{prefix}{name}"
-    for prefix in "iI"
-    for name in ("barrier", "bcast", "scatter", "gather", "allgather", "alltoall", "reduce", "allreduce")
+    f"i{name}" if name.islower() else f"I{name.lower()}" for name in vars(Collectives) if name[0] != "_"
 }
 #: method -> parameters of one face only
 ADDED: Final = {
@@ -26,15 +27,20 @@ ADDED: Final = {
     "recv": ("buf",),
     "sendrecv": ("recvbuf",),
     # a result in the native face, an argument in mpi4py's
-    "probe": ("status",),
-    "Probe": ("status",),
-    "iprobe": ("status",),
-    "Iprobe": ("status",),
+    **dict.fromkeys(("probe", "Probe", "iprobe", "Iprobe"), ("status",)),
+    **dict.fromkeys(("mprobe", "Mprobe", "improbe", "Improbe"), ("status",)),
 }
+#: the same for messages; the native one knows its own envelope, the blocking one takes the place of probes too
+ADDED_OF_MESSAGES: Final = {"irecv": ("status",), "Irecv": ("status",)}
+PROBES: Final = {"Probe", "probe", "Iprobe", "iprobe"}
+#: both spellings mean the same: there is no buffer in it
+NEITHER: Final = {*PROBES, "Mprobe", "Improbe", "Barrier", "Ibarrier"}
 
 
 def public(face: type) -> dict[str, Any]:
-    return {name: value for name, value in vars(face).items() if name[0] != "_"}
+    """What a communicator of a face can do, apart from what both inherit."""
+    classes = takewhile(lambda cls: cls is not Membership, face.__mro__)
+    return {name: value for cls in classes for name, value in vars(cls).items() if name[0] != "_"}
 
 
 def parameters(function: Any) -> dict[str, inspect.Parameter]:
@@ -48,20 +54,37 @@ def test_same_operations() -> None:
     assert all(callable(value) or isinstance(value, property) for value in native.values())
 
 
+def same_parameters(native: Any, blocking: Any, added: tuple[str, ...]) -> bool:
+    """Whether names, order, defaults and kinds are the same, apart from parameters that only one of them has."""
+    faces = [parameters(native), parameters(blocking)]
+    shared = [[(p.name, p.default, p.kind) for p in face.values() if p.name not in added] for face in faces]
+    return shared[0] == shared[1] and faces[0].keys() ^ faces[1].keys() == set(added)
+
+
 @pytest.mark.parametrize("name", sorted(name for name in public(BLOCKING) if callable(public(BLOCKING)[name])))
 def test_same_parameters(name: str) -> None:
-    """Names, order, defaults and kinds."""
-    native, blocking = (parameters(getattr(face, name)) for face in (NATIVE, BLOCKING))
-    only_one = native.keys() ^ blocking.keys()
-    assert only_one == set(ADDED.get(name, ()))
-    shared = [[p for p in face.values() if p.name not in only_one] for face in (native, blocking)]
-    assert [(p.name, p.default, p.kind) for p in shared[0]] == [(p.name, p.default, p.kind) for p in shared[1]]
+    assert same_parameters(getattr(NATIVE, name), getattr(BLOCKING, name), ADDED.get(name, ()))
+
+
+def test_messages() -> None:
+    """Those that a matched probe has taken can do the same."""
+    native, blocking = ({n for n in vars(face) if n[0] != "_"} for face in (aiompi.Message, MPI.Message))
+    assert (native - blocking, blocking - native) == ({"status"}, PROBES)
+    for name in native & blocking:
+        added = ADDED_OF_MESSAGES.get(name, ())
+        assert same_parameters(getattr(aiompi.Message, name), getattr(MPI.Message, name), added)
+
+
+@pytest.mark.parametrize("name", [f"{mode}send_init".capitalize() for mode in ("", "b", "s", "r")] + ["Recv_init"])
+def test_persistent_requests_have_the_arguments_of_their_operations(name: str) -> None:
+    operation = f"I{name.lower()}".removesuffix("_init")
+    assert same_parameters(getattr(NATIVE, name), getattr(NATIVE, operation), ())
 
 
 @pytest.mark.parametrize("name", sorted(name for name in public(NATIVE)))
 def test_spelling_tells_buffers_from_objects(name: str) -> None:
     """Where both exist: the first letter is the only difference."""
-    if name[0].isupper() and name.lower() in public(NATIVE) and name not in ("Probe", "Iprobe", "Barrier", "Ibarrier"):
+    if name[0].isupper() and name.lower() in public(NATIVE) and name not in NEITHER:
         buffers, objects = parameters(getattr(NATIVE, name)), parameters(getattr(NATIVE, name.lower()))
         assert list(buffers)[1:2] != []
         assert any("buf" in parameter for parameter in buffers)
@@ -70,7 +93,7 @@ def test_spelling_tells_buffers_from_objects(name: str) -> None:
 
 def test_ends_of_a_job() -> None:
     """The native face ends where it begins, with its World."""
-    assert public(World).keys() == {"finalize", "leave"}
+    assert public(World).keys() - public(NATIVE).keys() == {"finalize", "leave"}
     assert callable(MPI.Finalize)
 
 
@@ -79,4 +102,4 @@ def test_same_names_for_constants_types_and_errors() -> None:
     names = set(dir(MPI)) & set(dir(aiompi))
     assert {"ANY_SOURCE", "INT", "SUM", "Status", "TruncationError", "PROC_NULL", "IN_PLACE", "Op"} <= names
     different = {name for name in names if name[0] != "_" and getattr(MPI, name) is not getattr(aiompi, name)}
-    assert different == {"Intracomm", "Request"}
+    assert different == {"Intracomm", "Message", "Request"}

@@ -94,7 +94,9 @@ KINDS = {
 }
 
 
+@pytest.mark.spec("S3.3.2-3")
 def test_golden_header() -> None:
+    """The envelope has one representation, whatever that of the machine is."""
     header = Header(4, **{name: value for name, (_, value) in FIELDS.items()})
     golden = "04000000" + "".join(text for text, _ in FIELDS.values())
     assert encode(header).hex() == golden

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from aiompi import MPI
 from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.payloads import TAG
@@ -19,16 +21,22 @@ def bind(comm: MPI.Intracomm, cores: list[int]) -> None:
 
 def latency(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    return _ping_pong(comm, nbytes, iterations, blocks, (1 - comm.rank, TAG))
+    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (1 - comm.rank, TAG))
+
+
+def latency_typed(comm: MPI.Intracomm, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
+    buffer = np.ones(count)
+    spec = [buffer, 1, MPI.DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, MPI.DOUBLE]
+    return _ping_pong(comm, spec, iterations, blocks, (1 - comm.rank, TAG))
 
 
 def latency_wildcards(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message that is received from any source with any tag."""
-    return _ping_pong(comm, nbytes, iterations, blocks, (MPI.ANY_SOURCE, MPI.ANY_TAG))
+    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (MPI.ANY_SOURCE, MPI.ANY_TAG))
 
 
-def _ping_pong(comm: MPI.Intracomm, nbytes: int, iterations: int, blocks: int, wanted: tuple[int, int]) -> list[float]:
-    buffer = payloads.touched(nbytes)
+def _ping_pong(comm: MPI.Intracomm, buffer: Any, iterations: int, blocks: int, wanted: tuple[int, int]) -> list[float]:
     source, tag = wanted
     peer = 1 - comm.rank
 
@@ -123,7 +131,8 @@ def matching(comm: MPI.Intracomm, outstanding: int, reverse: bool, blocks: int) 
 
 
 WORKS: Final[dict[str, Callable[..., Any]]] = {
-    work.__name__: work for work in (bind, latency, latency_wildcards, bandwidth, objects, idle, memory, matching)
+    work.__name__: work
+    for work in (bind, latency, latency_typed, latency_wildcards, bandwidth, objects, idle, memory, matching)
 }
 
 

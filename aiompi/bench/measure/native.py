@@ -6,13 +6,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import numpy as np
+
 from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype import DOUBLE
 from aiompi.engine import Request
-from aiompi.face.job import World, run
-from aiompi.face.native import Intracomm
+from aiompi.face.native import Intracomm, World, run
 
 
 async def bind(comm: Intracomm, cores: list[int]) -> None:
@@ -22,29 +24,41 @@ async def bind(comm: Intracomm, cores: list[int]) -> None:
 
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
-    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks, (1 - comm.rank, TAG))
+    return await _ping_pong(
+        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (1 - comm.rank, TAG)
+    )
+
+
+async def latency_typed(comm: Intracomm, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
+    buffer = np.ones(count)
+    spec = [buffer, 1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, DOUBLE]
+    return await _ping_pong(comm, comm.Send, comm.Recv, spec, iterations, blocks, (1 - comm.rank, TAG))
 
 
 async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by requests."""
-    return await _ping_pong(comm, comm.Isend, comm.Irecv, nbytes, iterations, blocks, (1 - comm.rank, TAG))
+    return await _ping_pong(
+        comm, comm.Isend, comm.Irecv, payloads.touched(nbytes), iterations, blocks, (1 - comm.rank, TAG)
+    )
 
 
 async def latency_wildcards(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message that is received from any source with any tag."""
-    return await _ping_pong(comm, comm.Send, comm.Recv, nbytes, iterations, blocks, (ANY_SOURCE, ANY_TAG))
+    return await _ping_pong(
+        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (ANY_SOURCE, ANY_TAG)
+    )
 
 
 async def _ping_pong(
     comm: Intracomm,
     send: Callable[..., Awaitable[Any]],
     recv: Callable[..., Awaitable[Any]],
-    nbytes: int,
+    buffer: Any,
     iterations: int,
     blocks: int,
     wanted: tuple[int, int],
 ) -> list[float]:
-    buffer = payloads.touched(nbytes)
     source, tag = wanted
     peer = 1 - comm.rank
 
@@ -145,7 +159,18 @@ async def _all(requests: list[Request[Any]]) -> None:
 
 WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     work.__name__: work
-    for work in (bind, latency, latency_requests, latency_wildcards, bandwidth, objects, idle, memory, matching)
+    for work in (
+        bind,
+        latency,
+        latency_typed,
+        latency_requests,
+        latency_wildcards,
+        bandwidth,
+        objects,
+        idle,
+        memory,
+        matching,
+    )
 }
 
 

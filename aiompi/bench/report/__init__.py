@@ -7,7 +7,7 @@ from typing import Final
 
 from aiompi.bench.report.family import Family
 
-FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching")
+FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "datatype")
 
 
 def family(name: str) -> Family:

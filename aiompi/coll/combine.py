@@ -1,0 +1,70 @@
+"""Combining packed vectors with an operation (section 4.9).
+
+Predefined operations work on the packed form as it is. A function of the user gets its vectors as the standard
+promises, spread out as the datatype lays them out; without gaps that is the packed form as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from aiompi.datatype.buffer.buffer import is_gapless
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.layout import move
+from aiompi.errors import InvalidTypeError
+from aiompi.op import Op
+
+# Takes two packed vectors, the one of lower ranks first, and puts the result into the second.
+Combine: TypeAlias = Callable[[memoryview, memoryview], None]
+
+
+def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
+    """What an operation does with packed vectors of `count` items.
+
+    Raises:
+        InvalidTypeError: items of the datatype begin before their address, so that a function of the user, which is
+            given memory from there on, would not get all of them.
+    """
+    if op.is_predefined:
+        dtype = packed_dtype(datatype)
+    elif is_gapless(datatype):
+        dtype, count = np.dtype(np.uint8), count * datatype.size
+    else:
+        return _spread(op, datatype, count)
+
+    def combine(left: memoryview, right: memoryview) -> None:
+        op.reduce(np.ndarray((count,), dtype, left), np.ndarray((count,), dtype, right), datatype)
+
+    return combine
+
+
+@functools.cache
+def packed_dtype(datatype: Datatype) -> np.dtype[Any]:
+    """numpy type of a packed item of a predefined datatype: a pair without its padding."""
+    dtype = datatype.dtype
+    assert dtype is not None
+    if dtype.names is None or dtype.fields is None:
+        return dtype
+    return np.dtype([(name, dtype.fields[name][0]) for name in dtype.names])
+
+
+def _spread(op: Op, datatype: Datatype, count: int) -> Combine:
+    layout = datatype.layout_of(count)
+    if layout.lb < 0:
+        raise InvalidTypeError(
+            f"items of {datatype} begin {-layout.lb} bytes before their address, which the function of {op.name} "
+            "cannot be given; pass a datatype whose true lower bound is not negative"
+        )
+    invec, inoutvec = (np.zeros(max(layout.ub, count * datatype.extent), np.uint8) for _ in range(2))
+
+    def combine(left: memoryview, right: memoryview) -> None:
+        move.unpack(layout, left, invec.data, 0)
+        move.unpack(layout, right, inoutvec.data, 0)
+        op.reduce(invec, inoutvec, datatype)
+        move.pack(layout, inoutvec.data, 0, right)
+
+    return combine

@@ -1,0 +1,124 @@
+"""Checks of the arguments that datatype constructors take."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from aiompi.errors import InvalidArgumentError, InvalidCountError
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# What callers may pass as a sequence of integers.
+Numbers: TypeAlias = Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
+
+
+class LengthError(InvalidArgumentError, ValueError):
+    """Sequences that belong together differ in length. As for mpi4py it is a ValueError."""
+
+
+_LARGEST: Final = 2**63 - 1
+
+
+def integer(value: object, name: str) -> int:
+    """An integer of any kind as an int.
+
+    Raises:
+        TypeError: not an integer.
+    """
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: expected an integer") from None
+
+
+def count(value: object, name: str) -> int:
+    """A number of copies.
+
+    Raises:
+        InvalidCountError: it is negative.
+        TypeError: not an integer.
+    """
+    number = integer(value, name)
+    if number < 0:
+        raise InvalidCountError(f"{name} is {number}: expected 0 or more")
+    return number
+
+
+def integers(values: object, name: str) -> Integers:
+    """A copy of a sequence of integers, shape (n,), which cannot be changed.
+
+    Raises:
+        InvalidArgumentError: a value takes more than 64 bits.
+        TypeError: not a sequence of integers.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is {values!r}: expected a sequence of integers, such as a list or a numpy array")
+    if not isinstance(values, np.ndarray | list | tuple):
+        values = list(values)
+    try:
+        given = np.asarray(values)
+    except (ValueError, OverflowError):  # of several lengths, or too large
+        given = np.empty(len(values), object)
+    if given.ndim != 1:
+        raise TypeError(f"{name} has {given.ndim} dimensions: expected a sequence of integers")
+    if given.dtype.kind in "iu" and (given.dtype != np.uint64 or not given.size or given.max() <= _LARGEST):
+        array = np.array(given, np.int64)
+    else:
+        array = _one_by_one(values, name)
+    array.flags.writeable = False
+    return array
+
+
+def counts(values: object, name: str) -> Integers:
+    """A copy of a sequence of numbers of copies, shape (n,).
+
+    Raises:
+        InvalidCountError: one is negative.
+        As `integers`.
+    """
+    array = integers(values, name)
+    if array.size and array.min() < 0:
+        at = int(array.argmin())
+        raise InvalidCountError(f"{name}[{at}] is {array[at]}: expected 0 or more")
+    return array
+
+
+def same_length(**sequences: Any) -> None:
+    """Check that sequences, given by their names, have one entry for each block or dimension.
+
+    Raises:
+        LengthError: they differ in length.
+    """
+    lengths = {name: len(sequence) for name, sequence in sequences.items()}
+    if len(set(lengths.values())) > 1:
+        given = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+        raise LengthError(f"sequences of one length are expected, with an entry for each block, but {given}")
+
+
+def check_reach(displacements: Integers, lengths: Integers | int, scale: int, extent: int) -> None:
+    """Check that blocks of `lengths` items of `extent` bytes at `displacements * scale` have 64-bit addresses.
+
+    Raises:
+        InvalidArgumentError: they have not.
+    """
+    if not displacements.size:
+        return
+    longest = lengths if isinstance(lengths, int) else int(lengths.max())
+    furthest = max(int(displacements.max()), -int(displacements.min())) * abs(scale)
+    if furthest + longest * max(1, abs(extent)) > _LARGEST:
+        raise InvalidArgumentError(
+            f"displacements and block lengths reach beyond 2**63 bytes: the furthest block is {furthest} bytes away, "
+            f"the longest has {longest} items of {extent} bytes"
+        )
+
+
+def _one_by_one(values: Any, name: str) -> Integers:
+    numbers = [integer(value, f"{name}[{i}]") for i, value in enumerate(values)]
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} has values of more than 64 bits: {max(numbers, key=abs)}") from None

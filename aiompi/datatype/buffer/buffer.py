@@ -1,0 +1,185 @@
+"""Buffers: items of a datatype in memory (sections 3.2.2 and 3.12.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aiompi.datatype.buffer.address import Piece, registry
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.layout import move
+from aiompi.datatype.layout.layout import Layout
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+
+
+def allocate(nbytes: int) -> memoryview:
+    """New memory for a message; its content is undefined."""
+    return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
+
+
+class Buffer:
+    """`count` items of a datatype, of which item i is `i * extent` bytes from the first (section 3.12.5).
+
+    Args:
+        memory: bytes among which those of the items lie; they stay exported while the buffer lives.
+        count: number of items.
+        datatype: type of the items.
+        base: bytes from the start of the memory to the address of the first item.
+        layout: of all items, where it is not that of the datatype repeated.
+
+    Attributes:
+        nbytes: length of the message: `count * datatype.size`.
+        contiguous: whether the message is a piece of memory.
+    """
+
+    __slots__ = ("_layout", "base", "contiguous", "count", "datatype", "memory", "nbytes")
+
+    def __init__(
+        self, memory: memoryview, count: int, datatype: Datatype, base: int = 0, layout: Layout | None = None
+    ) -> None:
+        self.memory = memory
+        self.count = count
+        self.datatype = datatype
+        self.base = base
+        self.nbytes = count * datatype.size
+        self._layout = layout
+        self.contiguous: bool = (layout is None and is_dense(datatype)) or self.layout.contiguous
+
+    @property
+    def layout(self) -> Layout:
+        """What bytes go where in the message; its address 0 is `base`."""
+        if self._layout is None:
+            self._layout = self.datatype.layout_of(self.count)
+        return self._layout
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First byte of the memory that belongs to an item, and the one after the last; equal when there is none."""
+        if self._layout is None:
+            return self.base, self.base + self.nbytes
+        return self.base + self.layout.lb, self.base + self.layout.ub
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """The parts of the layout and the memories they lie in."""
+        return (Piece(self.layout, self.memory, self.base),)
+
+    @property
+    def view(self) -> memoryview:
+        """The memory of the items, `nbytes` long, as unsigned bytes.
+
+        Raises:
+            InvalidBufferError: the items are not contiguous.
+        """
+        if not self.contiguous:
+            raise InvalidBufferError(f"{self!r} is not contiguous; use packed() and unpack()")
+        memory, nbytes = self.memory, self.nbytes
+        start = self.base if self._layout is None else self.base + self._layout.lb
+        return memory if nbytes == len(memory) and not start else memory[start : start + nbytes]
+
+    def packed(self) -> memoryview:
+        """The message: the memory itself if it is contiguous, otherwise a copy."""
+        if self.contiguous:
+            return self.view
+        message = allocate(self.nbytes)
+        for piece in self.pieces:
+            move.pack(piece.layout, piece.memory, piece.base, message)
+        return message
+
+    def unpack(self, message: memoryview) -> None:
+        """Put a message into its place, or the first bytes of one; no other byte of the memory is touched.
+
+        Args:
+            message: at most `nbytes` long.
+        """
+        if self.contiguous:
+            self.view[: len(message)] = message
+            return
+        for piece in self.pieces:
+            move.unpack(piece.layout, message, piece.memory, piece.base)
+
+    def array(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """The same memory as a numpy array of shape (count,); read-only if the memory is.
+
+        Raises:
+            InvalidTypeError: no numpy type corresponds to the datatype.
+        """
+        dtype = self.datatype.dtype
+        if dtype is None:
+            raise InvalidTypeError(f"{self.datatype} has no numpy type; use the bytes of packed()")
+        return np.ndarray((self.count,), dtype, self.memory, self.base if self.count else 0)
+
+    def part(self, start: int, count: int) -> Buffer:
+        """The items `start` to `start + count - 1`, sharing the memory."""
+        return Buffer(self.memory, count, self.datatype, self.base + start * self.datatype.extent)
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.count} x {self.datatype}, {self.nbytes} bytes)"
+
+
+class AbsoluteBuffer(Buffer):
+    """Items at absolute addresses, in any number of memories (section 3.12.6).
+
+    Args:
+        count: number of items.
+        datatype: type of the items.
+        displ: items to skip from address 0 on.
+        writable: whether they will be written.
+        name: name of the argument, for messages.
+
+    Raises:
+        InvalidBufferError: an address is not in memory that `Get_address` knows, or in read-only memory.
+    """
+
+    __slots__ = ("_displ", "_name", "_pieces", "_writable")
+
+    def __init__(self, count: int, datatype: Datatype, displ: int, writable: bool, name: str) -> None:
+        layout = datatype.layout_of(count).shift(displ * datatype.extent)
+        self._pieces = registry.resolve(layout, writable, name)
+        self._displ, self._writable, self._name = displ, writable, name
+        memory, base = memoryview(b""), 0
+        if len(self._pieces) == 1:
+            memory, base = np.asarray(self._pieces[0].memory).data, self._pieces[0].base
+        super().__init__(memory, count, datatype, base, layout)
+        self.contiguous = self.contiguous and len(self._pieces) < 2
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        return self._pieces
+
+    def part(self, start: int, count: int) -> Buffer:
+        return AbsoluteBuffer(count, self.datatype, self._displ + start, self._writable, self._name)
+
+
+def is_dense(datatype: Datatype) -> bool:
+    """Whether any number of items is known to be contiguous without a look at the type map."""
+    return datatype.size == datatype.extent and datatype.is_predefined
+
+
+def is_gapless(datatype: Datatype) -> bool:
+    """Whether any number of items is contiguous and starts at the address of the first."""
+    if is_dense(datatype):
+        return True
+    return datatype.size == datatype.extent and datatype.layout.contiguous and datatype.layout.lb == 0
+
+
+def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
+    """Cut a buffer into `n` blocks of equally many items, in order, sharing the memory.
+
+    Args:
+        buffer: (n * count) items.
+        n: number of blocks, at least 1: the size of the group in Gather, Scatter, Alltoall.
+        name: name of the argument, for messages.
+
+    Raises:
+        InvalidCountError: the items cannot be shared out equally.
+    """
+    count, rest = divmod(buffer.count, n)
+    if rest:
+        raise InvalidCountError(
+            f"{name} holds {buffer.count} items of {buffer.datatype}, which cannot be cut into {n} equal "
+            f"blocks, one per rank; pass a multiple of {n} items"
+        )
+    return [buffer.part(i * count, count) for i in range(n)]

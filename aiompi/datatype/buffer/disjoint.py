@@ -1,0 +1,170 @@
+"""Which items share memory: what is read and written by one call, or written twice (sections 2.2 and 3.12.5).
+
+Disjoint bounds decide most cases. Where the bounds meet, items that lie in between each other, as two columns
+of one table do, are told apart by their strides, or run by run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from aiompi.datatype.buffer.address import Piece
+from aiompi.datatype.buffer.arrays import ArrayBuffer
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.layout.layout import Layout, Scatter
+from aiompi.errors import InvalidBufferError, InvalidTypeError
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# More irregular runs than these are not compared: it would take longer than the copy that they are for.
+MOST_RUNS: Final = 64 * 2**10
+
+# Strided blocks are compared pair by pair up to this number, and with this effort of numpy for each.
+MOST_BLOCKS: Final = 8
+MOST_WORK: Final = 1000
+
+
+def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
+    """Whether a byte belongs to both of two buffers, or memories.
+
+    Exact for a few strided blocks, and for anything of up to `MOST_RUNS` runs of bytes; beyond that only disjoint
+    bounds are seen, and buffers whose bounds meet are taken to be disjoint.
+    """
+    one, other = _plain(one), _plain(other)
+    if isinstance(one, memoryview) and isinstance(other, memoryview):
+        return np.may_share_memory(one, other)  # compares bounds
+    if not (one.nbytes and other.nbytes):
+        return False
+    return any(_meet(a, b) for a in _pieces(one) for b in _pieces(other))
+
+
+def _plain(buffer: memoryview | Buffer) -> memoryview | Buffer:
+    """The memory, if that says it all."""
+    return buffer.view if isinstance(buffer, Buffer) and buffer.contiguous else buffer
+
+
+def _pieces(buffer: memoryview | Buffer) -> Sequence[Piece]:
+    return buffer.pieces if isinstance(buffer, Buffer) else (Piece(Layout.run(buffer.nbytes), buffer, 0),)
+
+
+def refuse_overlap(buffer: Buffer, name: str) -> None:
+    """Refuse to receive into a byte twice (section 3.12.5).
+
+    Raises:
+        InvalidBufferError: elements of the array share memory.
+        InvalidTypeError: entries of the type map do.
+    """
+    if buffer.contiguous or not buffer.layout.overlapping():
+        return
+    if isinstance(buffer, ArrayBuffer):
+        raise InvalidBufferError(
+            f"{name} cannot receive: elements of the array share memory, as after numpy.broadcast_to; pass a copy"
+        )
+    raise InvalidTypeError(
+        f"type in {name} cannot receive: in {buffer.count} items of {buffer.datatype} some bytes occur twice; "
+        "overlapping types can only be sent"
+    )
+
+
+def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
+    """Refuse to receive into a byte from two ranks (section 4.5).
+
+    Args:
+        buffers: the block of each rank.
+
+    Raises:
+        InvalidBufferError: two blocks share memory.
+    """
+    pieces = [piece for buffer in buffers if buffer.nbytes for piece in buffer.pieces]
+    intervals = sorted(_interval(piece) for piece in pieces)
+    if all(left[1] <= right[0] for left, right in itertools.pairwise(intervals)):
+        return
+    together = Layout.concat([piece.layout.shift(_address(piece)) for piece in pieces])
+    if together.overlapping():
+        raise InvalidBufferError(
+            f"blocks of {name} overlap, so that two ranks would be received into the same memory; pass other "
+            "counts or displacements"
+        )
+
+
+def _address(piece: Piece) -> int:
+    """Address of address 0 of the layout."""
+    return int(np.asarray(piece.memory).__array_interface__["data"][0]) + piece.base
+
+
+def _interval(piece: Piece) -> tuple[int, int]:
+    """Addresses of the first byte and after the last one."""
+    address = _address(piece)
+    return address + piece.layout.lb, address + piece.layout.ub
+
+
+def _meet(a: Piece, b: Piece) -> bool:
+    (start_a, stop_a), (start_b, stop_b) = _interval(a), _interval(b)
+    if stop_a <= start_b or stop_b <= start_a:
+        return False
+    if a.layout.contiguous and b.layout.contiguous:
+        return True
+    decided = _regular(a, b)
+    if decided is not None:
+        return decided
+    if max(_number_of_runs(a.layout), _number_of_runs(b.layout)) > MOST_RUNS:
+        return False
+    starts_a, stops_a = _runs(a)
+    starts_b, stops_b = _runs(b)
+    order = np.argsort(starts_b)
+    # Of the runs of b that begin before one of a ends, the one that reaches farthest decides.
+    before = np.searchsorted(starts_b[order], stops_a)
+    reach = np.concatenate([[start_a], np.maximum.accumulate(stops_b[order])])
+    return bool((reach[before] > starts_a).any())
+
+
+def _regular(a: Piece, b: Piece) -> bool | None:
+    """Whether two pieces of few strided blocks meet, which numpy finds out by arithmetic; None: not known."""
+    views_a, views_b = _views(a), _views(b)
+    if views_a is None or views_b is None:
+        return None
+    try:
+        return any(
+            np.shares_memory(one, other, MOST_WORK)  # type: ignore[arg-type] # any number, says the manual
+            for one in views_a
+            for other in views_b
+        )
+    except np.exceptions.TooHardError:
+        return None
+
+
+def _views(piece: Piece) -> list[Bytes] | None:
+    """The strided blocks of a piece as arrays of bytes; None if there are many, or irregular ones."""
+    blocks = piece.layout.blocks
+    if len(blocks) > MOST_BLOCKS:
+        return None
+    memory = np.asarray(piece.memory).data
+    views = []
+    for block in blocks:
+        if isinstance(block, Scatter):
+            return None
+        shape = (*(dim.count for dim in block.dims), block.run)
+        strides = (*(dim.memory for dim in block.dims), 1)
+        views.append(np.ndarray(shape, np.uint8, memory, piece.base + block.memory, strides))
+    return views
+
+
+def _number_of_runs(layout: Layout) -> int:
+    total = 0
+    for block in layout.blocks:
+        runs = block.offsets.size if isinstance(block, Scatter) else 1
+        total += runs * math.prod(dim.count for dim in block.dims)
+    return total
+
+
+def _runs(piece: Piece) -> tuple[Offsets, Offsets]:
+    """Addresses of the runs of a piece: of their first bytes, and after their last ones."""
+    offsets, _, lengths = piece.layout.runs()
+    starts = offsets + _address(piece)
+    return starts, starts + lengths

@@ -1,0 +1,236 @@
+"""Regions: the memory that a buffer specification names, before it is known which items of it are meant."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from aiompi.datatype.buffer.address import Bottom
+from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
+from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer, is_dense
+from aiompi.datatype.codes import SIMPLE, from_dtype, from_format
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.predefined import BYTE
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+
+
+class Region(ABC):
+    """Memory that an argument of a call names.
+
+    Attributes:
+        name: of the argument, for messages.
+    """
+
+    __slots__ = ("name",)
+
+    name: str
+
+    @abstractmethod
+    def datatype(self) -> Datatype:
+        """Type of the elements.
+
+        Raises:
+            InvalidTypeError: no datatype corresponds.
+        """
+
+    @abstractmethod
+    def infer(self, datatype: Datatype, displ: int) -> int:
+        """Number of items from item `displ` to the end of the memory.
+
+        Raises:
+            InvalidCountError: it is not a whole number, or does not follow from the memory.
+        """
+
+    @abstractmethod
+    def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
+        """The `count` items from item `displ` on, together the items of `nblocks` blocks.
+
+        Raises:
+            InvalidBufferError: they are not within the memory.
+        """
+
+    def _too_small(self, nbytes: int, datatype: Datatype, count: int, nblocks: int) -> InvalidBufferError:
+        blocked = f" in {nblocks} blocks" if nblocks > 1 else ""
+        return InvalidBufferError(
+            f"{self.name} holds {nbytes} bytes, but {count} items of {datatype}{blocked} take "
+            f"{count * datatype.extent}; pass a larger buffer or a smaller count"
+        )
+
+    def _not_whole(self, nbytes: int, datatype: Datatype, displ: int) -> InvalidCountError:
+        return InvalidCountError(
+            f"{self.name} is {nbytes} bytes, which is not a whole number of {datatype} of {datatype.extent} "
+            f"bytes (after {displ} skipped); pass the count, as in [buf, count, type]"
+        )
+
+
+class Flat(Region):
+    """Contiguous memory.
+
+    Args:
+        view: all of it, as unsigned bytes.
+        exporter: the view of it that knows the type of the elements; None: there are no elements.
+    """
+
+    __slots__ = ("_exporter", "_view")
+
+    def __init__(self, name: str, view: memoryview, exporter: Array | memoryview | None) -> None:
+        self.name = name
+        self._view = view
+        self._exporter = exporter
+
+    @property
+    def readonly(self) -> bool:
+        return self._view.readonly
+
+    def datatype(self) -> Datatype:
+        return BYTE if self._exporter is None else _type_of(self._exporter)
+
+    def infer(self, datatype: Datatype, displ: int) -> int:
+        extent = datatype.extent
+        nbytes = self._view.nbytes - displ * extent
+        if not nbytes:
+            return 0
+        if nbytes < 0 < extent:
+            raise self._too_small(self._view.nbytes, datatype, displ, 1)
+        if extent <= 0:
+            raise InvalidCountError(
+                f"{self.name}: how many items of {datatype} are meant does not follow from the length of the "
+                f"memory, because their extent is {extent}; pass the count, as in [buf, count, type]"
+            )
+        count, rest = divmod(nbytes, extent)
+        if rest:
+            raise self._not_whole(self._view.nbytes, datatype, displ)
+        return count
+
+    def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
+        view = self._view
+        buffer = Buffer(view, count, datatype, displ * datatype.extent)
+        start, stop = buffer.bounds
+        if (start >= 0 and stop <= view.nbytes) or not buffer.nbytes:
+            return buffer
+        if is_dense(datatype) and start >= 0:
+            raise self._too_small(view.nbytes, datatype, displ + count, nblocks)
+        raise InvalidBufferError(
+            f"{self.name} holds {view.nbytes} bytes, but {count} items of {datatype}, after {displ} skipped, "
+            f"reach from byte {start} to byte {stop}; pass a larger buffer, a smaller count or another displacement"
+        )
+
+
+class Strided(Region):
+    """An array that is not contiguous; see `arrays`.
+
+    Args:
+        exporter: the view of it that knows the type of the elements.
+    """
+
+    __slots__ = ("_array", "_exporter", "_span")
+
+    def __init__(self, name: str, array: Array, exporter: Array | memoryview) -> None:
+        self.name = name
+        self._array = array
+        self._exporter = exporter
+        self._span = span(array)
+
+    @property
+    def readonly(self) -> bool:
+        return not self._array.flags.writeable
+
+    def datatype(self) -> Datatype:
+        return _type_of(self._exporter)
+
+    def infer(self, datatype: Datatype, displ: int) -> int:
+        cells, per_item = cells_of(self._array, datatype, self.name)
+        count, rest = divmod(math.prod(cells.shape) - displ * per_item, per_item) if per_item else (0, 0)
+        if count < 0:
+            raise self._too_small(self._array.nbytes, datatype, displ, 1)
+        if rest:
+            raise self._not_whole(self._array.nbytes, datatype, displ)
+        return count
+
+    def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
+        cells, per_item = cells_of(self._array, datatype, self.name)
+        if count and (displ < 0 or (displ + count) * per_item > math.prod(cells.shape)):
+            raise self._too_small(self._array.nbytes, datatype, displ + count, nblocks)
+        memory, origin = self._span
+        return ArrayBuffer(memory, origin, cells, per_item, displ, count, datatype)
+
+
+class Absolute(Region):
+    """All memory that `Get_address` knows, by absolute addresses: BOTTOM.
+
+    Args:
+        writable: whether it will be written.
+    """
+
+    __slots__ = ("_writable",)
+
+    def __init__(self, name: str, writable: bool) -> None:
+        self.name = name
+        self._writable = writable
+
+    def datatype(self) -> Datatype:
+        raise InvalidTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")
+
+    def infer(self, datatype: Datatype, displ: int) -> int:
+        raise InvalidCountError(f"{self.name} is BOTTOM without a count; pass it, as in [BOTTOM, 1, type]")
+
+    def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
+        return AbsoluteBuffer(count, datatype, displ, self._writable, self.name)
+
+
+def region(memory: object, name: str, writable: bool) -> Region:
+    """The region of what the first place of a buffer specification holds.
+
+    Args:
+        memory: an object with the buffer protocol, BOTTOM, or None for no memory.
+        name: name of the argument, for messages.
+        writable: whether it will be written.
+
+    Raises:
+        InvalidBufferError: the memory is read-only and will be written.
+        InvalidTypeError: the memory holds references to Python objects.
+        TypeError: the object has no buffer protocol.
+    """
+    if isinstance(memory, np.ndarray):
+        found = _of_array(memory, memory, name)
+    elif isinstance(memory, Bottom):
+        return Absolute(name, writable)
+    elif memory is None:
+        return Flat(name, memoryview(bytearray()), None)
+    else:
+        found = _of_exporter(memory, name)
+    if writable and found.readonly:
+        raise InvalidBufferError(
+            f"{name} is read-only and cannot receive; pass writable memory such as a bytearray or a numpy array"
+        )
+    return found
+
+
+def _of_array(array: Array, exporter: Array | memoryview, name: str) -> Flat | Strided:
+    array = np.asarray(array)  # a masked array, or another subclass with a mind of its own
+    if array.dtype in SIMPLE and array.flags.c_contiguous and array.size:
+        return Flat(name, array.data.cast("B"), exporter)
+    if array.flags.forc or array.dtype.hasobject:
+        return Flat(name, bytes_of(array, name), exporter)
+    return Strided(name, array, exporter)
+
+
+def _of_exporter(memory: object, name: str) -> Flat | Strided:
+    try:
+        view = memoryview(memory)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"{name} is of type {type(memory).__name__}, which has no buffer protocol; pass bytes, a bytearray or "
+            "a numpy array, or use the methods for objects (lower-case names)"
+        ) from None
+    if "O" in view.format or not view.c_contiguous:
+        return _of_array(np.asarray(view), view, name)
+    if not view.nbytes:
+        return Flat(name, memoryview(b"" if view.readonly else bytearray()), view)
+    return Flat(name, view.cast("B"), view)
+
+
+def _type_of(exporter: Array | memoryview) -> Datatype:
+    return from_dtype(exporter.dtype) if isinstance(exporter, np.ndarray) else from_format(exporter)

@@ -1,0 +1,135 @@
+"""Vector specifications: buffers with one block per rank, of different sizes (Gatherv and its kin).
+
+As mpi4py:
+
+    buf                           as many equal blocks as ranks
+    [buf, type]
+    [buf, counts]                 displacements and datatype are inferred
+    [buf, counts, type]
+    [buf, (counts, displs)]       also with the type
+    [buf, counts, displs, type]
+
+`counts` has the number of items of each rank, `displs` says at which item each block begins, both in the order
+of ranks. One number for `counts` is the count of every rank; one for `displs` is the distance from block to block.
+Without `displs` the blocks follow each other. A tuple of two after `buf` is always counts and displacements.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from aiompi.datatype import arguments
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.buffer.bufspec import resolve_type
+from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
+from aiompi.datatype.buffer.region import region
+from aiompi.datatype.datatype import Datatype
+from aiompi.errors import InvalidArgumentError, InvalidCountError
+
+Numbers: TypeAlias = int | list[int] | None
+
+
+def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
+    """Resolve the vector specification of a buffer to read from.
+
+    Args:
+        spec: see the module.
+        name: name of the argument, for messages.
+        nblocks: number of ranks.
+
+    Returns:
+        The block of each rank.
+
+    Raises:
+        InvalidArgumentError: `counts` or `displs` is not as long as there are ranks.
+        InvalidBufferError: a block is not within the memory.
+        InvalidCountError: a negative count, or memory that is no whole number of blocks.
+        InvalidTypeError: as `resolve_send`.
+        TypeError: not a vector specification.
+    """
+    return _resolve(spec, name, nblocks, False)
+
+
+def resolve_vector_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
+    """Resolve the vector specification of a buffer to write into.
+
+    Args, Returns and Raises are those of `resolve_vector_send`; in addition
+
+    Raises:
+        InvalidBufferError: the memory is read-only, or two blocks overlap.
+        InvalidTypeError: items of the datatype, or entries of one, overlap.
+    """
+    buffers = _resolve(spec, name, nblocks, True)
+    for buffer in buffers:
+        refuse_overlap(buffer, name)
+    refuse_common(buffers, name)
+    return buffers
+
+
+def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> list[Buffer]:
+    memory, counts, displs, datatype = _parse(spec, name, nblocks)
+    where = region(memory, name, writable)
+    if datatype is None:
+        datatype = where.datatype()
+    if counts is None:
+        counts = _equal(where.infer(datatype, 0), datatype, nblocks, name)
+    if isinstance(counts, int):
+        counts = [counts] * nblocks
+    if displs is None:
+        displs = [0, *itertools.accumulate(counts[:-1])]
+    elif isinstance(displs, int):
+        displs = [i * displs for i in range(nblocks)]
+    return [where.items(datatype, displ, count) for count, displ in zip(counts, displs, strict=True)]
+
+
+def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
+    count, rest = divmod(items, nblocks)
+    if rest:
+        raise InvalidCountError(
+            f"{name} holds {items} items of {datatype}, which cannot be cut into {nblocks} equal blocks, one per "
+            "rank; pass the counts, as in [buf, counts]"
+        )
+    return count
+
+
+def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numbers, Datatype | None]:
+    """Memory, counts, displacements, datatype."""
+    if not isinstance(spec, list | tuple):
+        return spec, None, None, None
+    counts: Any = None
+    displs: Any = None
+    datatype: Any = None
+    match spec:
+        case (memory, str() | Datatype() as datatype):
+            pass
+        case (memory, counts):
+            pass
+        case (memory, counts, datatype):
+            pass
+        case (memory, counts, displs, datatype):
+            pass
+        case _:
+            raise TypeError(
+                f"{name} is a {type(spec).__name__} of {len(spec)} items, not a vector specification: pass "
+                "[buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
+            )
+    if isinstance(counts, tuple) and len(counts) == 2 and len(spec) < 4:
+        counts, displs = counts
+    numbers = _numbers(counts, f"counts in {name}", nblocks)
+    if min(numbers if isinstance(numbers, list) else [numbers or 0], default=0) < 0:
+        raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
+    return memory, numbers, _numbers(displs, f"displs in {name}", nblocks), resolve_type(datatype, name)
+
+
+def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
+    """One number for all ranks, or one for each; None if nothing is given."""
+    if value is None:
+        return None
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        return arguments.integer(value, what)
+    numbers = [arguments.integer(number, what) for number in value]
+    if len(numbers) != nblocks:
+        raise InvalidArgumentError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
+    return numbers

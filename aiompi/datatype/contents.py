@@ -1,0 +1,151 @@
+"""Decoding: the call that made a datatype, and its arguments (section 4.1.13 of MPI-3.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from aiompi import constants as mpi
+from aiompi.datatype.handle import COMBINERS, PREDEFINED, Handle
+from aiompi.datatype.typemap import Integers, TypeMap
+from aiompi.errors import InvalidTypeError
+
+if TYPE_CHECKING:
+    from aiompi.datatype.datatype import Datatype
+
+
+class Call(NamedTuple):
+    """The arguments of a constructor, in the order in which contents list them.
+
+    Attributes:
+        integers: names of those in the list of integers; "n" stands for the length of the sequences.
+        addresses: names of those in the list of addresses.
+    """
+
+    integers: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+# The table of section 4.1.13. Of types there are as many as were passed.
+CALLS: Final = {
+    mpi.COMBINER_NAMED: Call(),
+    mpi.COMBINER_DUP: Call(),
+    mpi.COMBINER_CONTIGUOUS: Call(("count",)),
+    mpi.COMBINER_VECTOR: Call(("count", "blocklength", "stride")),
+    mpi.COMBINER_HVECTOR: Call(("count", "blocklength"), ("stride",)),
+    mpi.COMBINER_INDEXED: Call(("n", "blocklengths", "displacements")),
+    mpi.COMBINER_HINDEXED: Call(("n", "blocklengths"), ("displacements",)),
+    mpi.COMBINER_INDEXED_BLOCK: Call(("n", "blocklength", "displacements")),
+    mpi.COMBINER_HINDEXED_BLOCK: Call(("n", "blocklength"), ("displacements",)),
+    mpi.COMBINER_STRUCT: Call(("n", "blocklengths"), ("displacements",)),
+    mpi.COMBINER_SUBARRAY: Call(("n", "sizes", "subsizes", "starts", "order")),
+    mpi.COMBINER_DARRAY: Call(("size", "rank", "n", "gsizes", "distribs", "dargs", "psizes", "order")),
+    mpi.COMBINER_RESIZED: Call((), ("lb", "extent")),
+    mpi.COMBINER_F90_INTEGER: Call(("r",)),
+    mpi.COMBINER_F90_REAL: Call(("p", "r")),
+    mpi.COMBINER_F90_COMPLEX: Call(("p", "r")),
+}
+
+
+class Decoding(Handle):
+    """What a datatype tells of the call that made it."""
+
+    __slots__ = ()
+
+    def Get_envelope(self) -> tuple[int, int, int, int, int]:
+        """Numbers of arguments, and the combiner (MPI_Type_get_envelope).
+
+        Returns:
+            (integers, addresses, counts, datatypes, combiner): the lengths of the lists of `Get_contents`, and
+            one of the COMBINER_ constants.
+
+        Raises:
+            InvalidTypeError: the type is null or freed.
+        """
+        typemap = self._valid()
+        call = CALLS[typemap.combiner]
+        ni, na = (sum(_length(typemap, name) for name in names) for names in call)
+        return ni, na, 0, len(typemap.types), typemap.combiner
+
+    def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
+        """Arguments of the call that made the type (MPI_Type_get_contents).
+
+        Returns:
+            (integers, addresses, counts, datatypes), in the order of the standard's table; counts are those of
+            large-count calls, which do not exist here. Predefined types are the constants themselves, others are
+            new handles, which may be freed.
+
+        Raises:
+            InvalidTypeError: the type is null or freed, or it is predefined: no call made it.
+        """
+        typemap = self._valid()
+        if typemap.combiner == mpi.COMBINER_NAMED:
+            raise InvalidTypeError(f"{self} is predefined and has no contents; ask for is_named first")
+        integers, addresses = (
+            [n for name in names for n in _values(typemap, name)] for names in CALLS[typemap.combiner]
+        )
+        return integers, addresses, [], [self._handle_of(old) for old in typemap.types]
+
+    def decode(self) -> tuple[Datatype, str, dict[str, Any]]:
+        """The call that made the type, ready to be repeated.
+
+        Returns:
+            (datatype, combiner, arguments): `getattr(datatype, "Create_" + combiner.lower())(**arguments)` makes
+            an equivalent type. A predefined type gives itself, "NAMED" and no arguments.
+
+        Raises:
+            InvalidTypeError: the type is null or freed.
+        """
+        typemap = self._valid()
+        name = COMBINERS[typemap.combiner]
+        if typemap.combiner == mpi.COMBINER_NAMED:
+            return cast("Datatype", self), name, {}
+        given: dict[str, Any] = {key: _plain(value) for key, value in typemap.arguments.items()}
+        old = PREDEFINED["MPI_DATATYPE_NULL"]
+        if typemap.combiner == mpi.COMBINER_STRUCT:
+            given["datatypes"] = [self._handle_of(part) for part in typemap.types]
+        elif typemap.types:
+            old = self._handle_of(typemap.types[0])
+        return old, name, given
+
+    @property
+    def envelope(self) -> tuple[int, int, int, int, int]:
+        """Result of `Get_envelope`."""
+        return self.Get_envelope()
+
+    @property
+    def contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
+        """Result of `Get_contents`."""
+        return self.Get_contents()
+
+    @property
+    def combiner(self) -> int:
+        """Which call made the type: one of the COMBINER_ constants."""
+        return self._valid().combiner
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the type is a constant of the standard."""
+        return self._valid().combiner == mpi.COMBINER_NAMED
+
+    def _handle_of(self, typemap: TypeMap) -> Datatype:
+        """The constant, or a new handle."""
+        if typemap.constant is not None:
+            return typemap.constant
+        return cast("Datatype", self._of(typemap))
+
+
+def _length(typemap: TypeMap, name: str) -> int:
+    value = 1 if name == "n" else typemap.arguments[name]
+    return 1 if isinstance(value, int) else len(value)
+
+
+def _values(typemap: TypeMap, name: str) -> list[int]:
+    """The numbers that an argument contributes."""
+    if name == "n":
+        return [next(len(value) for value in typemap.arguments.values() if not isinstance(value, int))]
+    value = typemap.arguments[name]
+    return [value] if isinstance(value, int) else value.tolist()
+
+
+def _plain(value: int | Integers) -> int | list[int]:
+    return value if isinstance(value, int) else value.tolist()

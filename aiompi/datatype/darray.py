@@ -1,0 +1,139 @@
+"""Parts of arrays that are distributed over a grid of processes, as in HPF (section 4.1.4 of MPI-3.1).
+
+Every distribution is a cyclic one. Of an array of 11 elements, over 2 processes in blocks of 3, process 1 owns the
+elements marked #: a full block and, in the last round, what is left of one.
+
+    0 0 0 # # # 0 0 0 # #
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aiompi.constants import (
+    COMBINER_DARRAY,
+    DISTRIBUTE_BLOCK,
+    DISTRIBUTE_CYCLIC,
+    DISTRIBUTE_DFLT_DARG,
+    DISTRIBUTE_NONE,
+)
+from aiompi.datatype import arguments as check
+from aiompi.datatype.subarray import check_dimensions, direction
+from aiompi.datatype.typemap import F, Integers, TypeMap
+from aiompi.errors import InvalidArgumentError
+
+
+class Cyclic(NamedTuple):
+    """What a process owns of one dimension.
+
+    Attributes:
+        size: elements of the whole array.
+        start: first element owned.
+        block: elements of a full block.
+        period: elements from block to block.
+        full: number of full blocks.
+        rest: elements of the last block, if it is short, otherwise 0.
+    """
+
+    size: int
+    start: int
+    block: int
+    period: int
+    full: int
+    rest: int
+
+    @classmethod
+    def of(cls, size: int, block: int, position: int, processes: int) -> Cyclic:
+        """The part of the process at a position in the grid."""
+        start, period = position * block, processes * block
+        rounds, left = divmod(size, period)
+        last = min(max(left - start, 0), block)
+        return cls(size, start, block, period, rounds + (last == block), last % block)
+
+    def compose(self, kind: type[F], element: F, stride: int) -> F:
+        """The owned elements, `stride` bytes apart."""
+        full = element.repeat(self.block, stride).repeat(self.full, self.period * stride)
+        if self.rest:
+            rest = element.repeat(self.rest, stride).shift(self.full * self.period * stride)
+            full = kind.concat([full, rest])
+        return full.shift(self.start * stride)
+
+
+def distributed(
+    old: TypeMap,
+    size: object,
+    rank: object,
+    gsizes: object,
+    distribs: object,
+    dargs: object,
+    psizes: object,
+    order: object,
+) -> TypeMap:
+    """Type map of what one process owns, see `Datatype.Create_darray`."""
+    grid = {
+        "gsizes": check.integers(gsizes, "gsizes"),
+        "distribs": check.integers(distribs, "distribs"),
+        "dargs": check.integers(dargs, "dargs"),
+        "psizes": check.integers(psizes, "psizes"),
+    }
+    check.same_length(**grid)
+    check_dimensions(grid["gsizes"].size)
+    place = {"size": check.integer(size, "size"), "rank": check.integer(rank, "rank")}
+    position = _position(place["size"], place["rank"], grid["psizes"].tolist())
+    dims = list(zip(*(values.tolist() for values in grid.values()), strict=True))
+    owned = [
+        Cyclic.of(gsize, _block(axis, gsize, distrib, darg, psize), position[axis], psize)
+        for axis, (gsize, distrib, darg, psize) in enumerate(dims)
+    ][:: direction(order)]
+
+    def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+        part, stride = form(old), old.extent
+        for dimension in owned:
+            part = dimension.compose(kind, part, stride)
+            stride *= dimension.size
+        return part
+
+    given: dict[str, int | Integers] = {**place, **grid, "order": check.integer(order, "order")}
+    whole = math.prod(dimension.size for dimension in owned) * old.extent
+    return TypeMap.derived(COMBINER_DARRAY, given, (old,), compose, markers=(0, whole))
+
+
+def _position(size: int, rank: int, psizes: list[int]) -> list[int]:
+    """Coordinates of a process in the grid, which is row-major for both orders."""
+    for axis, psize in enumerate(psizes):
+        if psize < 1:
+            raise InvalidArgumentError(f"psizes[{axis}] is {psize}: expected 1 or more")
+    if math.prod(psizes) != size:
+        raise InvalidArgumentError(f"size is {size}, but a grid of {psizes} has {math.prod(psizes)} processes")
+    if not 0 <= rank < size:
+        raise InvalidArgumentError(f"rank is {rank}: expected 0 to {size - 1}")
+    position = []
+    for psize in reversed(psizes):
+        rank, coordinate = divmod(rank, psize)
+        position.append(coordinate)
+    return position[::-1]
+
+
+def _block(axis: int, gsize: int, distrib: int, darg: int, psize: int) -> int:
+    """Elements of a block in one dimension."""
+    if gsize < 1:
+        raise InvalidArgumentError(f"gsizes[{axis}] is {gsize}: expected 1 or more")
+    if distrib == DISTRIBUTE_NONE:
+        if psize != 1:
+            raise InvalidArgumentError(f"psizes[{axis}] is {psize}: expected 1 where there is no distribution")
+        return gsize
+    if distrib not in (DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC):
+        raise InvalidArgumentError(
+            f"distribs[{axis}] is {distrib}: expected DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE"
+        )
+    if darg == DISTRIBUTE_DFLT_DARG:
+        return -(-gsize // psize) if distrib == DISTRIBUTE_BLOCK else 1
+    if darg < 1:
+        raise InvalidArgumentError(f"dargs[{axis}] is {darg}: expected 1 or more, or DISTRIBUTE_DFLT_DARG")
+    if distrib == DISTRIBUTE_BLOCK and darg * psize < gsize:
+        raise InvalidArgumentError(
+            f"dargs[{axis}] is {darg}: {psize} blocks of so many elements do not cover the {gsize} of the array"
+        )
+    return darg

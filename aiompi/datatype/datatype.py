@@ -1,0 +1,326 @@
+"""The class of all datatypes (sections 3.2.2 and 3.12; chapter 4 of MPI-3.1)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+from aiompi.constants import COMBINER_DUP
+from aiompi.datatype.arguments import integer
+from aiompi.datatype.contents import Decoding
+from aiompi.datatype.derived import Constructors
+from aiompi.datatype.handle import PREDEFINED
+from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.packing import Packing
+from aiompi.datatype.signature import Signature
+from aiompi.errors import InvalidTypeError
+
+
+class InvalidCodeError(InvalidTypeError, ValueError):
+    """No such type code. As for mpi4py it is a ValueError."""
+
+
+class Datatype(Constructors, Decoding, Packing):
+    """A datatype: a sequence of basic types at displacements from the address of an item.
+
+    Derived types are made by the methods `Create_...` of the type that they take copies of, and committed before
+    use:
+
+        column = MPI.DOUBLE.Create_vector(rows, 1, columns).Commit()
+
+    Args:
+        datatype: type of which this is another handle; DATATYPE_NULL by default.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, datatype: Datatype | None = None) -> None:
+        if datatype is None:
+            datatype = PREDEFINED["MPI_DATATYPE_NULL"]
+        elif not isinstance(datatype, Datatype):
+            raise TypeError(f"datatype is {datatype!r}: expected a Datatype")
+        self._set(datatype._map, datatype._state)
+        self._null = datatype._null
+
+    # What it is (sections 3.12.2 and 3.12.3).
+
+    def Get_size(self) -> int:
+        """Bytes of data in one item, gaps not counted (MPI_Type_size)."""
+        return self._valid().size
+
+    def Get_extent(self) -> tuple[int, int]:
+        """Lower bound and extent in bytes (MPI_Type_get_extent)."""
+        self._valid()
+        return self.lb, self.extent
+
+    def Get_true_extent(self) -> tuple[int, int]:
+        """Where the data begin, and bytes to their end; markers and padding do not count (MPI_Type_get_true_extent)."""
+        self._valid()
+        return self.true_lb, self.true_extent
+
+    @property
+    def ub(self) -> int:
+        """Upper bound in bytes: `lb + extent`."""
+        return self.lb + self.extent
+
+    @property
+    def true_lb(self) -> int:
+        """Where the data begin, in bytes from the address of the item."""
+        return self._map.bounds.first or 0
+
+    @property
+    def true_ub(self) -> int:
+        """Where the data end, in bytes from the address of the item."""
+        return self._map.bounds.last or 0
+
+    @property
+    def true_extent(self) -> int:
+        """Bytes from the first byte of data to the last."""
+        return self.true_ub - self.true_lb
+
+    @property
+    def alignment(self) -> int:
+        """Strictest alignment of a basic type in it, in bytes."""
+        return self._map.bounds.alignment
+
+    @property
+    def signature(self) -> Signature:
+        """The basic types in order."""
+        return self._map.signature
+
+    @property
+    def layout(self) -> Layout:
+        """What bytes of memory go where in a message of one item; computed by Commit, or at the first use."""
+        return self._map.layout
+
+    @property
+    def external(self) -> Layout:
+        """What bytes of memory go where in one item in external32; computed at the first use."""
+        return self._map.external
+
+    def layout_of(self, count: int) -> Layout:
+        """Layout of `count` items, an extent apart (section 3.12.5)."""
+        if count == 1:
+            return self._map.layout
+        if self._several is None or self._several[0] != count:
+            self._several = count, self._map.layout.repeat(count, self.extent)
+        return self._several[1]
+
+    # Commit and free (section 3.12.4).
+
+    def Commit(self) -> Self:
+        """Make the type ready for use in communication (MPI_Type_commit); a second time does nothing.
+
+        Returns:
+            The type itself.
+
+        Raises:
+            InvalidTypeError: the type is null or freed.
+        """
+        typemap = self._valid()
+        if not self._state.committed and not typemap.is_marker:
+            typemap.layout  # noqa: B018
+            self._state.committed = True
+        return self
+
+    def Free(self) -> None:
+        """Turn the handle into DATATYPE_NULL (MPI_Type_free).
+
+        Communication in progress completes, and types that were made of this one remain.
+
+        Raises:
+            InvalidTypeError: the type is predefined, or null or freed already.
+        """
+        self._valid()
+        if self.is_predefined:
+            raise InvalidTypeError(f"{self} is predefined and cannot be freed; free derived types only")
+        self._null = True
+
+    def free(self) -> None:
+        """Free the type, unless it is predefined or null."""
+        if not self._null and not self.is_predefined:
+            self.Free()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the type may be used in communication; predefined types always may."""
+        return self._state.committed and not self._null
+
+    @property
+    def is_predefined(self) -> bool:
+        """Whether the type is a constant, or one of those that Create_f90_... give: they cannot be freed."""
+        return self._map.constant is not None
+
+    # Predefined types by what they hold.
+
+    @classmethod
+    def Create_f90_integer(cls, r: int) -> Datatype:
+        """The type of integers of `r` decimal digits (MPI_Type_create_f90_integer); it is committed and stays.
+
+        Raises:
+            InvalidArgumentError: no type has so many.
+        """
+        from aiompi.datatype import precision
+
+        return precision.f90_integer(integer(r, "r"))
+
+    @classmethod
+    def Create_f90_real(cls, p: int, r: int) -> Datatype:
+        """The type of reals of `p` digits up to 10**r (MPI_Type_create_f90_real); it is committed and stays.
+
+        Args:
+            p: decimal digits, or UNDEFINED.
+            r: range of the exponent, or UNDEFINED, but not both.
+
+        Raises:
+            InvalidArgumentError: no type has so many, or both are UNDEFINED.
+        """
+        from aiompi.datatype import precision
+
+        return precision.f90_real(integer(p, "p"), integer(r, "r"))
+
+    @classmethod
+    def Create_f90_complex(cls, p: int, r: int) -> Datatype:
+        """The type of complex numbers whose parts are those of `Create_f90_real` (MPI_Type_create_f90_complex).
+
+        Raises:
+            InvalidArgumentError: as `Create_f90_real`.
+        """
+        from aiompi.datatype import precision
+
+        return precision.f90_complex(integer(p, "p"), integer(r, "r"))
+
+    @classmethod
+    def Get_value_index(cls, value: Datatype, index: Datatype) -> Datatype:
+        """The predefined pair for MINLOC and MAXLOC of these two types (MPI_Type_get_value_index, of MPI-4.1).
+
+        Returns:
+            The pair, or DATATYPE_NULL if there is none.
+
+        Raises:
+            InvalidTypeError: one of them is null or freed.
+        """
+        from aiompi.datatype import precision
+
+        return precision.value_index(value, index)
+
+    @classmethod
+    def Match_size(cls, typeclass: int, size: int) -> Datatype:
+        """The predefined Fortran type of a class that takes so many bytes (MPI_Type_match_size).
+
+        Args:
+            typeclass: TYPECLASS_INTEGER, TYPECLASS_REAL or TYPECLASS_COMPLEX.
+            size: bytes.
+
+        Raises:
+            InvalidArgumentError: there is none.
+        """
+        from aiompi.datatype import precision
+
+        return precision.match_size(integer(typeclass, "typeclass"), integer(size, "size"))
+
+    # Names.
+
+    def Get_name(self) -> str:
+        """Name of a predefined type, or the one that was given (MPI_Type_get_name); empty if there is none."""
+        return "MPI_DATATYPE_NULL" if self._null else self._state.name
+
+    def Set_name(self, name: str) -> None:
+        """Give the type a name, for messages (MPI_Type_set_name).
+
+        Raises:
+            InvalidTypeError: the type is null or freed, or it is predefined and the name another.
+        """
+        self._valid()
+        if self.is_predefined and name != self._state.name:
+            raise InvalidTypeError(f"{self} is predefined and keeps its name; name a Dup() of it")
+        if not isinstance(name, str):
+            raise TypeError(f"name is {name!r}: expected a string")
+        self._state.name = name
+
+    @property
+    def name(self) -> str:
+        """The name, or else how the type was made, as in "vector of MPI_INT"."""
+        return str(self)
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.Set_name(name)
+
+    # Codes of numpy and PEP 3118.
+
+    @classmethod
+    def fromcode(cls, code: str) -> Datatype:
+        """Predefined type of a type code, such as "d" or "i4".
+
+        Raises:
+            InvalidTypeError: no such code; it is a ValueError, too.
+        """
+        from aiompi.datatype.codes import from_code
+
+        try:
+            return from_code(code)
+        except InvalidTypeError as error:
+            raise InvalidCodeError(str(error)) from None
+
+    def tocode(self) -> str:
+        """Type code: that of which `fromcode` makes the same type, or one that is laid out alike.
+
+        Raises:
+            InvalidTypeError: it has none: its items are not numbers or characters. It is a ValueError, too.
+        """
+        if self.typechar in ("", "V"):
+            raise InvalidCodeError(f"{self} has no type code; only predefined types of one element have")
+        return self.typestr if any(map(str.isdigit, self._original_name())) else self.typechar
+
+    @property
+    def typestr(self) -> str:
+        """numpy's letter and size, such as "f8", or "V" and the extent; empty for DATATYPE_NULL."""
+        if self._null:
+            return ""
+        return f"V{self.extent}" if self.dtype is None or self.dtype.names else self.dtype.str[1:]
+
+    @property
+    def typechar(self) -> str:
+        """The letter of numpy or PEP 3118, such as "d", or "V"; empty for DATATYPE_NULL."""
+        if self._null:
+            return ""
+        if self.dtype is None or self.dtype.names:
+            return "V"
+        return _LETTERS.get(self._original_name(), self.dtype.char)
+
+    def _original_name(self) -> str:
+        """Name of the predefined type that this is, or is a duplicate of."""
+        typemap = self._map
+        while typemap.combiner == COMBINER_DUP:
+            (typemap,) = typemap.types
+        return typemap.constant.Get_name() if typemap.constant is not None else ""
+
+    # Pickling: predefined types by name, derived ones by the call that made them.
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._null or self.is_named:
+            constant = PREDEFINED[self.Get_name()]
+            return (_by_name, (self.Get_name(),)) if self is constant else (Datatype, (constant,))
+        old, combiner, given = self.decode()
+        given.update(self._map.arguments)  # arrays take less room than lists
+        return _repeat, (old, combiner, given, self._state.name, self._state.committed)
+
+
+# Letters of types whose numpy type is that of others.
+_LETTERS: Final = {
+    "MPI_CHAR": "c", "MPI_CHARACTER": "c", "MPI_AINT": "p", "MPI_OFFSET": "p", "MPI_COUNT": "n",
+}  # fmt: skip
+
+
+def _by_name(name: str) -> Datatype:
+    return PREDEFINED[name]
+
+
+def _repeat(old: Datatype, combiner: str, given: dict[str, Any], name: str, committed: bool) -> Datatype:
+    """Make a type by the call that `Datatype.decode` tells of."""
+    made: Datatype = getattr(old, f"Create_{combiner.lower()}")(**given)
+    if not made.is_predefined:
+        made.Set_name(name)
+        if committed:
+            made.Commit()
+    return made

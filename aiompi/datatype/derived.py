@@ -1,0 +1,279 @@
+"""Constructors of derived datatypes (section 3.12.1; 4.1.2 to 4.1.7 of MPI-3.1).
+
+Arguments are copied. Counts and block lengths may be 0, which makes no entries; strides and displacements may be
+anything. What is made must be committed before it is used in communication, but not to make others of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from aiompi import constants
+from aiompi.datatype import arguments as check
+from aiompi.datatype.arguments import Numbers
+from aiompi.datatype.darray import distributed
+from aiompi.datatype.handle import Handle, State
+from aiompi.datatype.subarray import subarray
+from aiompi.datatype.typemap import F, Integers, TypeMap
+
+if TYPE_CHECKING:
+    from aiompi.datatype.datatype import Datatype
+
+
+class Constructors(Handle):
+    """The constructors, as methods of the type that they take copies of.
+
+    All of them
+
+    Raises:
+        InvalidArgumentError: sequences of different lengths, or displacements of more than 64 bits.
+        InvalidCountError: a count or block length is negative.
+        InvalidTypeError: this type, or one of those of a struct, is null or freed, or it is a marker.
+        TypeError: an argument is not an integer, or not a sequence of integers.
+    """
+
+    __slots__ = ()
+
+    def Dup(self) -> Self:
+        """A type of its own with the same type map, bounds and committed state (section 4.1.10 of MPI-3.1)."""
+        old = self._component()
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old)
+
+        made = TypeMap.derived(constants.COMBINER_DUP, {}, (old,), compose, dtype=old.dtype)
+        return self._of(made, State(committed=self._state.committed))
+
+    Create_dup = Dup
+
+    def Create_contiguous(self, count: int) -> Self:
+        """Copies one after the other (MPI_Type_contiguous).
+
+        Args:
+            count: number of copies, which are an extent apart.
+        """
+        old = self._component()
+        count = check.count(count, "count")
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old).repeat(count, old.extent)
+
+        return self._derive(constants.COMBINER_CONTIGUOUS, {"count": count}, old, compose)
+
+    def Create_vector(self, count: int, blocklength: int, stride: int) -> Self:
+        """Blocks at equal distances (MPI_Type_vector).
+
+        Args:
+            count: number of blocks.
+            blocklength: copies in each block, which are an extent apart.
+            stride: distance from block to block, in extents; it may be negative, 0, or less than a block.
+        """
+        return self._vector(constants.COMBINER_VECTOR, count, blocklength, stride, self._component().extent)
+
+    def Create_hvector(self, count: int, blocklength: int, stride: int) -> Self:
+        """Blocks at equal distances (MPI_Type_create_hvector).
+
+        Args:
+            count: number of blocks.
+            blocklength: copies in each block, which are an extent apart.
+            stride: distance from block to block, in bytes.
+        """
+        return self._vector(constants.COMBINER_HVECTOR, count, blocklength, stride, 1)
+
+    def Create_indexed(self, blocklengths: Numbers, displacements: Numbers) -> Self:
+        """Blocks of any length anywhere, in the order listed (MPI_Type_indexed).
+
+        Args:
+            blocklengths: shape (count,), copies in each block, which are an extent apart.
+            displacements: shape (count,), where each block begins, in extents.
+        """
+        return self._indexed(constants.COMBINER_INDEXED, blocklengths, displacements, self._component().extent)
+
+    def Create_hindexed(self, blocklengths: Numbers, displacements: Numbers) -> Self:
+        """Blocks of any length anywhere, in the order listed (MPI_Type_create_hindexed).
+
+        Args:
+            blocklengths: shape (count,), copies in each block, which are an extent apart.
+            displacements: shape (count,), where each block begins, in bytes.
+        """
+        return self._indexed(constants.COMBINER_HINDEXED, blocklengths, displacements, 1)
+
+    def Create_indexed_block(self, blocklength: int, displacements: Numbers) -> Self:
+        """Blocks of one length anywhere, in the order listed (MPI_Type_create_indexed_block).
+
+        Args:
+            blocklength: copies in each block, which are an extent apart.
+            displacements: shape (count,), where each block begins, in extents.
+        """
+        return self._blocks(constants.COMBINER_INDEXED_BLOCK, blocklength, displacements, self._component().extent)
+
+    def Create_hindexed_block(self, blocklength: int, displacements: Numbers) -> Self:
+        """Blocks of one length anywhere, in the order listed (MPI_Type_create_hindexed_block).
+
+        Args:
+            blocklength: copies in each block, which are an extent apart.
+            displacements: shape (count,), where each block begins, in bytes.
+        """
+        return self._blocks(constants.COMBINER_HINDEXED_BLOCK, blocklength, displacements, 1)
+
+    @classmethod
+    def Create_struct(cls, blocklengths: Numbers, displacements: Numbers, datatypes: Sequence[Datatype]) -> Self:
+        """Blocks of different types (MPI_Type_create_struct, MPI_Type_struct).
+
+        Args:
+            blocklengths: shape (count,), copies in each block, which are an extent of its type apart.
+            displacements: shape (count,), where each block begins, in bytes.
+            datatypes: (count) types; LB and UB set the bounds of the struct.
+        """
+        lengths = check.counts(blocklengths, "blocklengths")
+        starts = check.integers(displacements, "displacements")
+        maps = _components(datatypes)
+        check.same_length(blocklengths=lengths, displacements=starts, datatypes=maps)
+        extents = {old: old.extent for old in set(maps)}
+        blocks = [(old, extents[old], *block) for old, *block in _same_types(maps, starts, lengths)]
+        for _, extent, start, length in blocks:
+            if not isinstance(start, int):
+                check.check_reach(start, length, 1, extent)
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            parts = (_block(form(old), extent, start, length) for old, extent, start, length in blocks)
+            joined: F = kind.concat(parts)
+            return joined
+
+        given = {"blocklengths": lengths, "displacements": starts}
+        return cls._of(TypeMap.derived(constants.COMBINER_STRUCT, given, maps, compose))
+
+    def Create_subarray(
+        self,
+        sizes: Numbers,
+        subsizes: Numbers,
+        starts: Numbers,
+        order: int = constants.ORDER_C,
+    ) -> Self:
+        """A block of an array; the extent is that of the whole array (MPI_Type_create_subarray).
+
+        Args:
+            sizes: shape (ndims,), elements of the array in each dimension.
+            subsizes: shape (ndims,), elements of the block, from 1 to those of the array.
+            starts: shape (ndims,), indices of the first element of the block.
+            order: ORDER_C, the last index is the fastest, or ORDER_FORTRAN, the first one is.
+
+        Raises:
+            InvalidArgumentError: the block does not lie in the array, there are no dimensions, or `order` is
+                none of the two.
+        """
+        return self._of(subarray(self._component(), sizes, subsizes, starts, order))
+
+    def Create_darray(
+        self,
+        size: int,
+        rank: int,
+        gsizes: Numbers,
+        distribs: Numbers,
+        dargs: Numbers,
+        psizes: Numbers,
+        order: int = constants.ORDER_C,
+    ) -> Self:
+        """What one process owns of an array that is distributed over a grid (MPI_Type_create_darray).
+
+        The extent is that of the whole array. A process that owns nothing gets a type of size 0.
+
+        Args:
+            size: number of processes.
+            rank: process whose part this is, in a row-major grid.
+            gsizes: shape (ndims,), elements of the array in each dimension.
+            distribs: shape (ndims,), DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE.
+            dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored where there is no
+                distribution.
+            psizes: shape (ndims,), processes in each dimension of the grid.
+            order: ORDER_C, the last index is the fastest, or ORDER_FORTRAN, the first one is.
+
+        Raises:
+            InvalidArgumentError: the grid has not `size` processes, the rank is none of them, blocks do not cover
+                the array, or another argument has no meaning.
+        """
+        return self._of(distributed(self._component(), size, rank, gsizes, distribs, dargs, psizes, order))
+
+    def Create_resized(self, lb: int, extent: int) -> Self:
+        """The same entries between other bounds (MPI_Type_create_resized).
+
+        Args:
+            lb: lower bound in bytes; markers in the old type no longer count.
+            extent: bytes from one item to the next; it may be less than the data take, 0, or negative.
+        """
+        old = self._component()
+        lb, extent = check.integer(lb, "lb"), check.integer(extent, "extent")
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old)
+
+        given = {"lb": lb, "extent": extent}
+        return self._derive(constants.COMBINER_RESIZED, given, old, compose, (lb, lb + extent))
+
+    def _vector(self, combiner: int, count: int, blocklength: int, stride: int, unit: int) -> Self:
+        """Blocks at a distance of `stride` units of so many bytes."""
+        old = self._component()
+        count, blocklength = check.count(count, "count"), check.count(blocklength, "blocklength")
+        stride = check.integer(stride, "stride")
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old).repeat(blocklength, old.extent).repeat(count, stride * unit)
+
+        given = {"count": count, "blocklength": blocklength, "stride": stride}
+        return self._derive(combiner, given, old, compose)
+
+    def _indexed(self, combiner: int, blocklengths: Any, displacements: Any, unit: int) -> Self:
+        """Blocks at displacements in units of so many bytes."""
+        old = self._component()
+        lengths = check.counts(blocklengths, "blocklengths")
+        starts = check.integers(displacements, "displacements")
+        check.same_length(blocklengths=lengths, displacements=starts)
+        check.check_reach(starts, lengths, unit, old.extent)
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old).place(starts * unit, lengths, old.extent)
+
+        return self._derive(combiner, {"blocklengths": lengths, "displacements": starts}, old, compose)
+
+    def _blocks(self, combiner: int, blocklength: int, displacements: Any, unit: int) -> Self:
+        """Blocks of one length at displacements in units of so many bytes."""
+        old = self._component()
+        blocklength = check.count(blocklength, "blocklength")
+        starts = check.integers(displacements, "displacements")
+        check.check_reach(starts, blocklength, unit, old.extent)
+
+        def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+            return form(old).place(starts * unit, blocklength, old.extent)
+
+        return self._derive(combiner, {"blocklength": blocklength, "displacements": starts}, old, compose)
+
+
+def _components(datatypes: Iterable[object]) -> list[TypeMap]:
+    """Type maps of the types of a struct, among which markers are allowed."""
+    handles: list[Any] = list(datatypes)
+    for i, datatype in enumerate(handles):
+        if not isinstance(datatype, Handle):
+            raise TypeError(f"datatypes[{i}] is {datatype!r}: expected a Datatype")
+        if datatype._null:
+            datatype._component(f"datatypes[{i}]")
+    return [datatype._map for datatype in handles]
+
+
+def _same_types(maps: list[TypeMap], starts: Integers, lengths: Integers) -> Iterator[tuple[TypeMap, Any, Any]]:
+    """Type, displacements and lengths of the runs of blocks of one type; plain integers for a single block."""
+    first = 0
+    for last, old in enumerate(maps):
+        if last + 1 < len(maps) and maps[last + 1] is old:
+            continue
+        if first == last:
+            yield old, int(starts[first]), int(lengths[first])
+        else:
+            yield old, starts[first : last + 1], lengths[first : last + 1]
+        first = last + 1
+
+
+def _block(part: F, extent: int, start: Any, length: Any) -> F:
+    if isinstance(start, int):
+        return part.repeat(length, extent).shift(start)
+    return part.place(start, length, extent)

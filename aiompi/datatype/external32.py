@@ -1,0 +1,245 @@
+"""The external32 representation: the bytes by which machines of any kind understand each other (section 4.3).
+
+Big-endian, two's complement, IEEE 754; no padding between elements, no header. Characters are ISO 8859-1, LOGICAL
+is 0 or 1, a complex number is its two parts, and long double is binary128. A few types are shorter than in
+memory: of LONG, UNSIGNED_LONG and WCHAR the low bytes travel, and LONG keeps its sign, so that what fits survives.
+
+`pack` and `unpack` do for the external form of a layout (`Datatype.external`) what those of `move` do for the
+native form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from aiompi.datatype import binary128
+from aiompi.datatype.layout import move
+from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.layout.move import Memory
+from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidTypeError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from aiompi.datatype.datatype import Datatype
+
+__all__ = [
+    "DATAREP", "Element", "check_datarep", "element_of", "from_external32", "pack", "packed_size", "size_of",
+    "to_external32", "unpack",
+]  # fmt: skip
+
+DATAREP: Final = "external32"
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+#: what selects the parts of an element in an array of elements
+Parts: TypeAlias = tuple[Any, ...]
+_WHOLE: Final[Parts] = (...,)
+_COMPLEX: Final[Parts] = ("real", "imag")
+
+
+def _unchanged(values: Array) -> Array:
+    return values
+
+
+class Element:
+    """How one basic element lies in memory and in external32.
+
+    Bits are moved as unsigned integers, so that NaNs keep their payload; assigning to the other type reverses the
+    bytes and cuts or extends.
+
+    Args:
+        native: type of a part in memory.
+        external: type of a part in external32.
+        parts: what selects the parts: the fields of complex numbers, or all of the element.
+        encode: native parts to what is assigned to the external ones.
+        decode: external parts to what is assigned to the native ones.
+
+    Attributes:
+        native, external: types of an element.
+        nbytes: bytes of an element in external32.
+    """
+
+    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts")
+
+    def __init__(
+        self,
+        native: npt.DTypeLike,
+        external: npt.DTypeLike,
+        parts: Parts = _WHOLE,
+        encode: Callable[[Array], Array] = _unchanged,
+        decode: Callable[[Array], Array] = _unchanged,
+    ) -> None:
+        self.native = _of_parts(parts, np.dtype(native))
+        self.external = _of_parts(parts, np.dtype(external))
+        self.parts = parts
+        self.encode = encode
+        self.decode = decode
+        self.nbytes: int = self.external.itemsize
+
+
+def _of_parts(parts: Parts, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if parts is _WHOLE else np.dtype([(name, dtype) for name in parts])
+
+
+def _same(code: str, parts: Parts = _WHOLE) -> Element:
+    return Element(f"=u{code}", f">u{code}", parts)
+
+
+def _nonzero(values: Array) -> Array:
+    return np.not_equal(values, 0)
+
+
+def _narrow(values: Array) -> Array:
+    """The low bytes, with the sign of the whole in place of their highest bit."""
+    if values.dtype.itemsize == 4:
+        return values
+    result: Array = values & 0x7FFF_FFFF | values >> 63 << 31
+    return result
+
+
+def _long_double(parts: Parts) -> Element:
+    native = binary128.NATIVE
+    if native is None:
+        return Element(np.longdouble, binary128.EXTERNAL, parts, _no_long_double, _no_long_double)
+    return Element(
+        native, binary128.EXTERNAL, parts, binary128.to_binary128, lambda it: binary128.from_binary128(it, native)
+    )
+
+
+def _no_long_double(_: Array) -> Array:
+    raise InvalidTypeError(
+        f"the long double of this machine, of {np.dtype(np.longdouble).itemsize} bytes and "
+        f"{np.finfo(np.longdouble).nmant} bits of fraction, cannot be converted to external32; send DOUBLE"
+    )
+
+
+# Names in the standard -> elements (table 13.2 of MPI-3.1). Pairs are structs of these.
+ELEMENTS: Final[dict[str, Element]] = {
+    **dict.fromkeys(
+        ("MPI_CHAR", "MPI_UNSIGNED_CHAR", "MPI_SIGNED_CHAR", "MPI_BYTE", "MPI_PACKED", "MPI_CHARACTER", "MPI_INT8_T",
+         "MPI_UINT8_T", "MPI_INTEGER1"), _same("1"),
+    ),
+    **dict.fromkeys(
+        ("MPI_SHORT", "MPI_UNSIGNED_SHORT", "MPI_INT16_T", "MPI_UINT16_T", "MPI_INTEGER2", "MPI_REAL2"), _same("2")
+    ),
+    **dict.fromkeys(
+        ("MPI_INT", "MPI_UNSIGNED", "MPI_FLOAT", "MPI_INT32_T", "MPI_UINT32_T", "MPI_INTEGER", "MPI_INTEGER4",
+         "MPI_REAL", "MPI_REAL4"), _same("4"),
+    ),
+    **dict.fromkeys(
+        ("MPI_DOUBLE", "MPI_LONG_LONG_INT", "MPI_UNSIGNED_LONG_LONG", "MPI_INT64_T", "MPI_UINT64_T", "MPI_AINT",
+         "MPI_COUNT", "MPI_OFFSET", "MPI_DOUBLE_PRECISION", "MPI_INTEGER8", "MPI_REAL8"), _same("8"),
+    ),
+    **dict.fromkeys(("MPI_C_FLOAT_COMPLEX", "MPI_COMPLEX", "MPI_COMPLEX8"), _same("4", _COMPLEX)),
+    **dict.fromkeys(("MPI_C_DOUBLE_COMPLEX", "MPI_DOUBLE_COMPLEX", "MPI_COMPLEX16"), _same("8", _COMPLEX)),
+    "MPI_LONG": Element("l", ">i4", encode=_narrow),
+    "MPI_UNSIGNED_LONG": Element("L", ">u4"),
+    "MPI_WCHAR": Element("=u4", ">u2"),
+    "MPI_C_BOOL": Element("u1", "u1", encode=_nonzero, decode=_nonzero),
+    "MPI_LOGICAL": Element("=u4", ">u4", encode=_nonzero, decode=_nonzero),
+    "MPI_LONG_DOUBLE": _long_double(_WHOLE),
+    "MPI_C_LONG_DOUBLE_COMPLEX": _long_double(_COMPLEX),
+}  # fmt: skip
+
+
+def element_of(basic: object) -> Element:
+    """How a basic type is converted.
+
+    Raises:
+        InvalidTypeError: not a basic type.
+    """
+    element = ELEMENTS.get(getattr(basic, "name", ""))
+    if element is None:
+        raise InvalidTypeError(f"{basic} is not a basic type: external32 is defined for the elements of its signature")
+    return element
+
+
+def size_of(basic: Datatype) -> int:
+    """Bytes of one element of a basic type in external32.
+
+    Raises:
+        InvalidTypeError: not a basic type.
+    """
+    return element_of(basic).nbytes
+
+
+def packed_size(count: int, datatype: Datatype) -> int:
+    """Bytes of `count` items of any datatype in external32."""
+    return count * datatype.external.size
+
+
+def check_datarep(datarep: object) -> None:
+    """
+    Raises:
+        InvalidArgumentError: a data representation other than "external32".
+    """
+    if datarep != DATAREP:
+        raise InvalidArgumentError(f"datarep is {datarep!r}: the only data representation is {DATAREP!r}")
+
+
+def to_external32(layout: Layout, memory: Memory, base: int = 0) -> memoryview:
+    """The external32 bytes of what a layout describes, see `pack`."""
+    out = np.empty(layout.size, np.uint8).data
+    pack(layout, memory, base, out)
+    return out
+
+
+def from_external32(layout: Layout, payload: memoryview, memory: Memory, base: int = 0) -> None:
+    """Put external32 bytes into the places that a layout describes, see `unpack`."""
+    unpack(layout, payload, memory, base)
+
+
+def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
+    """Convert what a layout describes to external32.
+
+    Args:
+        layout: in external form, as `Datatype.external`.
+        memory: bytes among which the elements lie.
+        base: position in `memory` of address 0 of the layout, bytes.
+        out: (layout.size) bytes, writable.
+
+    Raises:
+        InvalidBufferError: an element is not within the memory.
+        InvalidTypeError: long double has a format on this machine that cannot be converted.
+    """
+    move.check(layout, memory, base, out)
+    for block in layout.blocks:
+        element = element_of(block.kind)
+        for native, external in move.views(block, memory, base, out, element.native, element.external):
+            for part in element.parts:
+                external[part] = element.encode(native[part])
+
+
+def unpack(layout: Layout, payload: memoryview, memory: Memory, base: int) -> None:
+    """Convert external32 to what a layout describes.
+
+    Args:
+        layout: in external form, as `Datatype.external`.
+        payload: at most layout.size bytes. Elements that are not complete in it are left alone, as is all memory
+            that the layout does not describe.
+        memory: bytes among which the elements lie, writable.
+        base: position in `memory` of address 0 of the layout, bytes.
+
+    Raises:
+        InvalidBufferError: an element is not within the memory, the memory is read-only, or the payload is longer
+            than the layout.
+        InvalidTypeError: as `pack`.
+    """
+    if len(payload) > layout.size:
+        raise InvalidBufferError(
+            f"{len(payload)} bytes of {DATAREP} were to be unpacked into items that take {layout.size}; pass a prefix"
+        )
+    layout = layout.prefix(len(payload))
+    move.check(layout, memory, base, payload, unpacking=True)
+    for block in layout.blocks:
+        element = element_of(block.kind)
+        for native, external in move.views(
+            block, memory, base, payload, element.native, element.external, unpacking=True
+        ):
+            for part in element.parts:
+                native[part] = element.decode(external[part])

@@ -1,0 +1,172 @@
+"""Handles of datatypes: naming, freeing and comparing what a type map describes (sections 2.4.1 and 3.12.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from aiompi import constants
+from aiompi.datatype.typemap import Compose, Integers, TypeMap
+from aiompi.errors import InvalidTypeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from aiompi.datatype.datatype import Datatype
+    from aiompi.datatype.layout.layout import Layout
+
+# Combiner -> its name without the prefix, as `decode` gives it.
+COMBINERS: Final = {
+    value: name.removeprefix("COMBINER_") for name, value in vars(constants).items() if name.startswith("COMBINER_")
+}
+
+# MPI name -> the one object of that name; `aiompi.datatype.predefined` fills it.
+PREDEFINED: Final[dict[str, Datatype]] = {}
+
+
+class State:
+    """What the handles of one type share.
+
+    Attributes:
+        name: the name that it was given, or nothing.
+        committed: whether it may be used in communication.
+    """
+
+    __slots__ = ("committed", "name")
+
+    def __init__(self, name: str = "", *, committed: bool = False) -> None:
+        self.name = name
+        self.committed = committed
+
+
+class Handle:
+    """By what a datatype is known. Handles are equal if they are copies of each other, or null.
+
+    A freed handle equals DATATYPE_NULL, and no call takes it. Its attributes stay, for the sake of the operations
+    that are still in progress.
+
+    Attributes:
+        size: bytes of data in one item, gaps not counted.
+        lb: lower bound in bytes: where an item starts, counted from its address.
+        extent: bytes from one item to the next.
+        dtype: numpy type of one item, `extent` bytes long; None when there is none.
+    """
+
+    __slots__ = ("__weakref__", "_map", "_null", "_several", "_state", "dtype", "extent", "lb", "size")
+
+    _map: TypeMap
+    _state: State
+    _null: bool
+    _several: tuple[int, Layout] | None
+    dtype: np.dtype[Any] | None
+    size: int
+    lb: int
+    extent: int
+
+    @classmethod
+    def _of(cls, typemap: TypeMap, state: State | None = None) -> Self:
+        """A handle of a new type, or of the one to which a state belongs."""
+        self = cls.__new__(cls)
+        self._set(typemap, state or State())
+        return self
+
+    def _set(self, typemap: TypeMap, state: State) -> None:
+        self._map = typemap
+        self._state = state
+        self._null = False
+        self._several = None
+        self.dtype = typemap.dtype
+        self.size = typemap.size
+        self.lb = typemap.bounds.lb
+        self.extent = typemap.extent
+
+    def _derive(
+        self,
+        combiner: int,
+        arguments: Mapping[str, int | Integers],
+        old: TypeMap,
+        compose: Compose,
+        markers: tuple[int, int] | None = None,
+    ) -> Self:
+        """A new handle of a type that is made of this one."""
+        return self._of(TypeMap.derived(combiner, arguments, (old,), compose, markers=markers))
+
+    def _valid(self) -> TypeMap:
+        """The type map, to ask for what it is.
+
+        Raises:
+            InvalidTypeError: the handle is null.
+        """
+        if self._null:
+            raise InvalidTypeError("the datatype is MPI_DATATYPE_NULL, or was freed; use a datatype that exists")
+        return self._map
+
+    def _component(self, name: str = "the datatype") -> TypeMap:
+        """The type map, to make another of it.
+
+        Raises:
+            InvalidTypeError: the handle is null, or a marker.
+        """
+        if self._null:
+            raise InvalidTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; make types of one that exists")
+        if self._map.is_marker:
+            raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
+        return self._map
+
+    def check_usable(self, name: str) -> None:
+        """Check that the type may be used in communication (section 3.12.4).
+
+        Args:
+            name: name of the argument, for messages.
+
+        Raises:
+            InvalidTypeError: it is null, freed, a marker, or not committed.
+        """
+        if self._state.committed and not self._null:
+            return
+        if self._null:
+            raise InvalidTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as BYTE")
+        if self._map.is_marker:
+            raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
+        raise InvalidTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
+
+    def __bool__(self) -> bool:
+        return not self._null
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Handle):
+            return NotImplemented
+        if self._null or other._null:
+            return self._null and other._null
+        return self._state is other._state
+
+    def __hash__(self) -> int:
+        return hash("MPI_DATATYPE_NULL") if self._null else hash(self._state)
+
+    def __str__(self) -> str:
+        return "MPI_DATATYPE_NULL" if self._null else self._state.name or described(self._map)
+
+    def __repr__(self) -> str:
+        if self._null or self._map.combiner == constants.COMBINER_NAMED:
+            return f"<aiompi.Datatype {self}>"
+        given = ", ".join(f"{name}={_short(value)}" for name, value in self._map.arguments.items())
+        call = f"{self}: {given}" if given else str(self)
+        ready = "" if self._state.committed else ", not committed"
+        return f"<aiompi.Datatype {call}; size {self.size}, extent {self.extent}{ready}>"
+
+
+def described(typemap: TypeMap) -> str:
+    """How a type was made, in a few words: "vector of MPI_INT", "struct of 3 blocks"."""
+    call = COMBINERS[typemap.combiner].lower()
+    if typemap.combiner == constants.COMBINER_STRUCT:
+        return f"{call} of {len(typemap.types)} blocks"
+    if not typemap.types:
+        return call
+    return f"{call} of {typemap.types[0].constant or 'a derived type'}"
+
+
+def _short(value: int | Integers) -> str:
+    if isinstance(value, int):
+        return str(value)
+    head = ", ".join(map(str, value[:6].tolist()))
+    return f"[{head}]" if len(value) <= 6 else f"[{head}, ... {len(value)} in all]"

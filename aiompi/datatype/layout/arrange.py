@@ -1,0 +1,206 @@
+"""From arrays of displacements to blocks: runs that continue each other are merged, regularity becomes strides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Block, Dim, IntArray, Part, Scatter
+
+#: irregular runs are single blocks below, and one Scatter from here on
+_FEW: Final = 8
+#: merging some of many runs of the same length makes their lengths different, and such are slower to move: it must
+#: make them fewer by this factor
+_MANY: Final = 8
+
+
+def placed(part: Part, where: IntArray, packed: IntArray) -> Iterator[Part]:
+    """A part repeated at given places.
+
+    Args:
+        part: what to repeat.
+        where: (n,) distances in memory, bytes; n >= 1.
+        packed: (n,) distances in the packed stream, bytes.
+    """
+    if isinstance(part, Block):
+        if part.dims or part.kind is not None:
+            yield from scattered(part, where + part.memory, packed + part.packed)
+        else:
+            yield from runs(where + part.memory, packed + part.packed, np.full(len(where), part.run, np.int64))
+        return
+    if _period(where, packed) == len(where):
+        repeated = part if len(where) == 1 else part.repeated(_stride(where, packed, len(where)))
+        yield repeated.shifted(int(where[0]), int(packed[0]))
+        return
+    lengths = part.runs if isinstance(part.runs, int) else np.tile(part.runs, len(where))
+    yield dataclasses.replace(
+        part,
+        offsets=np.add.outer(where, part.offsets).reshape(-1),
+        packed=np.add.outer(packed, part.packed).reshape(-1),
+        runs=lengths,
+    )
+
+
+def runs(where: IntArray, packed: IntArray, sizes: IntArray, dims: tuple[Dim, ...] = ()) -> Iterator[Part]:
+    """Runs of plain bytes.
+
+    Args:
+        where: (n,) places in memory, bytes; n >= 1.
+        packed: (n,) places in the packed stream, bytes.
+        sizes: (n,) lengths, bytes, at least 1.
+        dims: repetitions of all of them.
+    """
+    joined = _joined(where, packed, sizes)
+    if len(joined[0]) * _MANY <= len(where) or len(where) < _MANY * _FEW or (sizes != sizes[0]).any():
+        where, packed, sizes = joined
+    if (sizes == sizes[0]).all():
+        yield from scattered(Block(0, 0, dims, int(sizes[0])), where, packed)
+        return
+    long = sizes > LONGEST_ELEMENT
+    if not long.any() or long.all():
+        yield from _few(Scatter(where, packed, sizes, dims))
+        return
+    for chosen in (long, ~long):  # which are not moved in the same way
+        yield from runs(where[chosen], packed[chosen], sizes[chosen], dims)
+
+
+def _joined(where: IntArray, packed: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Neighbours that continue each other on both sides are one run."""
+    apart = where[1:] != where[:-1] + sizes[:-1]
+    apart |= packed[1:] != packed[:-1] + sizes[:-1]
+    if apart.all():
+        return where, packed, sizes
+    starts = np.concatenate(([0], np.flatnonzero(apart) + 1))
+    return where[starts], packed[starts], np.add.reduceat(sizes, starts)
+
+
+def scattered(block: Block, where: IntArray, packed: IntArray) -> Iterator[Part]:
+    """A block at given places; what is regular in them becomes dims.
+
+    Args:
+        block: length, dims and kind of the runs; its own place does not count.
+        where: (n,) places in memory, bytes; n >= 1.
+        packed: (n,) places in the packed stream, bytes, ascending.
+    """
+    dims: list[Dim] = []
+    while (period := _period(where, packed)) > 1:
+        dims.insert(0, _stride(where, packed, period))
+        where, packed = where[::period].copy(), packed[::period].copy()
+    packed_run = -1 if block.kind is None else block.packed_run
+    yield from _few(Scatter(where, packed, block.run, (*dims, *block.dims), block.kind, packed_run))
+
+
+def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
+    """The dim of the first places, at least 2, which lie in regular strides."""
+    return Dim(count, int(where[1] - where[0]), int(packed[1] - packed[0]))
+
+
+def _period(where: IntArray, packed: IntArray) -> int:
+    """How many places from the first on lie in regular strides, if this repeats to the end; otherwise 1."""
+    count = len(where)
+    if count < 2:
+        return 1
+    other = np.diff(where) != where[1] - where[0]
+    other |= np.diff(packed) != packed[1] - packed[0]
+    if not other.any():
+        return count
+    period = int(other.argmax()) + 1
+    if count % period:
+        return 1
+    within = np.append(other, True).reshape(-1, period)[:, :-1]
+    return 1 if within.any() else period
+
+
+def _few(scatter: Scatter) -> Iterator[Part]:
+    """A Scatter, as single blocks when they are few."""
+    if len(scatter.offsets) >= _FEW:
+        yield scatter
+    else:
+        yield from (scatter.block(index) for index in range(len(scatter.offsets)))
+
+
+def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
+    """Different numbers of copies at each place, as the same number of copies at some places.
+
+    With few different numbers, these; with many, the powers of two in them, of which there are at most 63.
+
+    Args:
+        times: (n,) number of copies at each place, at least 1.
+
+    Yields:
+        indices of places; the number of copies before at each of them; the number of copies there.
+    """
+    numbers = np.unique(times).tolist()
+    if len(numbers) <= _FEW:
+        for number in numbers:
+            chosen = np.flatnonzero(times == number)
+            yield chosen, np.zeros(len(chosen), np.int64), number
+        return
+    for bit in range(numbers[-1].bit_length()):
+        power = 1 << bit
+        chosen = np.flatnonzero(times & power)
+        if len(chosen):
+            yield chosen, times[chosen] & (power - 1), power
+
+
+def merged(parts: Sequence[Part]) -> Iterator[Part]:
+    """Parts with those that continue each other made one, and many small ones put together."""
+    groups: dict[tuple[object, ...], list[Block]] = {}
+    for part in _continued(parts):
+        if isinstance(part, Scatter):
+            yield part
+        else:
+            length = None if part.kind is None else (part.run, part.packed_run)
+            groups.setdefault((part.dims, id(part.kind), length), []).append(part)
+    for group in groups.values():
+        yield from _together(group)
+
+
+def _together(group: list[Block]) -> Iterator[Part]:
+    """Blocks of the same dims and kind as one, if that makes fewer."""
+    first = group[0]
+    if len(group) == 1:
+        yield first
+        return
+    group.sort(key=lambda block: block.packed)
+    where = np.array([block.memory for block in group], np.int64)
+    packed = np.array([block.packed for block in group], np.int64)
+    if first.kind is None:
+        yield from runs(where, packed, np.array([block.run for block in group], np.int64), first.dims)
+    else:
+        yield from scattered(first, where, packed)
+
+
+def _continued(parts: Sequence[Part]) -> Iterator[Part]:
+    last: Part | None = None
+    for part in parts:
+        joint = _join(last, part) if isinstance(last, Block) and isinstance(part, Block) else None
+        if joint is None and last is not None:
+            yield last
+        last = joint or part
+    if last is not None:
+        yield last
+
+
+def _join(first: Block, second: Block) -> Block | None:
+    """One block for two when the second continues the first on both sides."""
+    if first.kind is not second.kind:
+        return None
+    memory, packed = second.memory - first.memory, second.packed - first.packed
+    if first.kind is None and first.dims == second.dims and memory == packed == first.run:
+        return dataclasses.replace(first, run=first.run + second.run, packed_run=-1).normal()
+    if (first.run, first.packed_run) != (second.run, second.packed_run) or not first.dims:
+        return None
+    outer, *inner = first.dims
+    if (memory, packed) != (outer.count * outer.memory, outer.count * outer.packed):
+        return None
+    if tuple(inner) == second.dims:
+        count = 1
+    elif second.dims and second.dims[0][1:] == outer[1:] and tuple(inner) == second.dims[1:]:
+        count = second.dims[0].count
+    else:
+        return None
+    return dataclasses.replace(first, dims=(outer._replace(count=outer.count + count), *inner)).normal()

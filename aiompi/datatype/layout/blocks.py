@@ -1,0 +1,370 @@
+"""Strided and scattered blocks: the parts of a `Layout`, each a set of copies between memory and the packed stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+class Dim(NamedTuple):
+    """A repetition.
+
+    Attributes:
+        count: how often, at least 2 in blocks.
+        memory: distance between repetitions in memory, bytes; may be zero or negative.
+        packed: distance in the packed stream, bytes.
+    """
+
+    count: int  # type: ignore[assignment]  # hides the method of tuples
+    memory: int
+    packed: int
+
+
+class Span(NamedTuple):
+    """The bytes in [low, high)."""
+
+    low: int
+    high: int
+
+
+def reach(dims: Sequence[Dim]) -> Span:
+    """How far repetitions lie from the first one in memory: smallest and largest distance, bytes."""
+    steps = [(dim.count - 1) * dim.memory for dim in dims]
+    return Span(sum(step for step in steps if step < 0), sum(step for step in steps if step > 0))
+
+
+def packed_reach(dims: Sequence[Dim]) -> int:
+    """How far the last repetition lies from the first one in the packed stream, bytes."""
+    return sum((dim.count - 1) * dim.packed for dim in dims)
+
+
+def positions(dims: Sequence[Dim]) -> tuple[IntArray, IntArray]:
+    """Where all repetitions lie relative to the first one: in memory and packed, bytes, the last dim fastest."""
+    memory = packed = np.zeros(1, np.int64)
+    for dim in dims:
+        index = np.arange(dim.count, dtype=np.int64)
+        memory = np.add.outer(memory, index * dim.memory).reshape(-1)
+        packed = np.add.outer(packed, index * dim.packed).reshape(-1)
+    return memory, packed
+
+
+#: runs up to this length, bytes, are elements of views; longer ones numpy copies faster as a dimension of bytes
+LONGEST_ELEMENT: Final = 512
+
+_WORDS: Final = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}
+
+
+def element_dtype(nbytes: int) -> np.dtype[Any]:
+    """The type by which numpy copies so many bytes at once: an unsigned integer, or opaque bytes."""
+    return np.dtype(_WORDS.get(nbytes, f"V{nbytes}"))
+
+
+class Grid(NamedTuple):
+    """Repeated runs as numpy has them.
+
+    Attributes:
+        dtype: type of the elements.
+        shape: of the views on both sides.
+        memory, packed: strides of the views, bytes.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    memory: tuple[int, ...]
+    packed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, dims: Sequence[Dim], run: int) -> Grid:
+        """That of runs of plain bytes."""
+        if run > LONGEST_ELEMENT:
+            dims, run = (*dims, Dim(run, 1, 1)), 1
+        shape, memory, packed = zip(*dims, strict=True)
+        return cls(element_dtype(run), shape, memory, packed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A run of bytes, repeated in regular strides.
+
+    Attributes:
+        memory: where the first run lies in memory, bytes.
+        packed: where it lies in the packed stream, bytes.
+        dims: repetitions, the outermost first; strides add up.
+        run: bytes of one run in memory.
+        kind: None for plain bytes. Otherwise a run is one element of that kind, whose packed form is its own.
+        packed_run: bytes of one run in the packed stream; `run` for plain bytes.
+    """
+
+    memory: int
+    packed: int
+    dims: tuple[Dim, ...]
+    run: int
+    kind: object | None = None
+    packed_run: int = -1
+
+    def __post_init__(self) -> None:
+        if self.packed_run < 0:
+            object.__setattr__(self, "packed_run", self.run)
+
+    def normal(self) -> Block:
+        """The same copies with as few dims as possible: those that continue each other are one."""
+        run, packed_run, dims = self.run, self.packed_run, list[Dim]()
+        for dim in reversed(self.dims):
+            if dim.count == 1:
+                continue
+            if not dims:
+                if self.kind is None and dim.memory == dim.packed == run:
+                    run = packed_run = run * dim.count
+                    continue
+            elif dim.memory == dims[-1].memory * dims[-1].count and dim.packed == dims[-1].packed * dims[-1].count:
+                dims[-1] = dims[-1]._replace(count=dims[-1].count * dim.count)
+                continue
+            dims.append(dim)
+        return Block(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
+
+    def shifted(self, memory: int, packed: int) -> Block:
+        """The same copies elsewhere.
+
+        Args:
+            memory, packed: distances, bytes.
+        """
+        return Block(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
+
+    def repeated(self, dim: Dim) -> Block:
+        """The copies repeated, in normal form."""
+        return dataclasses.replace(self, dims=(dim, *self.dims)).normal()
+
+    def span(self) -> Span:
+        """The bytes of memory between which it lies."""
+        low, high = reach(self.dims)
+        return Span(self.memory + low, self.memory + high + self.run)
+
+    @functools.cached_property
+    def grid(self) -> Grid:
+        """How numpy moves it; of plain bytes, with dims."""
+        return Grid.of(self.dims, self.run)
+
+    def expand(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Every run: where in memory, where packed, and how long in memory, bytes."""
+        memory, packed = positions(self.dims)
+        return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
+
+    def prefix(self, nbytes: int) -> Iterator[Block]:
+        """What of it lies in the first bytes of the packed stream; of elements with a kind, whole ones only.
+
+        Args:
+            nbytes: length of the prefix.
+
+        Yields:
+            At most one block more than it has dims.
+        """
+        room = nbytes - self.packed
+        if room <= 0:
+            return
+        if room >= packed_reach(self.dims) + self.packed_run:
+            yield self
+        elif not self.dims:
+            if self.kind is None:
+                yield Block(self.memory, self.packed, (), room)
+        else:
+            yield from self._prefix_of_dims(nbytes, room)
+
+    def _prefix_of_dims(self, nbytes: int, room: int) -> Iterator[Block]:
+        outer = max(self.dims, key=lambda dim: dim.packed)
+        inner = list(self.dims)
+        inner.remove(outer)
+        whole = max(0, min(outer.count, (room - packed_reach(inner) - self.packed_run) // outer.packed + 1))
+        if whole:
+            yield dataclasses.replace(self, dims=(outer._replace(count=whole), *inner)).normal()
+        one = dataclasses.replace(self, dims=tuple(inner))
+        for index in range(whole, min(outer.count, -(-room // outer.packed))):
+            yield from one.shifted(index * outer.memory, index * outer.packed).prefix(nbytes)
+
+
+class Steps(NamedTuple):
+    """How irregular places lie.
+
+    Attributes:
+        origin: the first of them in memory, bytes.
+        step: a divisor of all their distances from there, bytes.
+        places: number of places that are so far apart, from the first to the last of them in memory.
+        regular: whether each is `step` behind the one before.
+    """
+
+    origin: int
+    step: int
+    places: int
+    regular: bool
+
+    @classmethod
+    def of(cls, places: IntArray, nbytes: int) -> Steps:
+        """That of runs at some places, (n,) bytes.
+
+        Args:
+            nbytes: of each run; the step, if that divides the distances.
+        """
+        steps = np.diff(places)
+        if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
+            return cls(int(places[0]), int(steps[0]), len(places), True)
+        step = 1 if (steps % nbytes).any() else nbytes
+        origin = int(places.min())
+        return cls(origin, step, (int(places.max()) - origin) // step + 1, False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scatter:
+    """Runs of bytes at irregular places, all together repeated in regular strides.
+
+    Attributes:
+        offsets: (n,) where the runs lie in memory, bytes.
+        packed: (n,) where they lie in the packed stream, bytes.
+        runs: (n,) bytes of each run in memory, or an int when all are the same.
+        dims: repetitions of the whole; strides add up to the offsets.
+        kind: as that of a `Block`; then `runs` is an int.
+        packed_run: bytes of one run in the packed stream for elements with a kind; -1 for plain bytes: as in memory.
+    """
+
+    offsets: IntArray
+    packed: IntArray
+    runs: IntArray | int
+    dims: tuple[Dim, ...] = ()
+    kind: object | None = None
+    packed_run: int = -1
+
+    def shifted(self, memory: int, packed: int) -> Scatter:
+        """The same copies elsewhere.
+
+        Args:
+            memory, packed: distances, bytes.
+        """
+        return dataclasses.replace(self, offsets=self.offsets + memory, packed=self.packed + packed)
+
+    def repeated(self, dim: Dim) -> Scatter:
+        """The copies repeated."""
+        return self if dim.count == 1 else dataclasses.replace(self, dims=(dim, *self.dims))
+
+    def take(self, chosen: slice | IntArray | npt.NDArray[np.bool_]) -> Scatter:
+        """Some of the runs, with all their repetitions."""
+        runs = self.runs if isinstance(self.runs, int) else self.runs[chosen]
+        return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=runs)
+
+    def block(self, index: int) -> Block:
+        """One of the runs, with all its repetitions."""
+        run = self.runs if isinstance(self.runs, int) else int(self.runs[index])
+        memory, packed = int(self.offsets[index]), int(self.packed[index])
+        return Block(memory, packed, self.dims, run, self.kind, self.packed_run).normal()
+
+    @functools.cached_property
+    def _span(self) -> Span:
+        low, high = reach(self.dims)
+        return Span(int(self.offsets.min()) + low, int((self.offsets + self.runs).max()) + high)
+
+    def span(self) -> Span:
+        """The bytes of memory between which it lies."""
+        return self._span
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all runs have the same length."""
+        return isinstance(self.runs, int)
+
+    @property
+    def run(self) -> int:
+        """The length of all runs, which must be uniform, bytes."""
+        assert isinstance(self.runs, int)
+        return self.runs
+
+    @functools.cached_property
+    def mean_run(self) -> float:
+        """The length of a run on average, bytes."""
+        return self.runs if isinstance(self.runs, int) else float(self.runs.mean())
+
+    @functools.cached_property
+    def longest_run(self) -> int:
+        """The length of the longest run, bytes."""
+        return self.runs if isinstance(self.runs, int) else int(self.runs.max())
+
+    @functools.cached_property
+    def grain(self) -> int:
+        """The largest word that divides lengths and distances of the runs on both sides: 1, 2, 4 or 8 bytes."""
+        bits = np.bitwise_or.reduce((self.offsets - self.offsets[0]) | (self.packed - self.packed[0]) | self.runs)
+        return int(np.gcd(bits, 8))
+
+    @functools.cached_property
+    def repetitions(self) -> int:
+        """How often each run occurs."""
+        return math.prod(dim.count for dim in self.dims)
+
+    @functools.cached_property
+    def grid(self) -> Grid:
+        """How numpy moves each run with its repetitions; of uniform plain bytes, with dims."""
+        return Grid.of(self.dims, self.run)
+
+    @functools.cached_property
+    def memory_steps(self) -> Steps:
+        """How the runs lie in memory."""
+        return Steps.of(self.offsets, self.run)
+
+    @functools.cached_property
+    def packed_steps(self) -> Steps:
+        """How the runs lie in the packed stream."""
+        return Steps.of(self.packed, self.run if self.kind is None else self.packed_run)
+
+    def of_length(self, nbytes: int) -> Scatter:
+        """The runs of that length."""
+        chosen = np.flatnonzero(np.broadcast_to(self.runs, self.offsets.shape) == nbytes)
+        return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=nbytes)
+
+    def packed_runs(self) -> IntArray | int:
+        """Bytes of each run in the packed stream: an array, or an int when all are the same."""
+        return self.runs if self.kind is None else self.packed_run
+
+    def expand(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Every run: where in memory, where packed, and how long in memory, bytes."""
+        memory, packed = positions(self.dims)
+        runs = np.broadcast_to(np.asarray(self.runs, np.int64), self.offsets.shape)
+        return (
+            np.add.outer(memory, self.offsets).reshape(-1),
+            np.add.outer(packed, self.packed).reshape(-1),
+            np.tile(runs, len(memory)),
+        )
+
+    def prefix(self, nbytes: int) -> Iterator[Part]:
+        """What of it lies in the first bytes of the packed stream, as `Block.prefix`."""
+        if not self.dims:
+            yield from self._prefix_of_runs(nbytes)
+            return
+        outer = max(self.dims, key=lambda dim: dim.packed)
+        inner = list(self.dims)
+        inner.remove(outer)
+        one = dataclasses.replace(self, dims=tuple(inner))
+        first, stop = int(self.packed.min()), int((self.packed + self.packed_runs()).max())
+        if stop - first + packed_reach(inner) > outer.packed:
+            yield from self._prefix_of_runs(nbytes)
+            return
+        whole = max(0, min(outer.count, (nbytes - stop - packed_reach(inner)) // outer.packed + 1))
+        if whole:
+            yield one.repeated(outer._replace(count=whole))
+        for index in range(whole, min(outer.count, -(-(nbytes - first) // outer.packed))):
+            yield from one.shifted(index * outer.memory, index * outer.packed).prefix(nbytes)
+
+    def _prefix_of_runs(self, nbytes: int) -> Iterator[Part]:
+        """The runs whose repetitions are all in the prefix at once, the others one by one."""
+        last = self.packed + packed_reach(self.dims) + self.packed_runs()
+        whole = last <= nbytes
+        if whole.any():
+            yield self if whole.all() else self.take(whole)
+        for index in np.flatnonzero(~whole & (self.packed < nbytes)):
+            yield from self.block(int(index)).prefix(nbytes)
+
+
+#: part of a layout
+Part: TypeAlias = Block | Scatter

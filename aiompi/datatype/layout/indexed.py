@@ -1,0 +1,243 @@
+"""Copies between memory and a message at irregular places: by index arrays, or one by one.
+
+Index arrays are made chunk by chunk, so that they stay in the cache and need no memory to speak of. They pay for
+short runs: an element of a uniform run costs numpy some nanoseconds, while a copy of its own costs as much as some
+dozens of elements. Runs of different lengths are cut into words, or taken length by length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from aiompi.datatype.layout import strided
+from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, IntArray, Scatter, Steps, element_dtype, positions
+from aiompi.datatype.layout.strided import Array, Memory
+
+#: bytes of a chunk, and indices in it
+_CHUNK_BYTES: Final = 2**20
+_CHUNK: Final = 2**16
+#: bounds from which on something else is faster: runs that are few, repetitions of them that are many, words in a
+#: run on average, and runs per length of run
+_FEW: Final = 32
+_REPETITIONS: Final = 256
+_WORDS: Final = 16
+_SAME_LENGTH: Final = 128
+
+
+class Window:
+    """Elements of some type at places in memory, as a view and an index into it.
+
+    Args:
+        view: (m,) elements.
+        index: (n,) which of them; None when it is all.
+    """
+
+    __slots__ = ("index", "view")
+
+    def __init__(self, view: Array, index: IntArray | None) -> None:
+        self.view = view
+        self.index = index
+
+    def room(self) -> Array:
+        """(n,) Where elements may be put before they are written: in place if they lie in regular strides."""
+        return self.view if self.index is None else np.empty(len(self.index), self.view.dtype)
+
+    def read(self) -> Array:
+        """(n,) The elements: in place if they lie in regular strides, otherwise copied."""
+        return self.view if self.index is None else self.view[self.index]
+
+    def write(self, elements: Array) -> None:
+        """Put elements, (n,), into their places."""
+        if self.index is not None:
+            self.view[self.index] = elements
+        elif elements is not self.view:
+            self.view[...] = elements
+
+    def copy_to(self, target: Window) -> None:
+        """Copy the elements to other places, as many."""
+        flags = self.view.flags
+        if target.index is None and self.index is not None and flags.c_contiguous and flags.aligned:
+            # Without "clip" numpy would fill a copy of the target first. No index is outside.
+            self.view.take(self.index, out=target.view, mode="clip")
+        else:
+            target.write(self.read())
+
+
+class Places(NamedTuple):
+    """Where elements begin.
+
+    Attributes:
+        origin: the first place in memory, bytes.
+        step: distance between the places that `chosen` tells apart, bytes.
+        places: number of these.
+        chosen: (n,) which of them; None when it is all.
+    """
+
+    origin: int
+    step: int
+    places: int
+    chosen: IntArray | None
+
+    @classmethod
+    def of(cls, places: IntArray, steps: Steps, room: IntArray) -> Places:
+        """Those of uniform runs.
+
+        Args:
+            places: (n,) bytes.
+            steps: how these and others lie.
+            room: (n or more,) to be overwritten, and kept while the result is in use.
+        """
+        if steps.regular:
+            return cls(int(places[0]), steps.step, len(places), None)
+        chosen: IntArray = np.subtract(places, steps.origin, out=room[: len(places)])
+        return cls(steps.origin, steps.step, steps.places, _divided(chosen, steps.step))
+
+    @classmethod
+    def of_words(cls, places: IntArray, counts: IntArray, grain: int) -> Places:
+        """Those of the words of runs.
+
+        Args:
+            places: (n,) of runs, bytes.
+            counts: (n,) length of each, words.
+            grain: length of a word, which divides the distances of the runs, bytes.
+        """
+        before: IntArray = np.cumsum(counts) - counts
+        origin = int(places.min())
+        firsts = _divided(places - origin, grain)
+        if (firsts == before).all():
+            return cls(origin, grain, int(before[-1] + counts[-1]), None)
+        chosen: IntArray = np.repeat(firsts - before, counts)
+        chosen += np.arange(len(chosen))
+        return cls(origin, grain, int((firsts + counts).max()), chosen)
+
+    def window(self, memory: Memory, dtype: np.dtype[Any], shift: int) -> Window:
+        """The elements there.
+
+        Args:
+            memory: contiguous bytes.
+            dtype: type of the elements.
+            shift: position from which the places count, bytes.
+        """
+        return Window(np.ndarray((self.places,), dtype, memory, shift + self.origin, (self.step,)), self.chosen)
+
+
+def _divided(numbers: IntArray, divisor: int) -> IntArray:
+    """The quotients, in place."""
+    if divisor & (divisor - 1):
+        numbers //= divisor
+    else:
+        numbers >>= divisor.bit_length() - 1  # several times as fast
+    return numbers
+
+
+def move(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    """Copy runs of plain bytes at irregular places; as `strided.move`."""
+    if one_by_one(block):
+        _move_one_by_one(block, memory, base, packed, unpacking)
+    elif block.uniform:
+        dtype = element_dtype(block.run)
+        _copy(windows(block, memory, base, packed, dtype, dtype), unpacking)
+    elif block.mean_run <= _WORDS * block.grain:
+        _copy(_words(block, memory, base, packed), unpacking)
+    else:
+        _move_by_length(block, memory, base, packed, unpacking)
+
+
+def one_by_one(block: Scatter) -> bool:
+    """Whether runs are too few, too long, or too often repeated, for index arrays to pay."""
+    repetitions = block.repetitions
+    few = len(block.offsets) <= max(_FEW, 8 * repetitions)
+    return few or repetitions >= _REPETITIONS or block.mean_run > LONGEST_ELEMENT
+
+
+def windows(
+    block: Scatter,
+    memory: Memory,
+    base: int,
+    packed: Memory,
+    memory_dtype: np.dtype[Any],
+    packed_dtype: np.dtype[Any],
+) -> Iterator[tuple[Window, Window]]:
+    """Where the elements of uniform runs lie.
+
+    Args:
+        block: which bytes go where.
+        memory, base, packed: as for `strided.move`.
+        memory_dtype, packed_dtype: types of a run in memory and in the message, as long as it is there.
+
+    Yields:
+        For each part of the block, where it lies in memory and in the message.
+    """
+    shifts = _shifts(block)
+    longest = max(memory_dtype.itemsize, packed_dtype.itemsize)
+    count = min(len(block.offsets), _CHUNK, _CHUNK_BYTES // longest)
+    rooms = np.empty((2, count), np.int64)  # not one per chunk, for which the kernel would have to clear pages
+    for chunk in _chunks(block, count):
+        inside = Places.of(chunk.offsets, block.memory_steps, rooms[0])
+        outside = Places.of(chunk.packed, block.packed_steps, rooms[1])
+        for shift, packed_shift in shifts:
+            yield inside.window(memory, memory_dtype, base + shift), outside.window(packed, packed_dtype, packed_shift)
+
+
+def _words(block: Scatter, memory: Memory, base: int, packed: Memory) -> Iterator[tuple[Window, Window]]:
+    """As `windows`, for short runs of different lengths, cut into words that are the same."""
+    shifts, grain = _shifts(block), block.grain
+    dtype = element_dtype(grain)
+    for chunk in _chunks(block, max(1, _CHUNK * grain // block.longest_run)):
+        counts = np.asarray(chunk.runs) // grain
+        inside, outside = Places.of_words(chunk.offsets, counts, grain), Places.of_words(chunk.packed, counts, grain)
+        for shift, packed_shift in shifts:
+            yield inside.window(memory, dtype, base + shift), outside.window(packed, dtype, packed_shift)
+
+
+def _copy(pairs: Iterator[tuple[Window, Window]], unpacking: bool) -> None:
+    for inside, outside in pairs:
+        if unpacking:
+            outside.copy_to(inside)
+        else:
+            inside.copy_to(outside)
+
+
+def _move_by_length(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    """Runs of the same length at once, if there are many of most lengths."""
+    for chunk in _chunks(block, _CHUNK):
+        lengths = np.unique(chunk.runs).tolist()
+        if len(lengths) * _SAME_LENGTH > len(chunk.offsets):
+            _move_one_by_one(chunk, memory, base, packed, unpacking)
+            continue
+        for length in lengths:
+            move(chunk.of_length(length), memory, base, packed, unpacking)
+
+
+def _move_one_by_one(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    memory, packed = memoryview(memory), memoryview(packed)  # type: ignore[arg-type]  # Buffer is of Python 3.12
+    for chunk in _chunks(block, _CHUNK):
+        starts, packed_starts = (chunk.offsets + base).tolist(), chunk.packed.tolist()
+        if not chunk.dims:
+            runs = np.broadcast_to(chunk.runs, chunk.offsets.shape).tolist()
+            for start, packed_start, run in zip(starts, packed_starts, runs, strict=True):
+                strided.move_run(memory, start, packed, packed_start, run, unpacking)
+        elif block.uniform:
+            for start, packed_start in zip(starts, packed_starts, strict=True):
+                strided.move_grid(block.grid, memory, start, packed, packed_start, unpacking)
+        else:
+            for index in range(len(starts)):
+                strided.move(chunk.block(index), memory, base, packed, unpacking)
+
+
+def _chunks(block: Scatter, count: int) -> Iterator[Scatter]:
+    """A block in parts of so many runs."""
+    if len(block.offsets) <= count:
+        yield block
+        return
+    for start in range(0, len(block.offsets), count):
+        yield block.take(slice(start, start + count))
+
+
+def _shifts(block: Scatter) -> list[tuple[int, int]]:
+    """How far each repetition lies from the first one, in memory and packed, bytes."""
+    shifts, packed_shifts = positions(block.dims)
+    return list(zip(shifts.tolist(), packed_shifts.tolist(), strict=True))

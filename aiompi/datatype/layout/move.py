@@ -1,0 +1,141 @@
+"""Packing and unpacking: the copies of a `Layout`, made by numpy (section 3.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from aiompi.datatype.layout import indexed, strided
+from aiompi.datatype.layout.blocks import Block, Part
+from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.layout.strided import Array, Memory
+from aiompi.errors import InvalidBufferError
+
+__all__ = ["Memory", "check", "pack", "unpack", "views"]
+
+
+def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
+    """Copy from memory into a message.
+
+    Args:
+        layout: which bytes go where.
+        memory: contiguous bytes to read.
+        base: position in it of address 0 of the layout.
+        out: contiguous bytes to write, `layout.size` of them or more.
+
+    Raises:
+        InvalidBufferError: a byte would lie outside of the memory, or of `out`.
+    """
+    _check_room(layout, out)
+    _check_bounds(layout, memory, base)
+    _move(layout, memory, base, out, False)
+
+
+def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
+    """Copy from a message into memory; bytes that are not in the message are not touched.
+
+    Args:
+        layout: which bytes go where.
+        payload: contiguous bytes of the message, or any first part of it.
+        memory: contiguous bytes to write.
+        base: position in it of address 0 of the layout.
+
+    Raises:
+        InvalidBufferError: a byte would lie outside of the memory, the memory is read-only, or the message is longer
+            than the layout.
+    """
+    length = len(payload)
+    if length != layout.size:
+        if length > layout.size:
+            raise InvalidBufferError(
+                f"a message of {length} bytes was to be unpacked into {layout.size}; pass a prefix"
+            )
+        layout = layout.prefix(length)
+    _check_bounds(layout, memory, base)
+    _check_writable(memory)
+    _move(layout, memory, base, payload, True)
+
+
+def views(
+    block: Part,
+    memory: Memory,
+    base: int,
+    packed: Memory,
+    memory_dtype: np.dtype[Any],
+    packed_dtype: np.dtype[Any],
+    unpacking: bool = False,
+) -> Iterator[tuple[Array, Array]]:
+    """Elements of a block, on both sides, for copies that change them.
+
+    Args:
+        block: block of a layout whose bounds have been checked, see `check`.
+        memory, base: as for `pack` and `unpack`.
+        packed: the message.
+        memory_dtype: type of a run in memory; its size is that of the run.
+        packed_dtype: type of a run in the message; its size is that of the packed run.
+        unpacking: which side is written.
+
+    Yields:
+        (in memory, in the message), of the same shape. What is written to the side that is to be written counts once
+        the next pair is asked for.
+    """
+    if isinstance(block, Block):
+        shape = tuple(dim.count for dim in block.dims)
+        strides = tuple(dim.memory for dim in block.dims)
+        yield (
+            np.ndarray(shape, memory_dtype, memory, base + block.memory, strides),
+            np.ndarray(shape, packed_dtype, packed, block.packed, tuple(dim.packed for dim in block.dims)),
+        )
+        return
+    if indexed.one_by_one(block):
+        for index in range(len(block.offsets)):
+            yield from views(block.block(index), memory, base, packed, memory_dtype, packed_dtype, unpacking)
+        return
+    for inside, outside in indexed.windows(block, memory, base, packed, memory_dtype, packed_dtype):
+        target = inside if unpacking else outside
+        room = target.room()
+        yield (room, outside.read()) if unpacking else (inside.read(), room)
+        target.write(room)
+
+
+def check(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: bool = False) -> None:
+    """Check that `views` of all blocks of a layout lie within the memory and the message.
+
+    Raises:
+        InvalidBufferError: as `pack` or `unpack`.
+    """
+    _check_room(layout, packed)
+    _check_bounds(layout, memory, base)
+    if unpacking:
+        _check_writable(memory)
+
+
+def _check_room(layout: Layout, packed: Memory) -> None:
+    if len(packed) < layout.size:
+        raise InvalidBufferError(
+            f"the packed form is {layout.size} bytes, but there is room for {len(packed)}; pass a larger buffer"
+        )
+
+
+def _check_bounds(layout: Layout, memory: Memory, base: int) -> None:
+    if layout.blocks and (base + layout.lb < 0 or base + layout.ub > len(memory)):
+        raise InvalidBufferError(
+            f"the datatype touches bytes {base + layout.lb} to {base + layout.ub - 1} of a buffer of {len(memory)} "
+            "bytes; pass a larger buffer, a smaller count, or another displacement"
+        )
+
+
+def _check_writable(memory: Memory) -> None:
+    readonly = memory.readonly if isinstance(memory, memoryview) else not memory.flags.writeable
+    if readonly:
+        raise InvalidBufferError("the buffer is read-only; pass writable memory such as a bytearray or a numpy array")
+
+
+def _move(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    for block in layout.blocks:
+        if isinstance(block, Block):
+            strided.move(block, memory, base, packed, unpacking)
+        else:
+            indexed.move(block, memory, base, packed, unpacking)

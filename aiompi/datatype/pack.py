@@ -1,0 +1,356 @@
+"""Pack and Unpack (section 3.13; 4.2 and 4.3 of MPI-3.1): the functions behind the methods of a datatype.
+
+A packing unit is a buffer that calls of `pack` fill from position 0 on, each from where the last one ended. It is
+one message of all that was packed, exactly: there is no header. Sent as PACKED it may be received with matching
+types of any kind, and what was sent with other types may be received as PACKED and unpacked.
+
+How the elements are written depends on the communicator over which the unit will travel: its attribute
+`representation` names one of `REPRESENTATIONS`; without it, and without a communicator, that is "native". The
+calls for external32 name the representation themselves.
+
+The buffer of the items, `inbuf` of Pack and `outbuf` of Unpack, is
+
+    buf                     as many whole items as it holds
+    [buf, count]
+    [buf, (count, displ)]   displ: items to skip at the start
+    BOTTOM, [BOTTOM, ...]   absolute addresses; one item, unless there is a count
+
+where `buf` is any object with the buffer protocol. The packing unit is plain memory, counted in bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from aiompi.datatype import external32
+from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
+from aiompi.datatype.layout import move
+from aiompi.datatype.layout.move import Memory
+from aiompi.errors import (
+    InvalidArgumentError,
+    InvalidBufferError,
+    InvalidCommError,
+    InvalidCountError,
+    InvalidTypeError,
+    TruncationError,
+)
+
+if TYPE_CHECKING:
+    from aiompi.datatype.datatype import Datatype
+    from aiompi.datatype.layout.layout import Layout
+
+__all__ = [
+    "EXTERNAL32", "NATIVE", "REPRESENTATIONS", "Representation", "pack", "pack_external", "pack_external_size",
+    "pack_size", "representation_of", "unpack", "unpack_external",
+]  # fmt: skip
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+class Representation(NamedTuple):
+    """How items are written into a message.
+
+    Attributes:
+        name: of the representation.
+        layout_of: (datatype, count) -> layout of so many items in this form.
+        pack: as `move.pack`.
+        unpack: as `move.unpack`.
+    """
+
+    name: str
+    layout_of: Callable[[Datatype, int], Layout]
+    pack: Callable[[Layout, Memory, int, memoryview], None]
+    unpack: Callable[[Layout, memoryview, Memory, int], None]
+
+
+NATIVE: Final = Representation("native", lambda datatype, count: datatype.layout_of(count), move.pack, move.unpack)
+EXTERNAL32: Final = Representation(
+    external32.DATAREP,
+    lambda datatype, count: datatype.external.repeat(count, datatype.extent),
+    external32.pack,
+    external32.unpack,
+)
+REPRESENTATIONS: Final = {it.name: it for it in (NATIVE, EXTERNAL32)}
+
+
+def representation_of(comm: object) -> Representation:
+    """How packing units are written that travel over a communicator.
+
+    Args:
+        comm: a communicator of any face, or None.
+
+    Raises:
+        InvalidCommError: not a communicator.
+    """
+    if comm is None:
+        return NATIVE
+    if not (hasattr(comm, "group") and hasattr(comm, "rank")):
+        raise InvalidCommError(f"comm is {comm!r}: expected a communicator, such as COMM_WORLD, or None")
+    return REPRESENTATIONS[getattr(comm, "representation", NATIVE.name)]
+
+
+def pack(datatype: Datatype, inbuf: object, outbuf: object, position: int, comm: object = None) -> int:
+    """Append items to a packing unit (MPI_Pack).
+
+    Args:
+        datatype: committed type of the items.
+        inbuf: buffer of the items, see the module.
+        outbuf: memory of the packing unit, writable, contiguous.
+        position: bytes of `outbuf` that are in use; 0 begins a unit.
+        comm: communicator over which the unit will be sent, or None.
+
+    Returns:
+        The new position.
+
+    Raises:
+        InvalidArgumentError: the position is negative.
+        InvalidBufferError: `outbuf` is read-only, or items are not within the memory of `inbuf`.
+        InvalidCommError: `comm` is not a communicator.
+        InvalidCountError: the count is negative, or does not follow from the buffer.
+        InvalidTypeError: the datatype is not usable, or the buffer holds references to Python objects.
+        TruncationError: the items do not fit behind the position; nothing was written.
+    """
+    return _pack(representation_of(comm), datatype, inbuf, outbuf, position)
+
+
+def unpack(datatype: Datatype, inbuf: object, position: int, outbuf: object, comm: object = None) -> int:
+    """Take items out of a packing unit (MPI_Unpack).
+
+    Args:
+        datatype: committed type of the items.
+        inbuf: memory of the packing unit.
+        position: where the items begin in it, in bytes.
+        outbuf: buffer of the items, see the module; writable. It is filled: no fewer items are taken.
+        comm: communicator over which the unit was received, or None.
+
+    Returns:
+        The position after the items.
+
+    Raises:
+        InvalidBufferError: `outbuf` is read-only, or items are not within its memory.
+        InvalidTypeError: the datatype is not usable, or its items overlap in memory.
+        TruncationError: fewer bytes than that are left of the unit; nothing was written.
+        Others as `pack`.
+    """
+    return _unpack(representation_of(comm), datatype, inbuf, position, outbuf)
+
+
+def pack_size(datatype: Datatype, count: int, comm: object = None) -> int:
+    """Bytes by which one call of `pack` advances the position (MPI_Pack_size).
+
+    Args:
+        datatype: type of the items.
+        count: number of items.
+        comm: communicator over which the unit will be sent, or None.
+
+    Raises:
+        InvalidCommError: `comm` is not a communicator.
+        InvalidCountError: the count is negative.
+        InvalidTypeError: the datatype is null or freed.
+    """
+    return _size(representation_of(comm), datatype, count)
+
+
+def pack_external(datatype: Datatype, datarep: str, inbuf: object, outbuf: object, position: int) -> int:
+    """Append items in canonical form (MPI_Pack_external). The unit travels as BYTE.
+
+    Args, Returns and Raises are those of `pack`; in addition
+
+    Args:
+        datarep: "external32".
+
+    Raises:
+        InvalidArgumentError: unknown data representation.
+    """
+    external32.check_datarep(datarep)
+    return _pack(EXTERNAL32, datatype, inbuf, outbuf, position)
+
+
+def unpack_external(datatype: Datatype, datarep: str, inbuf: object, position: int, outbuf: object) -> int:
+    """Take items in canonical form out of a packing unit (MPI_Unpack_external).
+
+    Args, Returns and Raises are those of `unpack`, and `datarep` as for `pack_external`.
+    """
+    external32.check_datarep(datarep)
+    return _unpack(EXTERNAL32, datatype, inbuf, position, outbuf)
+
+
+def pack_external_size(datatype: Datatype, datarep: str, count: int) -> int:
+    """Bytes by which one call of `pack_external` advances the position (MPI_Pack_external_size).
+
+    Args and Raises are those of `pack_size`, and `datarep` as for `pack_external`.
+    """
+    external32.check_datarep(datarep)
+    return _size(EXTERNAL32, datatype, count)
+
+
+def _pack(form: Representation, datatype: Datatype, inbuf: object, outbuf: object, position: int) -> int:
+    datatype.check_usable("datatype")
+    items = _Items(form, datatype, inbuf, "inbuf", writable=False)
+    unit, stop = _unit(outbuf, position, items.nbytes, "outbuf", writable=True)
+    for piece in items.pieces:
+        form.pack(piece.layout, piece.memory, piece.base, unit)
+    return stop
+
+
+def _unpack(form: Representation, datatype: Datatype, inbuf: object, position: int, outbuf: object) -> int:
+    datatype.check_usable("datatype")
+    items = _Items(form, datatype, outbuf, "outbuf", writable=True)
+    unit, stop = _unit(inbuf, position, items.nbytes, "inbuf", writable=False)
+    for piece in items.pieces:
+        form.unpack(piece.layout, unit, piece.memory, piece.base)
+    items.finish()
+    return stop
+
+
+def _size(form: Representation, datatype: Datatype, count: int) -> int:
+    if not datatype:
+        raise InvalidTypeError("datatype is DATATYPE_NULL, or was freed; use a datatype that exists")
+    return form.layout_of(datatype, 1).size * _count(count, "count")
+
+
+class _Items:
+    """The items that an argument names, in some representation.
+
+    Attributes:
+        pieces: the memories in which they lie.
+        nbytes: length of the message of them.
+    """
+
+    __slots__ = ("_array", "_copy", "nbytes", "pieces")
+
+    def __init__(self, form: Representation, datatype: Datatype, spec: object, name: str, writable: bool) -> None:
+        self._array: Array | None = None
+        self._copy: Array | None = None
+        location, count, displ = _parse(spec, name)
+        base = displ * datatype.extent
+        self.pieces: Sequence[Piece]
+        if isinstance(location, Bottom):
+            layout = form.layout_of(datatype, 1 if count is None else count).shift(base)
+            self.pieces = registry.resolve(layout, writable, name)
+        else:
+            memory = self._memory(location, datatype, name, writable)
+            if count is None:
+                count = _inferred(datatype, len(memory) - base, name)
+            layout = form.layout_of(datatype, count)
+            _check_within(memory, base, layout, f"{count} items of {datatype}, after {displ} skipped,", name)
+            self.pieces = (Piece(layout, memory, base),)
+        if writable and layout.overlapping():
+            raise InvalidTypeError(
+                f"datatype: items of {datatype} overlap in memory, so that what {name} would hold is undefined; "
+                "unpack into a type that has no byte twice"
+            )
+        self.nbytes = layout.size
+
+    def _memory(self, location: object, datatype: Datatype, name: str, writable: bool) -> memoryview:
+        array = array_of(location, name)
+        if writable:
+            _check_writable(array, name)
+        if not array.flags.forc:
+            _check_gapless(array, datatype, name)
+            self._array, array = array, np.ascontiguousarray(array)
+            self._copy = array
+        return _bytes(array)
+
+    def finish(self) -> None:
+        """Put what was unpacked where it belongs, if it went into a copy: an array that is not contiguous."""
+        if self._array is not None and self._copy is not None:
+            self._array[...] = self._copy
+
+
+def _parse(spec: object, name: str) -> tuple[object, int | None, int]:
+    """Location, count, items to skip."""
+    if not isinstance(spec, list | tuple):
+        return spec, None, 0
+    match spec:
+        case (location, (count, displ)):
+            return location, _count(count, f"count in {name}"), _integer(displ, f"displ in {name}")
+        case (location, count):
+            return location, _count(count, f"count in {name}"), 0
+    raise TypeError(
+        f"{name} is a {type(spec).__name__} of {len(spec)} items: expected [buf, count] or [buf, (count, displ)]; the "
+        "type of the items is that whose method is called"
+    )
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: expected an integer") from None
+
+
+def _count(value: Any, name: str) -> int:
+    count = _integer(value, name)
+    if count < 0:
+        raise InvalidCountError(f"{name} is {count}: expected 0 or more")
+    return count
+
+
+def _inferred(datatype: Datatype, nbytes: int, name: str) -> int:
+    """Number of whole items, padding included, in so many bytes after their start."""
+    extent = datatype.extent
+    if datatype.size == 0:
+        return 0
+    if extent <= 0:
+        raise InvalidCountError(
+            f"{name}: how many items of {datatype} are meant does not follow from the length of the buffer, as their "
+            f"extent is {extent}; pass the count, as in [buf, count]"
+        )
+    # An item may reach beyond its extent, into its successors.
+    return max(0, min(nbytes // extent, (nbytes - datatype.true_ub) // extent + 1))
+
+
+def _check_within(memory: memoryview, base: int, layout: Layout, items: str, name: str) -> None:
+    start, stop = base + layout.lb, base + layout.ub
+    if layout.blocks and (start < 0 or stop > len(memory)):
+        raise InvalidBufferError(
+            f"{name} holds {len(memory)} bytes, but {items} reach from byte {start} to byte {stop}; pass a larger "
+            "buffer, a smaller count or another displacement"
+        )
+
+
+def _check_writable(array: Array, name: str) -> None:
+    if not array.flags.writeable:
+        raise InvalidBufferError(f"{name} is read-only; pass writable memory such as a bytearray or a numpy array")
+
+
+def _check_gapless(array: Array, datatype: Datatype, name: str) -> None:
+    """Check that items mean the same in an array that is not contiguous as in a contiguous copy of it."""
+    layout, extent = datatype.layout, datatype.extent
+    dense = layout.contiguous and layout.lb == 0 and datatype.size == extent
+    if not dense and not (extent == array.itemsize and 0 <= layout.lb <= layout.ub <= extent):
+        raise InvalidBufferError(
+            f"{name} is not contiguous, of shape {array.shape} and strides {array.strides}, and {datatype} neither is "
+            f"without gaps nor fits its elements of {array.itemsize} bytes; pass contiguous memory"
+        )
+
+
+def _unit(memory: object, position: int, nbytes: int, name: str, writable: bool) -> tuple[memoryview, int]:
+    """The bytes of a packing unit from a position on, and the position after them."""
+    array = array_of(memory, name)
+    if writable:
+        _check_writable(array, name)
+    if not array.flags.forc:
+        raise InvalidBufferError(f"{name} is not contiguous, as a packing unit must be; pass a bytearray")
+    start = _integer(position, "position")
+    stop = start + nbytes
+    if start < 0:
+        raise InvalidArgumentError(f"position is {start}: expected 0 or more, a number of bytes in {name}")
+    if stop > array.nbytes:
+        verb = "do not fit into" if writable else "are not in"
+        raise TruncationError(
+            f"{nbytes} bytes from position {start} on {verb} {name}, which holds {array.nbytes}; nothing was moved: "
+            "pass a larger buffer, the right position, or fewer items"
+        )
+    return _bytes(array)[start:stop], stop
+
+
+def _bytes(array: Array) -> memoryview:
+    """The memory of a contiguous array, in C or Fortran order, as it lies."""
+    flat = array if array.flags.c_contiguous else array.T
+    return flat.reshape(-1).view(np.uint8).data

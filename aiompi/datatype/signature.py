@@ -1,0 +1,206 @@
+"""Type signatures: the sequence of basic types in a type map (sections 3.12 and 3.12.5).
+
+A signature is kept as it was built, as parts with repetition counts, so that it takes no more room than the calls
+that made it: a billion repetitions of a struct are one part.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from aiompi.constants import UNDEFINED
+
+if TYPE_CHECKING:
+    from aiompi.datatype.datatype import Datatype
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# A sequence is known by its fingerprint, a polynomial whose coefficients stand for the basic types: those of
+# repetitions and concatenations follow from those of the parts. Sequences that differ have the same one with a
+# probability of length / _MODULUS.
+_MODULUS: Final = 2**127 - 1
+_POINT: Final = 0x5851F42D4C957F2D14057B7EF767814F
+
+
+class Signature:
+    """Sequence of basic types; equal if the sequences are, however they were put together.
+
+    Iterating yields runs, `(basic, n)`: `n` times the basic type, as long as possible.
+
+    Attributes:
+        size: bytes of all elements.
+        count: number of basic elements.
+    """
+
+    __slots__ = ("_basic", "_fingerprint", "_parts", "count", "size")
+
+    _basic: Datatype | None
+    _parts: tuple[tuple[Signature, int], ...]
+    _fingerprint: int
+    size: int
+    count: int
+
+    @classmethod
+    def of(cls, basic: Datatype, name: str, size: int) -> Signature:
+        """The signature of the basic type of that name, of `size` bytes."""
+        self = cls.__new__(cls)
+        digest = hashlib.blake2b(name.encode(), digest_size=15).digest()
+        self._basic, self._parts, self.size, self.count = basic, (), size, 1
+        self._fingerprint = int.from_bytes(digest)
+        return self
+
+    @classmethod
+    def _of_parts(cls, parts: tuple[tuple[Signature, int], ...]) -> Signature:
+        if len(parts) == 1 and parts[0][1] == 1:
+            return parts[0][0]
+        self = cls.__new__(cls)
+        self._basic, self._parts = None, parts
+        self.size = sum(part.size * n for part, n in parts)
+        self.count = sum(part.count * n for part, n in parts)
+        self._fingerprint = 0
+        for part, n in parts:
+            repeated = part._fingerprint * _series(part.count, n)
+            self._fingerprint = (self._fingerprint * _power(part.count * n) + repeated) % _MODULUS
+        return self
+
+    def repeat(self, count: int, stride: int = 0) -> Signature:
+        """The sequence `count` times; distances do not matter."""
+        if count == 0 or not self.count:
+            return EMPTY
+        if len(self._parts) == 1:
+            ((part, n),) = self._parts
+            return Signature._of_parts(((part, n * count),))
+        return Signature._of_parts(((self, count),))
+
+    def place(self, displacements: Integers, lengths: Integers | int, extent: int) -> Signature:
+        """The sequence as often as there are copies in all blocks together."""
+        if isinstance(lengths, int):
+            return self.repeat(lengths * displacements.size)
+        longest = int(lengths.max(initial=0))
+        return self.repeat(int(lengths.sum()) if longest * lengths.size < 2**63 else sum(lengths.tolist()))
+
+    def shift(self, nbytes: int) -> Signature:
+        return self
+
+    @staticmethod
+    def concat(parts: Iterable[Signature]) -> Signature:
+        """One sequence after the other."""
+        merged: list[tuple[Signature, int]] = []
+        for signature in parts:
+            if not signature.count:
+                continue
+            part, n = signature._parts[0] if len(signature._parts) == 1 else (signature, 1)
+            if merged and merged[-1][0] == part:
+                n += merged.pop()[1]
+            merged.append((part, n))
+        return Signature._of_parts(tuple(merged))
+
+    def elements(self, nbytes: int) -> int:
+        """Number of basic elements in the first bytes of a message of such items.
+
+        Args:
+            nbytes: length of the message, of any number of items.
+
+        Returns:
+            Elements; UNDEFINED if the message ends within one, or if there are bytes but no elements.
+        """
+        if self.size == 0:
+            return 0 if nbytes == 0 else UNDEFINED
+        items, rest = divmod(nbytes, self.size)
+        found = items * self.count
+        node = self
+        while rest:
+            if node._basic is not None:
+                return UNDEFINED
+            for part, n in node._parts:
+                if rest < part.size * n:
+                    break
+                rest -= part.size * n
+                found += part.count * n
+            items, rest = divmod(rest, part.size)
+            found += items * part.count
+            node = part
+        return found
+
+    def nbytes(self, elements: int) -> int:
+        """Length of a message of so many basic elements: the opposite of `elements`.
+
+        Raises:
+            ValueError: there are no elements in the type.
+        """
+        if elements and not self.count:
+            raise ValueError("a type without elements has no message of some")
+        total, node = 0, self
+        while elements:
+            items, elements = divmod(elements, node.count)
+            total += items * node.size
+            for part, n in node._parts:
+                if elements < part.count * n:
+                    break
+                elements -= part.count * n
+                total += part.size * n
+            else:
+                break
+            node = part
+        return total
+
+    def __iter__(self) -> Iterator[tuple[Datatype, int]]:
+        run: Datatype | None = None
+        length = 0
+        for basic, n in self._runs():
+            if basic is run:
+                length += n
+                continue
+            if run is not None:
+                yield run, length
+            run, length = basic, n
+        if run is not None:
+            yield run, length
+
+    def _runs(self) -> Iterator[tuple[Datatype, int]]:
+        """Runs that may continue each other."""
+        stack: list[Iterator[tuple[Signature, int]]] = [iter([(self, 1)])]
+        while stack:
+            for part, n in stack[-1]:
+                if part._basic is not None:
+                    yield part._basic, n
+                    continue
+                stack.append(iter(part._parts) if n == 1 else itertools.repeat((part, 1), n))
+                break
+            else:
+                stack.pop()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return self is other or (
+            (self._fingerprint, self.count, self.size) == (other._fingerprint, other.count, other.size)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._fingerprint, self.count))
+
+    def __repr__(self) -> str:
+        if self._basic is not None:
+            return self._basic.name
+        return "(" + ", ".join(f"{n} x {part!r}" for part, n in self._parts) + ")"
+
+
+@functools.lru_cache(maxsize=1024)
+def _power(count: int) -> int:
+    return pow(_POINT, count, _MODULUS)
+
+
+@functools.lru_cache(maxsize=1024)
+def _series(count: int, n: int) -> int:
+    """1 + x + ... + x**(n - 1), where x is the power by which `count` elements move those before them."""
+    return (_power(count * n) - 1) * pow(_power(count) - 1, -1, _MODULUS) % _MODULUS
+
+
+EMPTY: Final = Signature._of_parts(())

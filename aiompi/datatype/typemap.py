@@ -1,0 +1,192 @@
+"""Type maps: what a datatype describes, apart from the handle by which users know it (section 3.12).
+
+A type map is never changed. It consists of the call that made it, from which everything else follows. What a
+constructor does is said once, as a composition of four steps - repeat, place, shift, concat - and performed with
+each form of the map: its bounds, its signature, its layout in memory, its layout in external32.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+
+from aiompi.constants import COMBINER_NAMED
+from aiompi.datatype.bounds import Bounds
+from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.signature import Signature
+
+if TYPE_CHECKING:
+    from aiompi.datatype.datatype import Datatype
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Form(Protocol):
+    """What a type map can be taken as: Bounds, Signature or Layout."""
+
+    def repeat(self, count: int, stride: int, /) -> Self: ...
+    def place(self, displacements: Integers, lengths: Integers | int, extent: int, /) -> Self: ...
+    def shift(self, nbytes: int, /) -> Self: ...
+    @staticmethod
+    def concat(parts: Iterable[Any], /) -> Any: ...
+
+
+F = TypeVar("F", bound=Form)
+
+
+class Compose(Protocol):
+    """How a form of a type map comes from the forms of its components.
+
+    Args:
+        kind: the class of the form.
+        form: gives the form of a component.
+    """
+
+    def __call__(self, kind: type[F], form: Callable[[TypeMap], F], /) -> F: ...
+
+
+class TypeMap:
+    """A sequence of basic types at displacements.
+
+    Attributes:
+        combiner: which call made it, one of the COMBINER_ constants.
+        arguments: arguments of the call by name: integers, arrays of them.
+        types: the types that were passed to the call, in order.
+        bounds: bounds and alignment.
+        signature: basic types in order.
+        constant: the predefined datatype that it belongs to, if it does.
+        dtype: numpy type of an item, or None.
+    """
+
+    __slots__ = (
+        "_components", "_compose", "_external", "_layout", "arguments", "bounds", "combiner", "constant", "dtype",
+        "signature", "types",
+    )  # fmt: skip
+
+    combiner: int
+    arguments: Mapping[str, int | Integers]
+    types: Sequence[TypeMap]
+    bounds: Bounds
+    signature: Signature
+    constant: Datatype | None
+    dtype: np.dtype[Any] | None
+    _components: tuple[TypeMap, ...]
+    _compose: Compose | None
+    _layout: Layout | None
+    _external: Layout | None
+
+    @classmethod
+    def basic(cls, signature: Signature, dtype: np.dtype[Any]) -> TypeMap:
+        """The type map of a basic type: {(type, 0)}."""
+        self = cls._leaf(Bounds(0, signature.size, dtype.alignment), signature)
+        self.dtype = dtype
+        self._layout = Layout.run(signature.size)
+        return self
+
+    @classmethod
+    def empty(cls, bounds: Bounds) -> TypeMap:
+        """A type map without entries: that of the null type, or of a marker."""
+        self = cls._leaf(bounds, Signature.concat(()))
+        self._layout = self._external = Layout.concat(())
+        return self
+
+    @classmethod
+    def _leaf(cls, bounds: Bounds, signature: Signature) -> TypeMap:
+        self = cls.__new__(cls)
+        self.combiner, self.arguments, self.types, self.constant = COMBINER_NAMED, {}, (), None
+        self.bounds, self.signature, self.dtype = bounds, signature, None
+        self._components, self._compose, self._layout, self._external = (), None, None, None
+        return self
+
+    @classmethod
+    def derived(
+        cls,
+        combiner: int,
+        arguments: Mapping[str, int | Integers],
+        types: Sequence[TypeMap],
+        compose: Compose,
+        *,
+        markers: tuple[int, int] | None = None,
+        components: Iterable[TypeMap] | None = None,
+        dtype: np.dtype[Any] | None = None,
+    ) -> TypeMap:
+        """What a constructor makes.
+
+        Args:
+            markers: lower and upper bound that replace those that follow from the components.
+            components: what it is composed of, if these are not `types`.
+            dtype: numpy type of an item.
+        """
+        self = cls.__new__(cls)
+        self.dtype = dtype
+        self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
+        self._components = tuple(dict.fromkeys(types if components is None else components))
+        self._compose, self._layout, self._external = compose, None, None
+        self.signature = compose(Signature, operator.attrgetter("signature"))
+        bounds = compose(Bounds, operator.attrgetter("bounds"))
+        self.bounds = bounds if markers is None else bounds.marked(*markers)
+        return self
+
+    @classmethod
+    def named(cls, made: TypeMap, dtype: np.dtype[Any]) -> TypeMap:
+        """The same entries as those of a derived type, but predefined."""
+        assert made._compose is not None
+        return cls.derived(COMBINER_NAMED, {}, (), made._compose, components=made.types, dtype=dtype)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self.signature.size
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the lower to the upper bound."""
+        return self.bounds.ub - self.bounds.lb
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it is that of LB or UB."""
+        return self.constant is not None and (self.bounds.lower is None) != (self.bounds.upper is None)
+
+    @property
+    def layout(self) -> Layout:
+        """What bytes of memory go where in a message; computed at the first use."""
+        if self._layout is None:
+            self._complete("_layout")
+        assert self._layout is not None
+        return self._layout
+
+    @property
+    def external(self) -> Layout:
+        """What bytes of memory go where in external32 (section 4.3 of MPI-3.1); computed at the first use."""
+        if self._external is None:
+            self._complete("_external")
+        assert self._external is not None
+        return self._external
+
+    def _complete(self, form: str) -> None:
+        """Compute a layout, those of the components first: they may be nested deeper than Python's stack."""
+        stack = [self]
+        while stack:
+            typemap = stack[-1]
+            if getattr(typemap, form) is not None:  # needed by several, and done for another
+                stack.pop()
+                continue
+            missing = [part for part in typemap._components if getattr(part, form) is None]
+            if missing:
+                stack += missing
+                continue
+            if typemap._compose is not None:
+                setattr(typemap, form, typemap._compose(Layout, operator.attrgetter(form)))
+            else:
+                typemap._external = _external_element(typemap)
+
+
+def _external_element(typemap: TypeMap) -> Layout:
+    from aiompi.datatype import external32
+
+    assert typemap.constant is not None
+    return Layout.element(typemap.constant, typemap.size, external32.size_of(typemap.constant))

@@ -1,0 +1,15 @@
+"""The blocking face, shaped as mpi4py: every call starts an operation of the engine and waits for it in place.
+
+Importing does no I/O. The first use of a communicator joins the job that the launcher has started this process
+for, or makes a job of one rank; the end of the process leaves it.
+"""
+
+from aiompi.face.blocking.communicator import COMM_SELF, COMM_WORLD, Intracomm
+from aiompi.face.blocking.message import MESSAGE_NO_PROC, MESSAGE_NULL, Message
+from aiompi.face.blocking.process import process
+from aiompi.face.blocking.requests import REQUEST_NULL, Prequest, Request
+
+__all__ = [
+    "COMM_SELF", "COMM_WORLD", "MESSAGE_NO_PROC", "MESSAGE_NULL", "REQUEST_NULL", "Intracomm", "Message", "Prequest",
+    "Request", "process",
+]  # fmt: skip

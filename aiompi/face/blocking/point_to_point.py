@@ -1,0 +1,282 @@
+"""Point-to-point communication of the blocking face (chapter 3).
+
+`aiompi.face.native.point_to_point` describes the arguments and what is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aiompi import engine
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_send, resolve_send
+from aiompi.driver.blocking import refuse_running_loop
+from aiompi.engine import Mode
+from aiompi.engine import Request as EngineRequest
+from aiompi.face.blocking.handle import Handle
+from aiompi.face.blocking.message import MESSAGE_NO_PROC, Message
+from aiompi.face.blocking.process import process
+from aiompi.face.blocking.requests import Prequest, Request
+from aiompi.face.common import attach, contents
+from aiompi.status import Status
+
+T = TypeVar("T")
+
+
+class PointToPoint(Handle):
+    """Sends, receives and probes of a communicator."""
+
+    __slots__ = ()
+
+    # Buffers.
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, standard mode (section 3.7)."""
+        memory = memory_to_send(buf)
+        return Request(self._core.isend((memory,), len(memory), dest, tag))
+
+    def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6)."""
+        return Request(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
+
+    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, synchronous mode (section 3.4)."""
+        return Request(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+
+    def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted."""
+        return Request(self._start_buffer(buf, dest, tag, Mode.READY))
+
+    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+        """Start a receive into a writable buffer specification (section 3.7)."""
+        return Request(self._core.irecv(memory_to_receive(buf), source, tag))
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, standard mode (section 3.2.1)."""
+        refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
+        memory = memory_to_send(buf)
+        self._finish(self._core.isend((memory,), len(memory), dest, tag))
+
+    def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, buffered mode (sections 3.4 and 3.6)."""
+        refuse_running_loop("Comm.Bsend", "await comm.Bsend(buf, dest)")
+        self._finish(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, synchronous mode (section 3.4)."""
+        refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
+        self._finish(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+
+    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, ready mode (section 3.4): the receive must be posted."""
+        refuse_running_loop("Comm.Rsend", "await comm.Rsend(buf, dest)")
+        self._finish(self._start_buffer(buf, dest, tag, Mode.READY))
+
+    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
+        """Receive into a writable buffer specification (section 3.2.4).
+
+        Raises:
+            TruncationError: the message is longer than the buffer.
+        """
+        refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
+        request = self._core.irecv(memory_to_receive(buf), source, tag)
+        if not request._done:
+            self._wait(request)
+        if status is not None:
+            status.assign(request.status)
+        if request._error is not None:
+            raise request._error
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send one buffer and receive into another, without deadlock (section 3.10)."""
+        refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
+        memory, target = memory_to_exchange(sendbuf, recvbuf)
+        received = self._core.irecv(target, source, recvtag, None, status)
+        self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+
+    def Sendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send what is in a buffer, and receive into the same (section 3.10)."""
+        refuse_running_loop("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
+        target, memory = memory_to_receive(buf), bytes(memory_to_send(buf))
+        received = self._core.irecv(target, source, recvtag, None, status)
+        self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+
+    def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
+        try:
+            self._finish(send())
+        except BaseException:
+            receive.withdraw()
+            raise
+        return self._finish(receive)
+
+    def _start_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+        memory = memory_to_send(buf)
+        return self._core.isend((memory,), len(memory), dest, tag, mode)
+
+    # Persistent requests (section 3.9).
+
+    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of a send in standard mode."""
+        return self._send_init(buf, dest, tag, Mode.STANDARD)
+
+    def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of a send in buffered mode."""
+        return self._send_init(buf, dest, tag, Mode.BUFFERED)
+
+    def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of a send in synchronous mode."""
+        return self._send_init(buf, dest, tag, Mode.SYNCHRONOUS)
+
+    def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of a send in ready mode."""
+        return self._send_init(buf, dest, tag, Mode.READY)
+
+    def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
+        """Bind the arguments of a receive."""
+        return Prequest(self._core.recv_init(memory_to_receive(buf), source, tag))
+
+    def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
+        return Prequest(self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, mode))
+
+    # Python objects.
+
+    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, standard mode (section 3.7)."""
+        return Request(self._start_object(obj, dest, tag, Mode.STANDARD))
+
+    def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, buffered mode (sections 3.4 and 3.6)."""
+        return Request(self._start_object(obj, dest, tag, Mode.BUFFERED))
+
+    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, synchronous mode (section 3.4)."""
+        return Request(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
+
+    def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, ready mode (section 3.4): the receive must be posted."""
+        return Request(self._start_object(obj, dest, tag, Mode.READY))
+
+    def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
+        """Start receiving an object of any size; `buf` is not needed and ignored."""
+        return Request(self._core.irecv(None, source, tag, process.runtime.codec.loads))
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, standard mode (section 3.2.1)."""
+        refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
+        self._finish(self._start_object(obj, dest, tag, Mode.STANDARD))
+
+    def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, buffered mode (sections 3.4 and 3.6)."""
+        refuse_running_loop("Comm.bsend", "await comm.bsend(obj, dest)")
+        self._finish(self._start_object(obj, dest, tag, Mode.BUFFERED))
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, synchronous mode (section 3.4)."""
+        refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
+        self._finish(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
+
+    def rsend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, ready mode (section 3.4): the receive must be posted."""
+        refuse_running_loop("Comm.rsend", "await comm.rsend(obj, dest)")
+        self._finish(self._start_object(obj, dest, tag, Mode.READY))
+
+    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
+        """Receive an object of any size; `buf` is not needed and ignored."""
+        refuse_running_loop("Comm.recv", "await comm.recv(source)")
+        return self._finish(self._core.irecv(None, source, tag, process.runtime.codec.loads, status))
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
+        refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
+        received = self._core.irecv(None, source, recvtag, process.runtime.codec.loads, status)
+        return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
+
+    def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        return self._core.isend(payload, nbytes, dest, tag, mode)
+
+    # Probes (section 3.8).
+
+    def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Wait for a message without receiving it."""
+        refuse_running_loop("Comm.Probe", "await comm.probe(source, tag)")
+        envelope = self._finish(self._core.probe(source, tag))
+        if status is not None:
+            status.assign(envelope)
+        return True
+
+    def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Whether there is a message that a receive would get now."""
+        envelope = self._core.iprobe(source, tag)
+        if envelope is None:
+            self._driver.poll()
+            envelope = self._core.iprobe(source, tag)
+        if envelope is not None and status is not None:
+            status.assign(envelope)
+        return envelope is not None
+
+    def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
+        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
+        refuse_running_loop("Comm.Mprobe", "await comm.mprobe(source, tag)")
+        return self._finish(self._core.mprobe(source, tag, lambda message: self._taken(message, status)))
+
+    def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
+        found, message = self._core.improbe(source, tag)
+        if not found:
+            self._driver.poll()
+            found, message = self._core.improbe(source, tag)
+        return self._taken(message, status) if found else None
+
+    def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
+        if status is not None:
+            status.assign(self._core.envelope(message))
+        return MESSAGE_NO_PROC if message is None else Message(self._core, message)
+
+    probe = Probe
+    iprobe = Iprobe
+    mprobe = Mprobe
+    improbe = Improbe
+
+    # Memory for buffered mode (section 3.6).
+
+    def Attach_buffer(self, buf: Any) -> None:
+        """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1)."""
+        attach(self._core.attachment, buf)
+
+    def Detach_buffer(self) -> Any:
+        """Take the memory back when the messages in it have left; the object that was attached."""
+        refuse_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
+        return self._finish(self._core.attachment.detach())
+
+    def Flush_buffer(self) -> None:
+        """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
+        refuse_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
+        self._finish(self._core.attachment.flush())

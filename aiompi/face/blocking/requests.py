@@ -1,0 +1,370 @@
+"""Requests of the blocking face, and waiting for several of them (sections 3.7 and 3.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from aiompi.constants import UNDEFINED
+from aiompi.driver.blocking import refuse_running_loop
+from aiompi.engine import PersistentRequest
+from aiompi.engine import Request as EngineRequest
+from aiompi.errors import ERR_PENDING, Exception, InStatusError, InvalidRequestError
+from aiompi.face.blocking.process import process
+from aiompi.status import Status
+
+T = TypeVar("T")
+
+
+class Request(Generic[T]):
+    """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: EngineRequest[T] | None = None) -> None:
+        self._core = core
+
+    def __bool__(self) -> bool:
+        return self._core is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Request) and self._core is other._core
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def _active(self) -> EngineRequest[T] | None:
+        """The operation under way, None if there is none (section 3.7.3)."""
+        return self._core
+
+    def _deactivate(self) -> None:
+        """The outcome of the operation has been taken."""
+        self._core = None
+
+    # One request.
+
+    def Wait(self, status: Status | None = None) -> bool:
+        """Wait until the operation is complete (MPI_Wait, section 3.7.3).
+
+        Args:
+            status: filled with the envelope of a received message; the empty status for a null request.
+        """
+        self._wait(status)
+        return True
+
+    def wait(self, status: Status | None = None) -> T | None:
+        """Wait until the operation is complete; the received object, None otherwise."""
+        return self._wait(status)
+
+    def _wait(self, status: Status | None) -> T | None:
+        operation = self._active
+        if operation is not None and not operation.done():
+            refuse_running_loop("Request.Wait", "await request")
+            process.driver.finish(operation)
+        return self._complete(status)
+
+    def Test(self, status: Status | None = None) -> bool:
+        """Whether the operation is complete; if so, as `Wait` (MPI_Test, section 3.7.3)."""
+        return self.test(status)[0]
+
+    def test(self, status: Status | None = None) -> tuple[bool, T | None]:
+        """Whether the operation is complete, and the received object if so."""
+        if not _progress(self):
+            return False, None
+        return True, self._complete(status)
+
+    def _complete(self, status: Status | None) -> T | None:
+        """Take the result of a completed operation, if there is one; the request is null or inactive from now on."""
+        operation = self._active
+        if operation is None:
+            if status is not None:
+                status.assign(Status())
+            return None
+        if status is not None:
+            status.assign(operation.status)
+        try:
+            value = operation.result()
+        finally:
+            self._deactivate()
+        return None if isinstance(value, Status) else value
+
+    def Get_status(self, status: Status | None = None) -> bool:
+        """Whether the operation is complete; the request stays as it is (MPI_Request_get_status, MPI-2).
+
+        Args:
+            status: filled if so, as by `Wait`.
+        """
+        if not _progress(self):
+            return False
+        if status is not None:
+            operation = self._active
+            status.assign(Status() if operation is None else operation.status)
+        return True
+
+    def Cancel(self) -> None:
+        """Mark for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
+
+        Raises:
+            InvalidRequestError: it is null or inactive.
+        """
+        operation = self._active
+        if operation is None:
+            state = "inactive: it has not been started" if self else "MPI_REQUEST_NULL"
+            raise InvalidRequestError(f"Request.Cancel: the request is {state}")
+        operation.cancel()
+
+    cancel = Cancel
+
+    def Free(self) -> None:
+        """Give up the handle; the operation completes by itself (MPI_Request_free, section 3.7.3).
+
+        Should it fail, the job ends: nobody could be told (section 2.7).
+
+        Raises:
+            InvalidRequestError: it is null.
+        """
+        if self._core is None:
+            raise InvalidRequestError("Request.Free: the request is MPI_REQUEST_NULL")
+        core, self._core = self._core, None
+        core.free()
+
+    # Several requests (section 3.7.5). Null and inactive requests among them are passed over.
+
+    @classmethod
+    def Waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
+        """Wait until all are complete, or one has failed.
+
+        Args:
+            requests: become null; those that are pending when another fails stay as they are.
+            statuses: filled, and extended when too short; an element per request.
+
+        Raises:
+            InStatusError: some have failed; the statuses' errors tell which, ERR_PENDING those that are not complete.
+        """
+        _wait_for_all(requests)
+        _complete_all(requests, statuses)
+        return True
+
+    @classmethod
+    def waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[Any]:
+        """As `Waitall`; what each of them received, in their order."""
+        _wait_for_all(requests)
+        return _complete_all(requests, statuses)
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
+        """Whether `Waitall` would return, because all are complete or one has failed; otherwise none is changed."""
+        return cls.testall(requests, statuses)[0]
+
+    @classmethod
+    def testall(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[bool, list[Any] | None]:
+        """As `Testall`, and what they received."""
+        _check(requests)
+        if not all(_progress(request) for request in requests) and not any(map(_has_failed, requests)):
+            return False, None
+        return True, _complete_all(requests, statuses)
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> int:
+        """Wait until one is complete; its index, UNDEFINED when none is active."""
+        return cls.waitany(requests, status)[0]
+
+    @classmethod
+    def waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, Any]:
+        """Wait until one is complete; its index and what it received."""
+        _wait_for_one(requests)
+        return _complete_one(requests, status)
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
+        """(index, True) when one is complete, (UNDEFINED, True) when none is active, else (UNDEFINED, False)."""
+        index, flag, _ = cls.testany(requests, status)
+        return index, flag
+
+    @classmethod
+    def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
+        """As `Testany`, and what the request received."""
+        _check(requests)
+        active = [request for request in requests if request._active is not None]
+        if active and not any(_progress(request) for request in active):
+            return UNDEFINED, False, None
+        index, value = _complete_one(requests, status)
+        return index, True, value
+
+    @classmethod
+    def Waitsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
+        """Wait until at least one is complete; the indices of all that are, None when none is active."""
+        return cls.waitsome(requests, statuses)[0]
+
+    @classmethod
+    def waitsome(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As `Waitsome`, and what the requests received."""
+        _wait_for_one(requests)
+        return _complete_some(requests, statuses)
+
+    @classmethod
+    def Testsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
+        """The indices of all that are complete, maybe none; None when none is active."""
+        return cls.testsome(requests, statuses)[0]
+
+    @classmethod
+    def testsome(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As `Testsome`, and what the requests received."""
+        if _check(requests):
+            process.driver.poll()
+        return _complete_some(requests, statuses)
+
+    def __repr__(self) -> str:
+        return "<Request null>" if self._core is None else repr(self._core)
+
+
+class Prequest(Request[T]):
+    """A persistent request (section 3.9): inactive until it is started, and again once it has been completed."""
+
+    __slots__ = ("_started",)
+
+    _core: PersistentRequest[T] | None
+
+    def __init__(self, core: PersistentRequest[T] | None = None) -> None:
+        super().__init__(core)
+        self._started = False
+
+    @property
+    def _active(self) -> EngineRequest[T] | None:
+        return self._core if self._started else None
+
+    def _deactivate(self) -> None:
+        self._started = False
+        if self._core is not None:
+            self._core.forget_operation()
+
+    def Start(self) -> None:
+        """Start the operation (MPI_Start, section 3.9).
+
+        Raises:
+            InvalidRequestError: it is null, or active: started, and not completed by a Wait or Test.
+        """
+        if self._core is None or self._started:
+            state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
+            raise InvalidRequestError(f"Prequest.Start: the request is {state}")
+        self._core.start()
+        self._started = True
+
+    @classmethod
+    def Startall(cls, requests: Iterable[Prequest[Any]]) -> None:
+        """Start several requests, in their order (MPI_Startall, section 3.9).
+
+        Raises:
+            InvalidRequestError: one cannot be started; those before it have been.
+        """
+        for request in requests:
+            if not isinstance(request, Prequest):
+                raise InvalidRequestError(f"Prequest.Startall: {request!r} is not persistent")
+            request.Start()
+
+
+def _is_done(request: Request[Any]) -> bool:
+    operation = request._active
+    return operation is None or operation.done()
+
+
+def _has_failed(request: Request[Any]) -> bool:
+    operation = request._active
+    return operation is not None and operation.done() and operation.exception() is not None
+
+
+def _progress(request: Request[Any]) -> bool:
+    """Whether the request is complete, after a look at what has arrived."""
+    if not _is_done(request):
+        process.driver.poll()
+    return _is_done(request)
+
+
+def _check(requests: Sequence[Request[Any]]) -> bool:
+    """Whether some requests are active.
+
+    Raises:
+        InvalidRequestError: one of them is listed twice.
+    """
+    active = [request._core for request in requests if request._active is not None]
+    if len(set(map(id, active))) < len(active):
+        raise InvalidRequestError("a request is listed twice among those to be completed; list each once")
+    return bool(active)
+
+
+def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
+    """Wait until all are complete, or one has failed."""
+    _wait_until(requests, lambda: all(map(_is_done, requests)) or any(map(_has_failed, requests)))
+
+
+def _wait_for_one(requests: Sequence[Request[Any]]) -> None:
+    """Wait until an active one is complete, if any is active."""
+    _wait_until(requests, lambda: any(request._active is not None and _is_done(request) for request in requests))
+
+
+def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
+    if _check(requests) and not satisfied():
+        refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
+        process.driver.wait_until(satisfied)
+
+
+def _complete_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> list[Any]:
+    return _complete_listed(requests, range(len(requests)), statuses)
+
+
+def _complete_some(
+    requests: Sequence[Request[Any]], statuses: list[Status] | None
+) -> tuple[list[int] | None, list[Any] | None]:
+    if all(request._active is None for request in requests):
+        return None, None
+    indices = [i for i, request in enumerate(requests) if request._active is not None and _is_done(request)]
+    return indices, _complete_listed(requests, indices, statuses)
+
+
+def _complete_one(requests: Sequence[Request[Any]], status: Status | None) -> tuple[int, Any]:
+    for index, request in enumerate(requests):
+        if request._active is not None and _is_done(request):
+            return index, request._complete(status)
+    if status is not None:
+        status.assign(Status())
+    return UNDEFINED, None
+
+
+def _complete_listed(
+    requests: Sequence[Request[Any]], indices: Sequence[int], statuses: list[Status] | None
+) -> list[Any]:
+    """Complete several requests; the errors go into the statuses (section 3.7.5)."""
+    values: list[Any] = []
+    filled = [Status() for _ in indices]
+    failures: list[tuple[int, Exception]] = []
+    for index, status in zip(indices, filled, strict=True):
+        if not _is_done(requests[index]):
+            status.error = ERR_PENDING
+            values.append(None)
+            continue
+        try:
+            values.append(requests[index]._complete(status))
+        except Exception as error:
+            failures.append((index, error))
+            status.error = error.error_class
+            values.append(None)
+    if statuses is not None:
+        for position, status in enumerate(filled):
+            if position == len(statuses):
+                statuses.append(Status())
+            statuses[position].assign(status)
+            if failures:
+                statuses[position].error = status.error
+    if failures:
+        index, first = failures[0]
+        raise InStatusError(f"{len(failures)} of {len(indices)} requests failed; request {index}: {first}") from first
+    return values
+
+
+REQUEST_NULL: Request[None] = Request()

@@ -1,0 +1,50 @@
+"""A send and a receive that belong together (section 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiompi.engine import Owned, Receive, Request
+
+
+def exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Owned[Any]:
+    """A receive, and the send that belongs to it: if that cannot be started, the receive must not stay behind."""
+    try:
+        return Owned(Exchange(start_send(), receive))
+    except BaseException:
+        receive.withdraw()
+        raise
+
+
+class Exchange(Request[Any]):
+    """A send and a receive that belong together: complete when both are."""
+
+    __slots__ = ("_pending", "_receive", "_send")
+
+    def __init__(self, send: Request[None], receive: Receive) -> None:
+        super().__init__(send._engine)
+        self._send = send
+        self._receive = receive
+        pending = [part for part in (send, receive) if not part.done()]
+        self._pending = len(pending)
+        for part in pending:
+            part.when_done(self._part_done)
+        if not pending:
+            self.complete()
+
+    def _part_done(self, _: Request[Any]) -> None:
+        self._pending -= 1
+        if self._pending == 0:
+            self.complete()
+
+    def exception(self) -> BaseException | None:
+        return self._send.exception() or self._receive.exception()
+
+    def result(self) -> Any:
+        self._send.result()
+        return self._receive.result()
+
+    def withdraw(self) -> None:
+        self._receive.withdraw()
+        self._send.withdraw()

@@ -1,0 +1,192 @@
+"""How an application of the native face gets its world: `run`, `init`, `join`, `local_world`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aiompi.driver import aio
+from aiompi.engine import Request
+from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
+from aiompi.face.native.communicator import Intracomm
+from aiompi.runtime import Runtime, local_runtimes
+from aiompi.settings import Settings
+from aiompi.transport.agent import Contact
+from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
+from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
+
+T = TypeVar("T")
+
+
+class World(Intracomm):
+    """COMM_WORLD of a rank, with which its part in the job begins and ends."""
+
+    __slots__ = ()
+
+    def finalize(self) -> Request[None]:
+        """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5)."""
+        return self._runtime.finalize()
+
+    def leave(self) -> Request[None]:
+        """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
+
+        Others that still wait for it get a ProcessFailedError.
+        """
+        return self._runtime.leave()
+
+
+class Session:
+    """A rank from its start to its end: `async with` it, or `await` it and finalize the world yourself.
+
+    Leaving the block by an exception ends the job, since the other ranks would wait in vain; leaving it otherwise
+    finalizes.
+    """
+
+    def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
+        self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
+
+    async def _start(self) -> World:
+        try:
+            await self._runtime.start()
+        except BaseException:
+            self._runtime.abort(1, f"rank {self._runtime.engine.rank} gave up while the job was starting")
+            raise
+        return World(self._runtime, self._runtime.world)
+
+    def __await__(self) -> Generator[Any, None, World]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> World:
+        return await self._start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        runtime = self._runtime
+        if runtime.finalized or runtime.engine.error is not None:
+            return
+        if isinstance(error, SystemExit) and not error.code:
+            await runtime.leave()
+        elif error is not None:
+            self._fail(error)
+        else:
+            try:
+                await runtime.finalize()
+            except BaseException as failure:
+                self._fail(failure)
+                raise
+
+    def _fail(self, error: BaseException) -> None:
+        runtime = self._runtime
+        code, cause = 1, f"failed: {type(error).__name__}: {error}"
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code, cause = error.code, f"exited with status {error.code}"
+        elif runtime.launched and isinstance(error, Exception):
+            _show_now(error)
+        runtime.abort(code, f"rank {runtime.engine.rank} {cause}")
+
+
+def _show_now(error: Exception) -> None:
+    """Print an exception before the launcher hears of it, which then ends this process; not again at the end."""
+    show = sys.excepthook
+    show(type(error), error, error.__traceback__)
+
+    def excepthook(kind: type[BaseException], other: BaseException, traceback: TracebackType | None) -> None:
+        if other is not error:
+            show(kind, other, traceback)
+
+    sys.excepthook = excepthook
+
+
+def init(*, settings: Settings | None = None) -> Session:
+    """Be the rank that the launcher started this process for; without a launcher, the only rank of a job.
+
+        async with aiompi.init() as world:
+            ...
+
+    Args:
+        settings: instead of those of the environment and `rc`.
+
+    Raises:
+        JobAbortedError: the job cannot be joined.
+    """
+    return Session(Contact.from_environ(), settings)
+
+
+def join(
+    address: str, key: str | bytes | None = None, *, rank: int | None = None, settings: Settings | None = None
+) -> Session:
+    """Become a rank of a job that waits for it (`aiompi-launch --serve N`), from inside a running event loop.
+
+        world = await aiompi.join("host:port", key=...)
+
+    Args:
+        address: "HOST:PORT", as the launcher printed it.
+        key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
+        rank: wanted; by default ranks are given in the order of arrival.
+        settings: instead of those of the environment and `rc`.
+
+    Raises:
+        AuthenticationError: there is no key, or it is too short.
+        JobAbortedError: the job cannot be joined.
+    """
+    if rank is not None and rank < 0:
+        raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
+    wanted = RANK_ANY if rank is None else rank
+    return Session(Contact(f"tcp:{address}", _key(key), wanted, launched=False), settings)
+
+
+def _key(key: str | bytes | None) -> bytes:
+    if isinstance(key, bytes):
+        if len(key) < MIN_KEY_BYTES:
+            raise AuthenticationError(f"the key of the job must be at least {MIN_KEY_BYTES} bytes long")
+        return key
+    if key is None:
+        key = os.environ.get(ENV_KEY)
+    if key is None and ENV_KEY_FILE in os.environ:
+        key = pathlib.Path(os.environ[ENV_KEY_FILE]).read_text(encoding="ascii")
+    if key is None:
+        raise AuthenticationError(f"no key: pass it to join(), or set {ENV_KEY} or {ENV_KEY_FILE}")
+    return parse_key(key)
+
+
+def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+    """Run `await main(world)` as one rank in an event loop of its own, uvloop's when it is installed.
+
+    Returns:
+        What `main` returned.
+
+    Raises:
+        Whatever `main` raised, after the job was ended because of it.
+    """
+    contact = Contact.from_environ()
+
+    async def session() -> T:
+        async with Session(contact, None) as world:
+            return await main(world)
+
+    try:
+        return aio.run(session())
+    except JobAbortedError:
+        if contact is None or not contact.launched:
+            raise
+        sys.exit(1)  # the launcher reports the cause, once for all ranks
+
+
+def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:
+    """Several ranks in this process and event loop, for tests and notebooks.
+
+    Args:
+        size: number of ranks.
+        settings: instead of those of the environment and `rc`.
+
+    Returns:
+        The COMM_WORLD of each rank, in rank order. Nothing needs to be closed.
+    """
+    if size < 1:
+        raise InvalidArgumentError(f"a world of {size} ranks: there must be at least one")
+    return [Intracomm(runtime, runtime.world) for runtime in local_runtimes(size, aio.AsyncioDriver(), settings)]

@@ -1,0 +1,286 @@
+"""Point-to-point communication of the native face (chapter 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiompi import engine
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_send, resolve_send
+from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
+from aiompi.face.common import Membership, attach, contents
+from aiompi.face.native.exchange import exchange
+from aiompi.face.native.message import Message
+from aiompi.objects import Codec
+from aiompi.status import Status
+
+
+class PointToPoint(Membership):
+    """Sends, receives and probes of a communicator; each starts at once."""
+
+    __slots__ = ()
+
+    _codec: Codec
+
+    # Objects.
+
+    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, standard mode (section 3.4).
+
+        Args:
+            obj: must not be changed before the request is complete; large arrays in it are not copied.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+        """
+        payload, nbytes = self._codec.dumps(obj)
+        return self._core.isend(payload, nbytes, dest, tag)
+
+    def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, buffered mode: complete at once (sections 3.4 and 3.6); see `isend`.
+
+        Raises:
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+        """
+        return self._isend_object(obj, dest, tag, Mode.BUFFERED)
+
+    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, synchronous mode: complete not before a receive has matched it (section 3.4)."""
+        return self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS)
+
+    def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
+        return self._isend_object(obj, dest, tag, Mode.READY)
+
+    def _isend_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+        payload, nbytes = self._codec.dumps(obj)
+        return self._core.isend(payload, nbytes, dest, tag, mode)
+
+    def irecv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Request[Any]:
+        """Start receiving an object of any size (section 3.7).
+
+        Args:
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope when the result is taken.
+
+        Returns:
+            A request whose result is the object, None from PROC_NULL.
+        """
+        return self._core.irecv(None, source, tag, self._codec.loads, status)
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, standard mode; see `isend`."""
+        return Owned(self.isend(obj, dest, tag))
+
+    def bsend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, buffered mode; see `ibsend`."""
+        return Owned(self.ibsend(obj, dest, tag))
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, synchronous mode; see `issend`."""
+        return Owned(self.issend(obj, dest, tag))
+
+    def rsend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, ready mode; see `irsend`."""
+        return Owned(self.irsend(obj, dest, tag))
+
+    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> OwnedReceive[Any]:
+        """Receive an object of any size; see `irecv`."""
+        return OwnedReceive(self.irecv(source, tag, status))
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Owned[Any]:
+        """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
+        receive = self._core.irecv(None, source, recvtag, self._codec.loads, status)
+        return exchange(receive, lambda: self.isend(sendobj, dest, sendtag))
+
+    # Buffers.
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer, standard mode (section 3.7).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`.
+                It must not be changed before the request is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
+        """
+        memory = memory_to_send(buf)
+        return self._core.isend((memory,), len(memory), dest, tag)
+
+    def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer, buffered mode: complete at once (sections 3.4 and 3.6); see `Isend`.
+
+        Raises:
+            InvalidBufferError: also when the attached buffer has not enough room, or there is none.
+        """
+        return self._isend_buffer(buf, dest, tag, Mode.BUFFERED)
+
+    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer, synchronous mode (section 3.4); see `Isend`."""
+        return self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS)
+
+    def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
+        return self._isend_buffer(buf, dest, tag, Mode.READY)
+
+    def _isend_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+        memory = memory_to_send(buf)
+        return self._core.isend((memory,), len(memory), dest, tag, mode)
+
+    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+        """Start receiving into a buffer (section 3.7).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; not to be touched before the
+                request is complete.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+
+        Returns:
+            A request whose result is the Status. It fails with TruncationError when the message is too long.
+        """
+        return self._core.irecv(memory_to_receive(buf), source, tag)
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, standard mode; see `Isend`."""
+        return Owned(self.Isend(buf, dest, tag))
+
+    def Bsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, buffered mode; see `Ibsend`."""
+        return Owned(self.Ibsend(buf, dest, tag))
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, synchronous mode; see `Issend`."""
+        return Owned(self.Issend(buf, dest, tag))
+
+    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, ready mode; see `Irsend`."""
+        return Owned(self.Irsend(buf, dest, tag))
+
+    def Recv(
+        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> OwnedReceive[Status]:
+        """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
+        return OwnedReceive(self._core.irecv(memory_to_receive(buf), source, tag, None, status))
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Owned[Status]:
+        """Send a buffer and receive into another, without deadlock (section 3.10); see `Isend` and `Irecv`.
+
+        Raises:
+            InvalidBufferError: the buffers overlap.
+        """
+        memory, target = memory_to_exchange(sendbuf, recvbuf)
+        receive = self._core.irecv(target, source, recvtag, None, status)
+        return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+
+    def Sendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Owned[Status]:
+        """Send what is in a buffer, and receive into the same (section 3.10)."""
+        target, memory = memory_to_receive(buf), bytes(memory_to_send(buf))
+        receive = self._core.irecv(target, source, recvtag, None, status)
+        return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+
+    # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
+
+    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Isend`; each start sends what is in the buffer then."""
+        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.STANDARD)
+
+    def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Ibsend`."""
+        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.BUFFERED)
+
+    def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Issend`."""
+        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.SYNCHRONOUS)
+
+    def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted."""
+        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.READY)
+
+    def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
+        """Bind the arguments of `Irecv`."""
+        return self._core.recv_init(memory_to_receive(buf), source, tag)
+
+    # Probes (section 3.8).
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Owned[Status]:
+        """Wait for a message without receiving it; its Status."""
+        return Owned(self._core.probe(source, tag))
+
+    def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
+        """Status of the message that a receive would get now, None if there is none."""
+        return self._core.iprobe(source, tag)
+
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> OwnedReceive[Message]:
+        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
+        return OwnedReceive(self._core.mprobe(source, tag, self._message))
+
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
+        found, message = self._core.improbe(source, tag)
+        return self._message(message) if found else None
+
+    Probe = probe
+    Iprobe = iprobe
+    Mprobe = mprobe
+    Improbe = improbe
+
+    # Memory for buffered mode (section 3.6).
+
+    def Attach_buffer(self, buf: Any) -> None:
+        """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
+
+        Args:
+            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each.
+
+        Raises:
+            InvalidBufferError: one is attached already, or it is read-only.
+        """
+        attach(self._core.attachment, buf)
+
+    def Detach_buffer(self) -> Request[Any]:
+        """Take the memory back: complete when the messages in it have left; the object that was attached.
+
+        Raises:
+            InvalidBufferError: none is attached.
+        """
+        return self._core.attachment.detach()
+
+    def Flush_buffer(self) -> Request[Any]:
+        """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
+        return self._core.attachment.flush()
+
+    def _message(self, message: engine.Message | None) -> Message:
+        return Message(self._core, self._codec, message)

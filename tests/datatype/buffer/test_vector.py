@@ -1,0 +1,125 @@
+"""Vector specifications: one block per rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiompi.datatype.buffer.vector import resolve_vector_recv, resolve_vector_send
+from aiompi.datatype.predefined import BYTE, DATATYPE_NULL, DOUBLE, INT
+from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidCountError, InvalidTypeError
+
+RESOLVE = [resolve_vector_send, resolve_vector_recv]
+NINE = np.arange(9, dtype="i")
+
+
+@pytest.mark.parametrize("resolve", RESOLVE)
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize(
+    ("rest", "values"),
+    [
+        ([[2, 1, 3]], [[0, 1], [2], [3, 4, 5]]),
+        ([(2, 1, 3)], [[0, 1], [2], [3, 4, 5]]),
+        ([np.array([2, 1, 3])], [[0, 1], [2], [3, 4, 5]]),
+        ([2], [[0, 1], [2, 3], [4, 5]]),
+        ([np.int64(2)], [[0, 1], [2, 3], [4, 5]]),
+        ([([2, 1, 3], [7, 0, 2])], [[7, 8], [0], [2, 3, 4]]),
+        ([([1, 2, 1], 3)], [[0], [3, 4], [6]]),
+        ([(2, 3)], [[0, 1], [3, 4], [6, 7]]),
+        ([(2, None)], [[0, 1], [2, 3], [4, 5]]),
+        ([(None, 3)], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        ([([0, 0, 1], [99, -5, 8])], [[], [], [8]]),
+        ([INT], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        (["i"], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        ([None], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+        ([[1, 0, 2], "i"], [[0], [], [1, 2]]),
+        ([([1, 0, 2], [2, 0, 4]), INT], [[2], [], [4, 5]]),
+        ([[1, 0, 2], [2, 0, 4], INT], [[2], [], [4, 5]]),
+        ([[1, 0, 2], None, INT], [[0], [], [1, 2]]),
+        ([None, None, INT], [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+    ],
+)
+def test_forms(resolve: Any, kind: Any, rest: list[Any], values: list[list[int]]) -> None:
+    buffers = resolve(kind([NINE, *rest]), "recvbuf", 3)
+    assert [buffer.array().tolist() for buffer in buffers] == values
+    assert all(buffer.datatype is INT for buffer in buffers)
+    assert all(np.shares_memory(buffer.view, NINE) for buffer in buffers if buffer.count)
+
+
+@pytest.mark.parametrize("resolve", RESOLVE)
+def test_memory_alone_is_cut_into_equal_blocks(resolve: Any) -> None:
+    assert [buffer.array().tolist() for buffer in resolve(NINE, "buf", 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert [buffer.count for buffer in resolve(None, "buf", 2)] == [0, 0]
+    with pytest.raises(InvalidCountError, match=r"buf holds 9 items of MPI_INT, .* 2 equal blocks.*\[buf, counts\]"):
+        resolve(NINE, "buf", 2)
+
+
+def test_blocks_of_an_array_that_is_not_contiguous() -> None:
+    buffers = resolve_vector_send([NINE[::-2], [2, 0, 3]], "sendbuf", 3)
+    assert [np.frombuffer(buffer.packed(), "i").tolist() for buffer in buffers] == [[8, 6], [], [4, 2, 0]]
+
+
+def test_displacements_count_extents() -> None:
+    column = INT.Create_vector(3, 1, 3).Create_resized(0, 4).Commit()
+    buffers = resolve_vector_recv([NINE, ([1, 1], [2, 0]), column], "recvbuf", 2)
+    for buffer, value in zip(buffers, (-1, -2), strict=True):
+        buffer.unpack(memoryview(np.full(3, value, "i").tobytes()))
+    assert NINE.reshape(3, 3).tolist() == [[-2, 1, -1], [-2, 4, -1], [-2, 7, -1]]
+    NINE[:] = np.arange(9)
+
+
+@pytest.mark.spec("S4.5-5")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        [NINE, ([2, 2, 2], 1)],
+        [NINE, ([1, 1, 4], [3, 8, 5])],
+        [NINE, ([1, 1, 1], [0, 1, 0]), INT.Create_vector(3, 1, 3).Create_resized(0, 4).Commit()],
+        [NINE[::2], ([1, 2, 1], [0, 1, 2])],
+    ],
+    ids=["stride", "one end", "columns", "array"],
+)
+def test_blocks_that_receive_must_not_overlap(spec: Any) -> None:
+    assert len(resolve_vector_send(spec, "sendbuf", 3)) == 3
+    with pytest.raises(InvalidBufferError, match="blocks of recvbuf overlap"):
+        resolve_vector_recv(spec, "recvbuf", 3)
+
+
+@pytest.mark.spec("S3.12.5-4")
+def test_overlapping_and_read_only_receive_blocks() -> None:
+    twice = INT.Create_vector(2, 2, 1).Commit()
+    with pytest.raises(InvalidTypeError, match="type in recvbuf cannot receive"):
+        resolve_vector_recv([NINE, [1, 1], twice], "recvbuf", 2)
+    with pytest.raises(InvalidBufferError, match="recvbuf is read-only"):
+        resolve_vector_recv([b"ab", [1, 1]], "recvbuf", 2)
+
+
+@pytest.mark.parametrize("resolve", RESOLVE)
+@pytest.mark.parametrize(
+    ("spec", "error", "says"),
+    [
+        ([NINE, [1, 2]], InvalidArgumentError, "counts in buf has 2 entries: expected 3, one for each rank"),
+        ([NINE, ([1] * 3, [0] * 4)], InvalidArgumentError, "displs in buf has 4 entries: expected 3"),
+        ([NINE, [1, -2, 1]], InvalidCountError, r"counts in buf are \[1, -2, 1\]: expected 0 or more"),
+        ([NINE, -1], InvalidCountError, "counts in buf are -1"),
+        ([NINE, [4, 4, 4]], InvalidBufferError, "buf holds 36 bytes, but 12 items of MPI_INT take 48"),
+        ([NINE, (1, [0, 1, 9])], InvalidBufferError, "buf holds 36 bytes, but 10 items of MPI_INT take 40"),
+        ([NINE, (1, [0, 1, -1])], InvalidBufferError, "after -1 skipped, reach from byte -4 to byte 0"),
+        ([NINE[::2], (1, [0, 1, -1])], InvalidBufferError, "buf holds 20 bytes"),
+        ([NINE, [1, 1, 1], DATATYPE_NULL], InvalidTypeError, "type in buf is MPI_DATATYPE_NULL"),
+        ([NINE, [1, 1, 1], INT.Create_contiguous(2)], InvalidTypeError, "type in buf.* is not committed"),
+        ([NINE], TypeError, "list of 1 items, not a vector specification"),
+        ([NINE, 1, 1, BYTE, 1], TypeError, "list of 5 items"),
+        ([NINE, "x!"], InvalidTypeError, "unknown type code"),
+        ([NINE, 1.5], TypeError, "counts in buf is 1.5: expected an integer"),
+        ([NINE, [1, "2", 3]], TypeError, "counts in buf is '2'"),
+        ([NINE, "iii", DOUBLE], TypeError, "counts in buf is 'iii'"),
+        ([NINE, (1, "a")], TypeError, "displs in buf is 'a'"),
+        ([3, 1], TypeError, "buf is of type int"),
+    ],
+)
+def test_refused(resolve: Any, spec: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        resolve(spec, "buf", 3)

@@ -1,0 +1,336 @@
+"""Completing requests, one and several (sections 3.7 and 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from checks import LARGE, SMALL, check, comm, fields, is_empty, predecessor, raises, rank, settle, successor, waste
+
+from aiompi import MPI
+
+
+@check
+def null_requests() -> None:
+    """S3.7.3-2, S3.7.3-6, S3.7.3-8, S3.7.3-15, S3.7.5-4, S3.7.5-7, S3.7.5-10, S3.7.5-15, S3.8-20"""
+    null = MPI.REQUEST_NULL
+    for call in (null.Wait, null.Test):
+        status = waste()
+        status.error = MPI.SUCCESS
+        assert call(status) is True
+        assert is_empty(status)
+    assert null.wait() is None
+    assert null.test() == (True, None)
+    for refuse in (null.Cancel, null.Free):
+        with raises(MPI.InvalidRequestError, "MPI_REQUEST_NULL"):
+            refuse()
+    for nulls in ([], [null], [MPI.Request(), null]):
+        status = MPI.Status(77, 88, 99)
+        assert MPI.Request.Waitany(nulls, status) == MPI.UNDEFINED
+        assert is_empty(status)
+        status = MPI.Status(77, 88, 99)
+        assert MPI.Request.Testany(nulls, status) == (MPI.UNDEFINED, True)
+        assert is_empty(status)
+        assert MPI.Request.Waitsome(nulls) is MPI.Request.Testsome(nulls) is None
+        statuses: list[MPI.Status] = []
+        assert MPI.Request.Waitall(nulls, statuses) is MPI.Request.Testall(nulls) is True
+        assert len(statuses) == len(nulls)
+        assert all(map(is_empty, statuses))
+        assert MPI.Request.waitall(nulls) == [None] * len(nulls)
+
+
+@check
+def wait_and_test() -> None:
+    """S3.7.3-5, S3.7.3-7, S3.7.3-16, S2.4.1-1: a completed request is null, and equal to REQUEST_NULL."""
+    for way in ("Wait", "Test"):
+        receive = comm.irecv(source=predecessor)
+        assert receive != MPI.REQUEST_NULL
+        assert receive.Test() is False
+        assert receive
+        comm.Barrier()
+        send = comm.isend(rank, successor, 3)
+        status = waste()
+        if way == "Wait":
+            assert receive.Wait(status) is True
+        else:
+            while not receive.Test(status):
+                pass
+        assert fields(status)[:2] == (predecessor, 3)
+        assert (status.error, status.Is_cancelled()) == (MPI.ERR_UNKNOWN, False)
+        assert receive == MPI.REQUEST_NULL
+        assert send.Wait(status)
+        assert fields(status) == (MPI.ANY_SOURCE, MPI.ANY_TAG, 0)
+    send = comm.isend(rank, successor)
+    receive = comm.irecv(source=predecessor)
+    while not (result := receive.test())[0]:
+        pass
+    assert result == (True, predecessor)
+    send.wait()
+
+
+@check
+def free() -> None:
+    """S3.7.3-12: the communication of a freed request ends well."""
+    for nbytes in (SMALL, LARGE):
+        memory = bytearray(nbytes)
+        send, receive = comm.Isend(b"x" * nbytes, successor, 1), comm.Irecv(memory, predecessor, 1)
+        send.Free()
+        receive.Free()
+        assert not send
+        assert not receive
+        request = comm.isend("behind", successor, 2)
+        assert comm.recv(source=predecessor, tag=2) == "behind"
+        while nbytes and memory[-1:] != b"x":
+            comm.Iprobe()
+        request.wait()
+        comm.Barrier()
+
+
+@check
+def get_status() -> None:
+    """Tells as Test does, and leaves the request as it is (MPI-2)."""
+    receive = comm.irecv(source=predecessor, tag=3)
+    status = waste()
+    assert receive.Get_status(status) is False
+    assert fields(status) == fields(waste())
+    comm.Barrier()
+    send = comm.isend(rank, successor, 3)
+    while not receive.Get_status(status):
+        pass
+    for _ in range(2):
+        assert receive.Get_status()
+        assert receive
+    assert fields(status)[:2] == (predecessor, 3)
+    assert status.error == MPI.ERR_UNKNOWN
+    assert receive.wait() == predecessor
+    status = waste()
+    assert receive.Get_status(status)
+    assert fields(status) == (MPI.ANY_SOURCE, MPI.ANY_TAG, 0)
+    send.Wait()
+
+
+@check
+def waitall() -> None:
+    """S3.7.5-3, S3.7.5-9, S3.7.5-11, S3.7.5-23: whatever the order of the list."""
+    receives = [comm.irecv(source=predecessor, tag=tag) for tag in range(3)]
+    sends = [comm.isend(tag, dest=successor, tag=tag) for tag in reversed(range(3))]
+    statuses: list[MPI.Status] = [waste()]
+    done = [receives[0], MPI.REQUEST_NULL, *sends, *receives[1:]]
+    assert MPI.Request.waitall(done, statuses) == [0, None, None, None, None, 1, 2]
+    assert [status.tag for status in statuses] == [0, *[MPI.ANY_TAG] * 4, 1, 2]
+    assert statuses[0].error == MPI.ERR_UNKNOWN
+    assert is_empty(statuses[1])
+    assert not any(done)
+    one = [comm.isend(0, dest=successor)]
+    comm.recv(source=predecessor)
+    assert MPI.Request.Waitall(one)
+    assert not one[0]
+
+
+@check
+def testall() -> None:
+    """S3.7.5-13: as long as one is missing none is changed."""
+    requests = [comm.irecv(source=predecessor, tag=tag) for tag in range(3)]
+    sends = [comm.isend("first", successor, 0)]
+    statuses: list[MPI.Status] = []
+    assert MPI.Request.testall(requests, statuses) == (False, None)
+    assert all(requests)
+    assert statuses == []
+    comm.Barrier()
+    sends += [comm.isend("second", successor, 1), comm.isend("third", successor, 2)]
+    while not (result := MPI.Request.testall([MPI.REQUEST_NULL, *requests], statuses))[0]:
+        assert all(requests)
+    assert result[1] == [None, "first", "second", "third"]
+    assert [status.tag for status in statuses] == [MPI.ANY_TAG, 0, 1, 2]
+    assert not any(requests)
+    assert MPI.Request.Testall(requests)
+    MPI.Request.Waitall(sends)
+
+
+@check
+def waitany_and_testany() -> None:
+    """S3.7.5-1, S3.7.5-5, S3.7.5-6, S3.7.5-8: one at a time, the others stay untouched."""
+    for way in ("wait", "test"):
+        requests = [MPI.REQUEST_NULL, *(comm.irecv(source=predecessor, tag=tag) for tag in (1, 2))]
+        assert MPI.Request.Testany(requests) == (MPI.UNDEFINED, False)
+        comm.Barrier()
+        sends = [comm.isend(tag, successor, tag) for tag in (2, 1)]
+        for left in (1, 0):
+            status = waste()
+            if way == "wait":
+                index, value = MPI.Request.waitany(requests, status)
+            else:
+                flag = False
+                while not flag:
+                    index, flag, value = MPI.Request.testany(requests, status)
+            assert index == value == status.tag
+            assert status.error == MPI.ERR_UNKNOWN
+            assert not requests[index]
+            assert sum(map(bool, requests)) == left
+        assert MPI.Request.Waitany(requests) == MPI.UNDEFINED
+        MPI.Request.Waitall(sends)
+
+
+@check
+def waitsome_and_testsome() -> None:
+    """S3.7.5-14, S3.7.5-16, S3.7.5-18, S3.7.5-19"""
+    for way in ("wait", "test"):
+        requests = [MPI.REQUEST_NULL, *(comm.irecv(source=predecessor, tag=tag) for tag in range(1, 5))]
+        assert MPI.Request.Testsome(requests) == []
+        comm.Barrier()
+        sends = [comm.isend(tag, successor, tag) for tag in range(1, 5)]
+        seen: list[int] = []
+        while any(requests):
+            statuses: list[MPI.Status] = []
+            some = MPI.Request.waitsome if way == "wait" else MPI.Request.testsome
+            indices, values = some(requests, statuses)
+            assert indices == values == [status.tag for status in statuses]
+            assert indices or way == "test"
+            assert not any(requests[index] for index in indices)
+            seen += indices
+        assert sorted(seen) == [1, 2, 3, 4]
+        assert MPI.Request.Waitsome(requests) is None
+        MPI.Request.Waitall(sends)
+
+
+@check
+def errors_of_several() -> None:
+    """S3.2.5-2, S3.7.5-12, S3.7.5-17: IN_STATUS, and each status tells."""
+    ways: dict[str, Callable[..., Any]] = {
+        "Waitall": MPI.Request.Waitall,
+        "Testall": lambda requests, statuses: _until(lambda: MPI.Request.Testall(requests, statuses)),
+        "Waitsome": lambda requests, statuses: _all_of_some(MPI.Request.Waitsome, requests, statuses),
+        "Testsome": lambda requests, statuses: _all_of_some(MPI.Request.Testsome, requests, statuses),
+    }
+    for name, way in ways.items():
+        good, bad = bytearray(2), bytearray(1)
+        requests = [comm.Irecv(good, predecessor, 1), MPI.REQUEST_NULL, comm.Irecv(bad, predecessor, 2)]
+        comm.Barrier()
+        sends = [comm.Isend(b"xx", successor, tag) for tag in (1, 2)]
+        comm.Iprobe()
+        comm.Barrier()
+        statuses: list[MPI.Status] = []
+        with raises(MPI.InStatusError, "1 of "):
+            way(requests, statuses)
+        *good_errors, last = [status.error for status in statuses]
+        assert last == MPI.ERR_TRUNCATE, name
+        assert set(good_errors) <= {MPI.SUCCESS}
+        assert len(statuses) == len(requests) or "some" in name
+        assert statuses[-1].tag == 2
+        assert good == b"xx"
+        assert bad == b"x"
+        assert not any(requests)
+        MPI.Request.Waitall(sends)
+
+
+@check
+def failure_among_pending_ones() -> None:
+    """S3.7.5-12, S3.7.5-20: is told at once; what is neither complete nor failed stays active."""
+    for way in (MPI.Request.Waitall, lambda *args: _until(lambda: MPI.Request.Testall(*args))):
+        good, pending = bytearray(2), bytearray(4)
+        requests = [comm.Irecv(good, predecessor, 1), comm.Irecv(pending, predecessor, 3)]
+        requests.insert(1, comm.Irecv(bytearray(1), predecessor, 2))
+        comm.Barrier()
+        sends = [comm.Isend(b"xx", successor, tag) for tag in (1, 2)]
+        statuses: list[MPI.Status] = []
+        with raises(MPI.InStatusError, "1 of 3 requests failed; request 1: message of 2 bytes"):
+            way(requests, statuses)
+        assert [status.error for status in statuses] == [MPI.SUCCESS, MPI.ERR_TRUNCATE, MPI.ERR_PENDING]
+        assert [bool(request) for request in requests] == [False, False, True]
+        assert good == b"xx"
+        comm.Barrier()
+        sends.append(comm.Isend(b"late", successor, 3))
+        MPI.Request.Waitall(requests + sends, statuses)
+        assert pending == b"late"
+        assert [status.error for status in statuses[:3]] == [MPI.SUCCESS, MPI.ERR_TRUNCATE, MPI.ERR_PENDING]
+
+
+@check
+def listed_twice() -> None:
+    """S3.7.5-21: is refused while it is active, and nothing is changed."""
+    plain, persistent = comm.irecv(source=predecessor), comm.Recv_init(bytearray(1), predecessor, 9)
+    persistent.Start()
+    for request in (plain, persistent):
+        for name in ("Waitany", "Testany", "Waitsome", "Testsome", "Waitall", "Testall"):
+            with raises(MPI.InvalidRequestError, "listed twice"):
+                getattr(MPI.Request, name)([request, MPI.REQUEST_NULL, request])
+        assert request.Test() is False
+        request.Cancel()
+        request.Wait()
+    for twice in ([plain, plain], [persistent, persistent]):
+        assert MPI.Request.Waitall(twice)
+
+
+def _until(call: Callable[[], bool]) -> None:
+    while not call():
+        pass
+
+
+def _all_of_some(some: Callable[..., object], requests: list[MPI.Request[Any]], statuses: list[MPI.Status]) -> None:
+    while any(requests):
+        del statuses[:]
+        some(requests, statuses)
+
+
+@check
+def error_of_one() -> None:
+    """S3.7.5-22, S2.7-4: raised by the call that completes the one, with its own class."""
+    for way in (MPI.Request.Waitany, lambda requests: _until(lambda: MPI.Request.Testany(requests)[1])):
+        request = comm.Irecv(bytearray(1), predecessor)
+        comm.Send(b"xx", successor)
+        with raises(MPI.TruncationError):
+            way([MPI.REQUEST_NULL, request])
+        assert not request
+
+
+@check
+def cancel() -> None:
+    """S3.8-11, S3.8-12, S3.8-13, S3.8-14, S3.8-15, S3.8-16, S3.8-17"""
+    memory, status = bytearray(b"kept"), MPI.Status()
+    receive = comm.Irecv(memory, predecessor, 1)
+    receive.Cancel()
+    assert receive
+    receive.Wait(status)
+    assert status.Is_cancelled()
+    assert not receive
+    comm.Barrier()
+    send = comm.issend("recalled", successor, 1)
+    settle()
+    send.cancel()
+    send.Wait(status)
+    assert status.cancelled
+    comm.Barrier()
+    assert comm.sendrecv("other", successor, 1, source=predecessor, recvtag=1) == "other"
+    assert memory == b"kept"
+    receive = comm.Irecv(memory, predecessor, 1)
+    comm.Send(b"came", successor, 1)
+    settle()
+    receive.Cancel()
+    receive.Wait(status)
+    assert not status.Is_cancelled()
+    assert memory == b"came"
+
+
+@check
+def many_requests() -> None:
+    """S3.7-7: hundreds of them, completed in reverse order."""
+    sends = [comm.isend(tag, successor, tag) for tag in range(500)]
+    receives = [comm.irecv(source=predecessor, tag=tag) for tag in reversed(range(500))]
+    assert MPI.Request.waitall(receives) == list(reversed(range(500)))
+    MPI.Request.Waitall(sends)
+
+
+@check
+def order() -> None:
+    """S3.5-1, S3.5-3, S3.7.4-2: between modes, sizes, and blocking or not."""
+    sends = []
+    for number, nbytes in enumerate([LARGE, 1, LARGE, 2]):
+        start = comm.Isend if number % 2 else comm.Issend
+        sends.append(start(bytes([number]) * nbytes, successor, 3))
+    seen = []
+    for _ in sends:
+        memory, status = bytearray(LARGE), MPI.Status()
+        comm.Recv(memory, predecessor, 3, status)
+        seen.append((memory[0], status.nbytes))
+    assert seen == [(0, LARGE), (1, 1), (2, LARGE), (3, 2)]
+    MPI.Request.Waitall(sends)

@@ -1,0 +1,61 @@
+"""The blocking face: every operation in real jobs. The programs say which check is for which rule."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from jobs import Site
+
+PROGRAMS: Final = Path(__file__).parent / "programs"
+OPERATIONS: Final = str(PROGRAMS / "operations.py")
+
+
+@pytest.mark.spec(
+    "S2.2-2", "S2.3-2", "S2.4.1-1", "S2.7-4", "S3.2.1-1", "S3.2.1-2", "S3.2.1-3", "S3.2.2-1", "S3.2.3-2",
+    "S3.2.3-3", "S3.2.3-4", "S3.2.3-6", "S3.2.3-7", "S3.2.4-4", "S3.2.4-5", "S3.2.4-6", "S3.2.4-7", "S3.2.5-2",
+    "S3.2.5-3", "S3.2.5-4", "S3.4-1", "S3.4-2", "S3.4-4", "S3.4-5", "S3.4-6", "S3.4-8", "S3.4-9", "S3.5-1",
+    "S3.5-3", "S3.5-4", "S3.6-1", "S3.6-2", "S3.6-3", "S3.6-5", "S3.6-6", "S3.6-7", "S3.6-8", "S3.6-10", "S3.6-11",
+    "S3.6.1-1", "S3.7-2", "S3.7-3", "S3.7-4", "S3.7-5", "S3.7-7", "S3.7-9", "S3.7.3-2", "S3.7.3-5", "S3.7.3-6",
+    "S3.7.3-7", "S3.7.3-8", "S3.7.3-10", "S3.7.3-11", "S3.7.3-12", "S3.7.3-15", "S3.7.3-16", "S3.7.4-1",
+    "S3.7.4-2", "S3.7.4-6", "S3.7.5-1", "S3.7.5-3", "S3.7.5-4", "S3.7.5-5", "S3.7.5-6", "S3.7.5-7", "S3.7.5-8",
+    "S3.7.5-9", "S3.7.5-10", "S3.7.5-11", "S3.7.5-12", "S3.7.5-13", "S3.7.5-14", "S3.7.5-15", "S3.7.5-16",
+    "S3.7.5-17", "S3.7.5-18", "S3.7.5-19", "S3.7.5-20", "S3.7.5-21", "S3.7.5-22", "S3.7.5-23", "S3.8-1", "S3.8-2",
+    "S3.8-3", "S3.8-4", "S3.8-5", "S3.8-6", "S3.8-7", "S3.8-11", "S3.8-12", "S3.8-13", "S3.8-14", "S3.8-15",
+    "S3.8-16", "S3.8-17", "S3.8-18", "S3.8-19", "S3.8-20", "S3.9-1", "S3.9-2", "S3.9-3", "S3.9-4", "S3.9-5",
+    "S3.9-6", "S3.9-7", "S3.9-8", "S3.9-9", "S3.9-10", "S3.9-12", "S3.10-1", "S3.10-2", "S3.10-3", "S3.10-4",
+    "S3.10-5", "S3.10-6", "S3.10-7", "S3.10-8", "S3.11-1", "S3.11-2", "S3.11-3", "S3.11-4", "S4.1-4", "S4.1-7",
+    "S4.1-8", "S4.2-2", "S4.3-1", "S4.4-1", "S4.4-3", "S4.5-1", "S4.6-1", "S4.7-1", "S4.8-1", "S4.9.1-1",
+    "S7.1.1-4", "S7.4-1", "S7.5-1", "S7.5-3", "S7.5-4",
+)  # fmt: skip
+@pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "tcp"), (1, "")])
+def test_operations(site: Site, size: int, transports: str) -> None:
+    result = site.launch("-n", str(size), OPERATIONS, env={"AIOMPI_TRANSPORTS": transports}).finish()
+    assert (result.code, result.err) == (0, "")
+    assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
+    assert len(result.lines) == size
+
+
+def test_operations_without_launcher(site: Site) -> None:
+    """A job of one rank."""
+    result = site.start(sys.executable, OPERATIONS).finish()
+    assert (result.code, result.err, len(result.lines)) == (0, "", 1)
+
+
+def test_marks_are_the_rules_of_the_checks() -> None:
+    """The mark above names what the docstrings of the programs name, in the same order as the specification."""
+    nodes = [node for path in PROGRAMS.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))]
+    texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
+    named = {rule for text in texts for rule in re.findall(r"S\d[\d.]*-\d+", text)}
+    (mark,) = (mark for mark in test_operations.pytestmark if mark.name == "spec")  # type: ignore[attr-defined]
+    assert list(mark.args) == sorted(named, key=place)
+
+
+def place(rule: str) -> tuple[list[int], int]:
+    """Section and number of a rule."""
+    section, _, number = rule.removeprefix("S").partition("-")
+    return [int(part) for part in section.split(".")], int(number)

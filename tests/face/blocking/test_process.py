@@ -1,0 +1,193 @@
+"""The rank that a process of the blocking face is: its start at first use, its end, and forks of it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from jobs import Site
+
+
+@pytest.mark.spec("S7.5-2", "S7.5-3")
+def test_import_does_nothing_and_first_use_initialises(site: Site) -> None:
+    """No socket, no file left open, no thread, no signal handler, no look at what the launcher has said."""
+    program = """
+import atexit, os, signal, sys, threading
+
+before = sorted(os.listdir("/proc/self/fd"))
+hook, events = sys.excepthook, []
+sys.addaudithook(lambda event, args: events.append(event))
+from aiompi import MPI
+
+did = {event.partition(".")[0] for event in events}
+assert not did & {"socket", "subprocess", "signal", "fcntl"}, did
+assert not {"os.fork", "os.mkdir", "os.remove", "tempfile.mkstemp"} & set(events), events
+assert sorted(os.listdir("/proc/self/fd")) == before
+assert threading.active_count() == 1
+assert sys.excepthook is hook
+assert not any(callable(signal.getsignal(n)) for n in range(1, 65) if n not in (2,))
+assert (MPI.Is_initialized(), MPI.Is_finalized()) == (False, False)
+assert "not initialised yet" in repr(MPI.COMM_WORLD)
+assert not MPI.Is_initialized()
+"""
+    junk = {"AIOMPI_CONTROL": "unix:/nonexistent", "AIOMPI_KEY": "none", "AIOMPI_TRANSPORTS": "none"}
+    use = "assert MPI.COMM_WORLD.Get_size() == 1\nassert MPI.Is_initialized()\n"
+    path = site.program(program)
+    result = site.start(sys.executable, path, env=junk).finish()
+    assert (result.code, result.err) == (0, "")
+    path = site.program(program + use)
+    result = site.start(sys.executable, path).finish()
+    assert (result.code, result.err) == (0, "")
+    result = site.start(sys.executable, path, env=junk).finish()
+    assert result.code == 1
+    assert "the key of the job must be hexadecimal" in result.err
+
+
+def test_explicit_init(site: Site) -> None:
+    program = "from aiompi import MPI\nMPI.Init()\nprint(MPI.Is_initialized(), MPI.COMM_WORLD.size)\nMPI.Finalize()\n"
+    assert site.ok(2, program).lines == ["True 2", "True 2"]
+
+
+def test_unawaited_sends_are_delivered_at_the_end(site: Site) -> None:
+    """By a rank that ends without Finalize, while the receiver has not even asked."""
+    program = """
+import select, os
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    comm.send(os.getpid(), dest=1)
+    for number in range(20):
+        comm.isend([number] * 1000, dest=1)
+else:
+    sender = os.pidfd_open(comm.recv(source=0))
+    select.select([sender], [], [])
+    print([comm.recv(source=0)[0] for number in range(20)] == list(range(20)))
+"""
+    assert site.ok(2, program).out == "True\n"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_deadlock_is_told(site: Site, size: int) -> None:
+    """When nobody is left who could send, also to a receive from anybody."""
+    program = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    calls = [
+        comm.recv, comm.Probe, lambda: comm.Recv(bytearray(1)), lambda: comm.ssend(1, 0), lambda: comm.irecv().wait(),
+    ]
+    for wait in calls:
+        try:
+            wait()
+        except MPI.LocalProtocolError as error:
+            print(error)
+"""
+    result = site.ok(size, program)
+    assert result.lines == ["deadlock: this operation waits for a message that no other process can send"] * 5
+
+
+def test_abort_without_launcher(site: Site) -> None:
+    program = "from aiompi import MPI\nprint('before')\nMPI.COMM_WORLD.Abort(6)\n"
+    result = site.start(sys.executable, site.program(program)).finish()
+    assert (result.code, result.out, result.err) == (6, "before\n", "")
+
+
+def test_job_that_cannot_be_joined(site: Site) -> None:
+    env = {"AIOMPI_CONTROL": "unix:/nonexistent/control", "AIOMPI_KEY": "00" * 16, "AIOMPI_RANK": "0"}
+    program = site.program("from aiompi import MPI\nMPI.COMM_WORLD.rank\n")
+    result = site.start(sys.executable, program, env=env).finish()
+    assert result.code == 1
+    assert "the job at /nonexistent/control cannot be joined: cannot connect to it: No such file" in result.err
+
+
+def test_first_message_to_a_rank_that_has_ended(site: Site) -> None:
+    """Even the connection comes too late. The error names the rank, and not what is wrong with its sockets."""
+    program = """
+import select, os, sys
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+pids = comm.allgather(os.getpid())
+if comm.rank == 0:
+    select.select([os.pidfd_open(pids[2])], [], [])
+    try:
+        comm.ssend("too late", dest=2)
+    except MPI.ProcessFailedError as error:
+        print(error)
+elif comm.rank == 1:
+    select.select([os.pidfd_open(pids[0])], [], [])
+"""
+    assert site.ok(4, program).out == "rank 2 has finalized and will send nothing more\n"
+
+
+@pytest.mark.spec("S2.7-2")
+def test_error_that_nobody_catches_ends_the_job(site: Site) -> None:
+    program = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 1:
+    comm.Recv(bytearray(1), source=99)
+comm.Barrier()
+"""
+    result = site.run(2, program)
+    assert result.code == 1
+    assert "aiompi-launch: rank 1 failed: InvalidRankError: " in result.err
+
+
+# Fork.
+
+
+def test_forked_child_is_no_rank(site: Site) -> None:
+    """Whatever it tries, it gets a clear error, and its parent is not disturbed."""
+    program = """
+import os
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+pending = comm.irecv(source=1 - comm.rank, tag=5)
+comm.send("first", dest=1 - comm.rank, tag=1)
+assert comm.recv(source=1 - comm.rank, tag=1) == "first"
+
+def misbehave():
+    calls = [
+        lambda: comm.send("from the child", dest=1, tag=5), comm.recv, comm.Barrier, pending.wait, comm.irecv().Test,
+        lambda: comm.issend("from the child", dest=1, tag=5).Wait(), comm.Probe, MPI.Finalize,
+        lambda: MPI.COMM_SELF.send("from the child", dest=0),
+    ]
+    for call in calls:
+        try:
+            call()
+        except MPI.LocalProtocolError as error:
+            assert str(error).startswith("this process was forked from rank 0 and is no rank itself"), error
+        else:
+            os._exit(9)
+
+if comm.rank == 0:
+    for end in (lambda: None, lambda: comm.Abort(3), lambda: 1 / 0):
+        child = os.fork()
+        if not child:
+            misbehave()
+            end()
+            raise SystemExit(4)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+comm.Barrier()
+comm.send("second", dest=1 - comm.rank, tag=5)
+print(pending.wait(), comm.allreduce(1))
+"""
+    result = site.run(2, program)
+    assert result.code == 0
+    assert result.lines == ["1", "3", "4", "second 2", "second 2"]
+    assert result.err.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_fork_before_init(site: Site) -> None:
+    """Importing has not made this process a rank yet."""
+    program = """
+import os
+from aiompi import MPI
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    print(MPI.COMM_WORLD.allreduce(1))
+else:
+    os._exit(0)
+"""
+    assert site.ok(2, program).lines == ["2", "2"]

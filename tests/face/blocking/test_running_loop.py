@@ -1,0 +1,103 @@
+"""Blocking calls inside a running event loop are refused, and what to await instead is named."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any, Final
+
+import pytest
+
+import aiompi
+from aiompi import MPI, BlockingCallError
+from aiompi.face.common import Membership
+
+#: what never waits: nonblocking operations, and what has nothing to wait for
+LOCAL: Final = re.compile(r"[iI]\w+|\w+_init|Get_\w+|Attach_buffer|Abort")
+BLOCKING: Final = sorted(
+    name
+    for cls in takewhile(lambda cls: cls is not Membership, MPI.Intracomm.__mro__)
+    for name, value in vars(cls).items()
+    if callable(value) and name[0] != "_" and not LOCAL.fullmatch(name)
+)
+
+
+def call_with_nothing(function: Any) -> None:
+    """Call with None for everything that must be given."""
+    parameters = inspect.signature(function).parameters.values()
+    function(*[None for parameter in parameters if parameter.default is parameter.empty])
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_blocking_call_in_a_running_loop(name: str) -> None:
+    """It raises at once, without an initialisation, and names an awaitable of the native face."""
+
+    async def main() -> None:
+        with pytest.raises(BlockingCallError) as caught:
+            call_with_nothing(getattr(MPI.COMM_WORLD, name))
+        message = str(caught.value)
+        assert name.lower() in message.lower()
+        (awaitable,) = re.findall(r"use `await comm\.(\w+)\(.*\)`", message)
+        assert callable(getattr(aiompi.Intracomm, awaitable))
+        assert awaitable.lower() == name.lower()
+
+    asyncio.run(main())
+    assert not MPI.Is_initialized()
+
+
+@pytest.mark.parametrize("name", ["Recv", "recv"])
+def test_receiving_a_message_in_a_running_loop(name: str) -> None:
+    async def main() -> None:
+        with pytest.raises(BlockingCallError, match=rf"use `await message\.{name}\("):
+            call_with_nothing(getattr(MPI.MESSAGE_NO_PROC, name))
+        assert callable(getattr(aiompi.Message, name))
+        with pytest.raises(BlockingCallError, match=r"use `await comm\.mprobe\("):
+            MPI.Message.Probe(MPI.COMM_WORLD)
+
+    asyncio.run(main())
+    assert not MPI.Is_initialized()
+
+
+@pytest.mark.parametrize("name", ["Detach_buffer", "Flush_buffer"])
+def test_waiting_for_buffered_messages_in_a_running_loop(name: str) -> None:
+    async def main() -> None:
+        with pytest.raises(BlockingCallError, match=rf"use `await comm\.{name}\(\)`"):
+            getattr(MPI, name)()
+
+    asyncio.run(main())
+    assert not MPI.Is_initialized()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("name", [f"{case}ait{many}" for case in "Ww" for many in ("", "all", "any", "some")])
+def test_waiting_in_a_running_loop(name: str, persistent: bool) -> None:
+    """Also when other requests are complete; it is not refused when there is nothing to wait for."""
+
+    async def main() -> None:
+        comm = aiompi.local_world(1)[0]
+        pending = MPI.Prequest(comm.Recv_init(bytearray(1))) if persistent else MPI.Request(comm.Irecv(bytearray(1)))
+        several = functools.partial(getattr(MPI.Request, name), [MPI.REQUEST_NULL, pending])
+        wait: Callable[[], Any] = getattr(pending, name) if name.lower() == "wait" else several
+        if isinstance(pending, MPI.Prequest):
+            wait()
+            pending.Start()
+        with pytest.raises(BlockingCallError, match="use `await"):
+            wait()
+        pending.Cancel()
+        wait()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("call", [MPI.Init, MPI.Finalize, MPI.COMM_WORLD.Get_rank, MPI.COMM_WORLD.Isend])
+def test_first_use_in_a_running_loop(call: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(BlockingCallError, match=r"`async with aiompi\.init\(\) as world`"):
+            call(*[b""] * (call.__name__ == "Isend"), *[0] * (call.__name__ == "Isend"))
+
+    asyncio.run(main())
+    assert not MPI.Is_initialized()

@@ -1,0 +1,225 @@
+"""Requests as futures; what becomes of an operation whose await is cancelled or timed out."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from face.native.checks import LARGE, SMALL, World, check, expect, settle
+
+import aiompi
+from aiompi import ANY_SOURCE, BSEND_OVERHEAD, PROC_NULL
+
+
+@check
+async def futures(world: World) -> None:
+    """gather, wait, as_completed, TaskGroup, wait_for, done callbacks."""
+    receives = [world[0].irecv(source=1, tag=tag) for tag in range(4)]
+    called = asyncio.Event()
+    receives[3].add_done_callback(lambda request: called.set())
+    done, pending = await asyncio.wait(map(asyncio.ensure_future, receives[:2]), timeout=0)
+    assert (len(done), len(pending)) == (0, 2)
+    async with asyncio.TaskGroup() as group:
+        for tag in range(4):
+            group.create_task(world[1].send(tag, dest=0, tag=tag))
+    assert sorted([await item for item in asyncio.as_completed(receives[:2])]) == [0, 1]
+    assert await asyncio.gather(*receives) == [0, 1, 2, 3]
+    await called.wait()
+    assert await asyncio.wait_for(receives[3], 1.0) == 3
+
+
+@check
+async def timeout_of_a_request(world: World) -> None:
+    """Leaves the operation alone: it can be awaited again."""
+    receive = world[2].irecv(source=0)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await receive
+    assert not receive.done()
+    await world[0].send("late", dest=2)
+    assert await receive == "late"
+
+
+@check
+async def timeout_of_a_receive(world: World) -> None:
+    """Withdraws it, whatever its kind: the message goes to the next receive."""
+    buffer = bytearray(2 * LARGE)
+    receives: list[Callable[[], Awaitable[Any]]] = [
+        lambda: world[1].recv(source=0),
+        lambda: world[1].Recv(buffer, source=0),
+        lambda: world[1].sendrecv("x", dest=PROC_NULL, source=0),
+        lambda: world[1].Sendrecv(b"x", dest=PROC_NULL, recvbuf=buffer, source=0),
+        lambda: world[1].Sendrecv_replace(buffer, dest=PROC_NULL, source=0),
+    ]
+    for receive in receives:
+        for size in (SMALL, LARGE):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await receive()
+            # Matched at once, and cancelled before the task sees its message.
+            task = asyncio.ensure_future(_wait_for(receive()))
+            await asyncio.sleep(0)
+            sends = [world[0].isend("x" * size, dest=1), world[0].isend("second", dest=1)]
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await world[1].recv(source=0) == "x" * size
+            assert await world[1].recv(source=0) == "second"
+            await asyncio.gather(*sends)
+
+
+async def _wait_for(received: Awaitable[Any]) -> Any:
+    return await received
+
+
+@check
+async def timeout_of_a_send(world: World) -> None:
+    """Recalls the message, if it has not been matched."""
+    buffer = bytearray(LARGE)
+    sends: list[Callable[[], Awaitable[Any]]] = [
+        lambda: world[0].ssend("lost", dest=1),
+        lambda: world[0].Ssend(b"lost", dest=1),
+        lambda: world[0].Send(buffer, dest=1),
+        lambda: world[0].Sendrecv(buffer, 1, recvbuf=bytearray(1), source=PROC_NULL),
+        lambda: world[0].Sendrecv_replace(buffer, 1, source=PROC_NULL),
+    ]
+    for send in sends:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await send()
+    await world[0].send("kept", dest=1, tag=99)
+    await world[1].probe(source=0, tag=99)  # it has overtaken neither the messages nor their recall
+    assert await world[1].recv(source=0) == "kept"
+
+
+@check
+async def cancelled_exchange(world: World) -> None:
+    """What has come goes to the next receive, and what has been sent stays sent, as it was."""
+    memory = bytearray(b"x" * LARGE)
+    task = asyncio.ensure_future(_wait_for(world[0].Sendrecv_replace(memory, 1, source=2)))
+    await asyncio.sleep(0)
+    send = world[2].Isend(b"y" * LARGE, 0)
+    await settle(world[0], world[2])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    memory[:] = bytes(LARGE)
+    await settle(world[0], world[1])
+    assert world[1].iprobe(0) is None
+    await asyncio.gather(world[0].Recv(received := bytearray(LARGE), 2), send)
+    assert set(received) == set(b"y")
+    exchange = world[0].Sendrecv_replace(memory, 1, source=2)
+    task = asyncio.ensure_future(_wait_for(exchange))
+    await asyncio.sleep(0)
+    await world[1].Recv(received, 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert set(received) == {0}
+    await asyncio.gather(world[2].Send(b"next", 0), world[0].Recv(memory, 2))
+    assert memory[:4] == b"next"
+
+
+@check
+async def cancelled_await_of_a_buffered_send(world: World) -> None:
+    """It has been sent when it is awaited; a task that is cancelled before it starts takes it back, and its room."""
+    comm = world[0]
+    comm.Attach_buffer(bytearray(LARGE + BSEND_OVERHEAD))
+    task = asyncio.create_task(comm.Bsend(bytes(LARGE), 1))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settle(comm, world[1])
+    assert world[1].iprobe() is None
+    async with asyncio.timeout(0):
+        await comm.Bsend(b"x" * LARGE, 1)
+    await world[1].Recv(received := bytearray(LARGE))
+    assert set(received) == set(b"x")
+    await comm.Detach_buffer()
+
+
+@check
+async def cancelled_await_of_a_ready_send(world: World) -> None:
+    """The receive that was posted has its message all the same."""
+    for nbytes in (SMALL, LARGE):
+        receive = world[1].Irecv(received := bytearray(nbytes), 0)
+        task = asyncio.ensure_future(_wait_for(world[0].Rsend(b"x" * nbytes, 1)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        await receive
+        assert set(received) == set(b"x")
+    task = asyncio.ensure_future(_wait_for(world[0].Rsend(b"x", 1)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    await settle(world[0], world[1])
+    assert world[1].iprobe() is None
+    if not task.cancelled():
+        assert isinstance(task.exception(), aiompi.OtherError)
+
+
+@check
+async def dropped_receives(world: World) -> None:
+    """A receive that nobody awaits is withdrawn; a task that is cancelled before it starts leaves none."""
+    world[1].recv(source=0)
+    task = asyncio.ensure_future(world[1].recv(source=0))
+    task.cancel()
+    await asyncio.wait({task})
+    del task
+    gc.collect()
+    await asyncio.gather(world[0].send("kept", dest=1), expect(world[1].recv(source=0), "kept"))
+
+
+@check
+@pytest.mark.spec("S3.7.3-10", "S3.8-11", "S3.8-12", "S3.8-15", "S3.8-16")
+async def cancelled_request(world: World) -> None:
+    """`cancel` is MPI_Cancel: the request completes, and tells."""
+    buffer = bytearray(b"kept")
+    receive = world[1].Irecv(buffer, source=0)
+    assert receive.cancel()
+    status = await receive
+    assert status.Is_cancelled()
+    assert receive.cancelled()
+    assert buffer == b"kept"
+    for send in (world[0].issend("recalled", dest=1), world[0].Isend(bytes(LARGE), dest=1)):
+        assert send.cancel()
+        await send
+        assert send.cancelled()
+        assert send.status.Is_cancelled()
+    assert await world[1].sendrecv(1, dest=1, source=ANY_SOURCE) == 1
+
+
+@check
+@pytest.mark.spec("S3.7.3-10", "S3.8-14", "S3.8-15", "S3.8-17")
+async def cancelled_too_late(world: World) -> None:
+    """A communication that has begun at the receiver succeeds, and the request tells that too."""
+    for nbytes in (SMALL, LARGE):
+        sends = [world[0].Issend(b"x" * nbytes, 1), world[0].Isend(b"y" * nbytes, 1)]
+        received = [bytearray(nbytes), bytearray(nbytes)]
+        receives = [world[1].Irecv(memory, 0) for memory in received]
+        await settle(world[0], world[1])
+        for request in (*sends, *receives):
+            request.cancel()
+        await asyncio.gather(*sends, *receives)
+        for request in (*sends, *receives):
+            assert not request.cancelled()
+            assert not request.status.Is_cancelled()
+        assert [set(memory) for memory in received] == [set(b"x"), set(b"y")]
+
+
+@check
+@pytest.mark.spec("S3.7.3-7")
+async def result_too_early(world: World) -> None:
+    """It is neither there nor waited for."""
+    for request in (world[0].Irecv(bytearray(1)), world[0].irecv(), world[0].Issend(b"x", 1)):
+        for early in (request.result, request.exception):
+            with pytest.raises(aiompi.PendingError, match="await it, or test done\\(\\) first"):
+                early()
+        assert not request.done()
+        request.cancel()
+        await request

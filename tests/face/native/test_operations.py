@@ -1,0 +1,60 @@
+"""The native face: every operation, in a world of one process and over sockets, in both event loops.
+
+The package `checks` has what is checked; each check is marked with the rules that it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+import face.native.checks.collective
+import face.native.checks.exchange
+import face.native.checks.message
+import face.native.checks.modes
+import face.native.checks.persistent
+import face.native.checks.point_to_point
+import face.native.checks.requests  # noqa: F401
+import pytest
+from face.native.checks import CHECKS, SIZE, Check
+from jobs import KEY, Site
+
+import aiompi
+from aiompi import Settings
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def marked(name: str) -> Any:
+    return pytest.param(CHECKS[name], marks=getattr(CHECKS[name], "pytestmark", ()), id=name)
+
+
+@pytest.mark.parametrize("check", [*map(marked, CHECKS)])
+def test_local_world(run: Run, check: Check) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await check(aiompi.local_world(SIZE))
+
+    run(main())
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_joined_world(run: Run, site: Site, transport: str) -> None:
+    """All operations one after the other on the same communicators, over sockets."""
+    job, address = site.serve(SIZE)
+    settings = Settings(transports=(transport,))
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            sessions = [aiompi.join(address, KEY, rank=rank, settings=settings) for rank in range(SIZE)]
+            world = await asyncio.gather(*map(stack.enter_async_context, sessions))
+            for name, check in CHECKS.items():
+                async with asyncio.timeout(10):
+                    await check(list(world))
+                assert all(comm.iprobe() is None for comm in world), f"{name} has left a message"
+            await asyncio.gather(*(comm.finalize() for comm in world))
+
+    run(main())
+    assert job.finish().code == 0
