@@ -22,6 +22,7 @@ FIGURES = {
     "startup": 6,
     "memory": 2,
     "matching": 4,
+    "datatype": 16,
 }
 
 

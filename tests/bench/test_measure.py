@@ -22,6 +22,8 @@ WORKS: list[turns.Work] = [
     {"work": "latency", "nbytes": 300_000, **TIMED},
     {"work": "latency_requests", "nbytes": 8, **TIMED},
     {"work": "latency_wildcards", "nbytes": 8, **TIMED},
+    {"work": "latency_typed", "count": 100, "derived": True, **TIMED},
+    {"work": "latency_typed", "count": 100, "derived": False, **TIMED},
     {"work": "bandwidth", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "bandwidth_polled", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "objects", "payload": "dict", **TIMED},

@@ -1,0 +1,67 @@
+"""Programs that all ranks of a local world run, as the examples of the standard do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+
+import aiompi
+from aiompi import Intracomm
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]
+
+LIMIT = 10.0  # seconds for a program that ends
+HANGING = 0.1  # seconds after which a program that cannot be disturbed by anything is taken to hang
+
+
+async def everywhere(world: Sequence[Intracomm], program: Program) -> None:
+    """Run a program on each rank at once; when it fails on one, the others are cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for comm in world:
+            group.create_task(program(comm))
+
+
+async def completes(size: int, program: Program) -> None:
+    """Run a program to its end, which must leave no message behind.
+
+    It runs twice: the ranks start in their order, and then in reverse, so that each message is sent before its
+    receive is posted, and after.
+    """
+    for step in (1, -1):
+        world = aiompi.local_world(size)
+        async with asyncio.timeout(LIMIT):
+            await everywhere(world[::step], program)
+        assert [comm.iprobe() for comm in world] == [None] * size
+
+
+async def deadlocks(size: int, program: Program) -> None:
+    """Run a program that must hang, and end it; what it has left must not meet what comes later."""
+    world = aiompi.local_world(size)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(HANGING):
+            await everywhere(world, program)
+
+    async def shift(comm: Intracomm) -> None:
+        source = (comm.rank - 1) % size
+        assert await comm.sendrecv(comm.rank, (comm.rank + 1) % size, source=source) == source
+
+    async with asyncio.timeout(LIMIT):
+        await everywhere(world, shift)
+    assert [comm.iprobe() for comm in world] == [None] * size
+
+
+def on_ranks(size: int) -> Callable[[Program], Callable[[Run], None]]:
+    """Make a test out of a program that completes on so many ranks."""
+
+    def decorate(program: Program) -> Callable[[Run], None]:
+        def test(run: Run) -> None:
+            run(completes(size, program))
+
+        test.__name__, test.__doc__ = program.__name__, program.__doc__
+        return test
+
+    return decorate
