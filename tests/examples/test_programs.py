@@ -107,6 +107,26 @@ def test_heat(site: Site, tmp_path: Path, size: int, cells: int) -> None:
     np.testing.assert_allclose(reddish / 255, np.minimum(3 * expected, 1), atol=1 / 255)
 
 
+def serial_life(rows: int, columns: int, generations: int) -> str:
+    cells = np.random.default_rng(1).integers(0, 2, (rows, columns), np.uint8)
+    for _ in range(generations):
+        around = sum(np.roll(cells, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))
+        cells = ((around == 3) | ((around == 4) & (cells == 1))).astype(np.uint8)
+    return "\n".join("".join(".#"[cell] for cell in row) for row in cells)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 6])
+def test_life(site: Site, size: int) -> None:
+    out = run(site, size, "life.py", "--rows", 11, "--columns", 23, "--generations", 30).out
+    assert out.strip() == serial_life(11, 23, 30)
+
+
+def test_life_needs_a_cell_for_each_rank(site: Site) -> None:
+    result = site.launch("-n", "4", str(EXAMPLES / "life.py"), "--rows", "1").finish()
+    assert result.code == 2
+    assert "4 ranks need at least 2 rows and 2 columns" in result.err
+
+
 def test_heat_stops_when_nothing_changes(site: Site, tmp_path: Path) -> None:
     array = tmp_path / "heat.npy"
     out = run(site, 2, "heat.py", "--cells", 6, "--steps", 5000, "--tolerance", 1e-4, "--array", array).out
