@@ -18,6 +18,7 @@ from aiompi.datatype import Aint_diff as Aint_diff
 from aiompi.datatype import Get_address as Get_address
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
+from aiompi.driver.blocking import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
 from aiompi.face.blocking import COMM_SELF as COMM_SELF
@@ -91,7 +92,9 @@ def Detach_buffer() -> _Any:
     Raises:
         InvalidBufferError: none is attached.
     """
-    return _process.driver.wait(_process.runtime.engine.attachment.detach())
+    _refuse_running_loop("MPI.Detach_buffer", "await comm.Detach_buffer()")
+    detach = _process.runtime.engine.attachment.detach()
+    return _process.driver.wait(detach)
 
 
 def Flush_buffer() -> None:
@@ -100,7 +103,9 @@ def Flush_buffer() -> None:
     Raises:
         InvalidBufferError: none is attached.
     """
-    _process.driver.wait(_process.runtime.engine.attachment.flush())
+    _refuse_running_loop("MPI.Flush_buffer", "await comm.Flush_buffer()")
+    flush = _process.runtime.engine.attachment.flush()
+    _process.driver.wait(flush)
 
 
 def Wtime() -> float:

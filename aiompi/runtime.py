@@ -220,7 +220,7 @@ class Runtime:
 
     def _closing(self) -> None:
         self.finalized = True
-        self.engine.driver.desert(None)
+        self.engine.close()
 
     def _end_well(self) -> None:
         self.close()

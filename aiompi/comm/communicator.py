@@ -100,7 +100,7 @@ class Communicator:
         copy, start = buffer.copy(payload, nbytes)
         send = peer.send((copy,), nbytes, self.context_id, self.rank, tag)
         buffer.hold(send, start)
-        self.engine.attend(send)
+        self.engine.disown(send)
         return BufferedSend(self.engine, send)
 
     def send_init(

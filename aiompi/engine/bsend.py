@@ -124,21 +124,24 @@ class Attachment:
         Raises:
             InvalidBufferError: no buffer is attached.
         """
-        flush = self.flush()
+        attached = self._attached()
         self.buffer = None
-        return flush
+        return self._engine.spawn(self._detach(attached))
 
-    def flush(self) -> Schedule[object]:
-        """Complete when all messages that are now in the buffer have left; its owner.
+    def flush(self) -> Schedule[None]:
+        """Complete when all messages that are now in the buffer have left (MPI_Buffer_flush, MPI-4.1).
 
         Raises:
             InvalidBufferError: no buffer is attached.
         """
+        return self._engine.spawn(self._engine.settled(self._attached().pending))
+
+    def _attached(self) -> AttachedBuffer:
         if self.buffer is None:
             raise InvalidBufferError("no buffer is attached")
-        return self._engine.spawn(self._flush(self.buffer))
+        return self.buffer
 
-    async def _flush(self, attached: AttachedBuffer) -> object:
+    async def _detach(self, attached: AttachedBuffer) -> object:
         await self._engine.settled(attached.pending)
         return attached.owner
 

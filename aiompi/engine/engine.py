@@ -41,6 +41,7 @@ class Engine:
         schedules: the schedules that have not ended.
         ended: those that have, and whose waiters are being told.
         error: set when the job is over; every operation then fails with it.
+        closing: whether this rank starts no operation any more.
         finished: whether this rank has told its peers that it starts no operation any more.
         unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
         attachment: the buffer of the process for buffered sends.
@@ -60,7 +61,7 @@ class Engine:
         self.stepping = False
         self.error: Exception | None = None
         self.troubled = False
-        self.finished = False
+        self.closing = self.finished = False
         self.unattended: set[Request[Any]] = set()
         self.attachment = Attachment(self)
         self.fatal: Callable[[BaseException], object] = self._ignore
@@ -111,7 +112,7 @@ class Engine:
             request.when_done(self._check_disowned)
 
     def _check_disowned(self, request: Request[Any]) -> None:
-        error = request.exception()
+        error = request.untold_error()
         if error is not None and self.error is None:
             self.fatal(error)
 
@@ -213,7 +214,7 @@ class Engine:
 
     def _trouble(self) -> None:
         self.troubled = True
-        if not self.finished:
+        if not self.closing:
             self.driver.desert(self.deserted)
 
     def _unanswered(self, peer: Peer) -> list[Send]:
@@ -228,10 +229,15 @@ class Engine:
                 self.sends.pop(request.srqid, None)
         self._fail(doomed, error)
 
+    def close(self) -> None:
+        """Start no operation any more: what this rank waits for from now on does not come from other ranks alone."""
+        self.closing = True
+        self.driver.desert(None)
+
     def finish(self) -> None:
         """Tell every peer, also one that connects later, that this rank starts no operation any more."""
+        self.close()
         self.finished = True
-        self.driver.desert(None)
         for peer in self.peers():
             if peer.link is not None and peer.rank != self.rank:
                 peer.emit(FINI)

@@ -97,7 +97,7 @@ class PersistentRequest(Request[T_co]):
 
     def free(self) -> None:
         """Give up the request; an operation that was started completes by itself (section 3.9)."""
-        if self._operation is not None and not self._operation.done():
+        if self._operation is not None:
             self._operation.free()
 
     def forget_operation(self) -> None:

@@ -44,7 +44,7 @@ class Send(Request[None]):
     def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
-        self._done = self._cancelled = self.released = self.recalling = False
+        self._done = self._cancelled = self._told = self.released = self.recalling = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
@@ -152,7 +152,7 @@ class Receive(Request[Any]):
         status: Status | None = None,
     ) -> None:
         self._engine = engine
-        self._done = self._cancelled = False
+        self._done = self._cancelled = self._told = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.matcher = matcher
         self.memory = memory

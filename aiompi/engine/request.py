@@ -25,12 +25,12 @@ class Request(Generic[T_co]):
     callbacks need.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_value", "_waiter")
+    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_told", "_value", "_waiter")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._done = False
-        self._cancelled = False
+        self._cancelled = self._told = False
         self._error: BaseException | None = None
         self._value: Any = None
         self._callbacks: list[Callable[[Request[Any]], object]] | None = None
@@ -52,7 +52,12 @@ class Request(Generic[T_co]):
         """
         if not self._done:
             raise PendingError("the request is not complete: await it, or test done() first")
+        self._told = True
         return self._error
+
+    def untold_error(self) -> BaseException | None:
+        """The error of the completed operation, unless somebody has seen it."""
+        return None if self._told else self._error
 
     def result(self) -> T_co:
         """What the operation gave: an object, a Status, or None.
@@ -64,6 +69,7 @@ class Request(Generic[T_co]):
         if not self._done:
             raise PendingError("the request is not complete: await it, or test done() first")
         if self._error is not None:
+            self._told = True
             raise self._error
         return self._value  # type: ignore[no-any-return]
 

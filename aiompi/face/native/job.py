@@ -77,7 +77,8 @@ class Session:
             try:
                 await runtime.finalize()
             except BaseException as failure:
-                self._fail(failure)
+                if runtime.engine.error is None:  # not because another rank has ended the job
+                    self._fail(failure)
                 raise
 
     def _fail(self, error: BaseException) -> None:

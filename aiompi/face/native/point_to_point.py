@@ -278,7 +278,7 @@ class PointToPoint(Membership):
         """
         return self._core.attachment.detach()
 
-    def Flush_buffer(self) -> Request[Any]:
+    def Flush_buffer(self) -> Request[None]:
         """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
         return self._core.attachment.flush()
 

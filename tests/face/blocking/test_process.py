@@ -33,12 +33,13 @@ assert not MPI.Is_initialized()
     junk = {"AIOMPI_CONTROL": "unix:/nonexistent", "AIOMPI_KEY": "none", "AIOMPI_TRANSPORTS": "none"}
     use = "assert MPI.COMM_WORLD.Get_size() == 1\nassert MPI.Is_initialized()\n"
     path = site.program(program)
-    result = site.start(sys.executable, path, env=junk).finish()
+    python = (sys.executable, "-B")  # makes no directories for compiled modules
+    result = site.start(*python, path, env=junk).finish()
     assert (result.code, result.err) == (0, "")
     path = site.program(program + use)
-    result = site.start(sys.executable, path).finish()
+    result = site.start(*python, path).finish()
     assert (result.code, result.err) == (0, "")
-    result = site.start(sys.executable, path, env=junk).finish()
+    result = site.start(*python, path, env=junk).finish()
     assert result.code == 1
     assert "the key of the job must be hexadecimal" in result.err
 

@@ -26,3 +26,25 @@ def environment() -> None:
     own = MPI.COMM_SELF
     assert (own.rank, own.size, own.Get_name(), own.allreduce(5)) == (0, 1, "MPI_COMM_SELF", 5)
     assert comm.allgather(rank) == list(range(size))
+
+
+@check
+def predefined_objects() -> None:
+    """S2.4.1-4, S2.4.1-6, S2.4.1-9: what is done with them does not change them."""
+    names = [name for name in dir(MPI) if name.isupper()]
+    before = {name: (getattr(MPI, name), repr(getattr(MPI, name))) for name in names}
+    for datatype in (MPI.INT, MPI.DOUBLE_INT, MPI.PACKED):
+        assert datatype.Commit() is datatype
+        with raises(MPI.InvalidTypeError, "predefined"):
+            datatype.Free()
+        derived = datatype.Dup().Commit()
+        derived.Free()
+        assert derived == MPI.DATATYPE_NULL
+    assert MPI.REQUEST_NULL.Wait()
+    assert MPI.REQUEST_NULL.Test()
+    assert MPI.Request.Waitall([MPI.REQUEST_NULL] * 2)
+    MPI.MESSAGE_NO_PROC.recv()
+    assert comm.allreduce(1, MPI.SUM) == size
+    for name, (value, text) in before.items():
+        assert getattr(MPI, name) is value
+        assert repr(value) == text, name

@@ -104,7 +104,7 @@ def buffered_sends_are_local() -> None:
 
 @check
 def room() -> None:
-    """S3.4-5, S3.6-7, S3.6-8, S3.6-10, S3.7-9: of exactly two messages; until one has left, a third is refused."""
+    """S3.4-5, S3.6-7, S3.6-8, S3.6-10: of exactly two messages; until one has left, a third is refused."""
     MPI.Attach_buffer(bytearray(2 * ROOM))
     for number in range(2):
         comm.Bsend(bytes([number]) * LARGE, successor)

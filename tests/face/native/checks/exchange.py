@@ -84,6 +84,9 @@ async def overlapping_buffers(world: World) -> None:
     await comm.Sendrecv(whole[:4], 0, 1, whole[4:], 0, 1)
     assert memory == b"abcdabcd"
     await comm.Sendrecv(whole[:0], 0, 1, whole, 0, 1)
+    numbers = np.arange(8)
+    await comm.Sendrecv(numbers[::2], 0, 1, numbers[1::2], 0, 1)
+    assert numbers.tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
 
 
 @check
