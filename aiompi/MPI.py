@@ -15,6 +15,7 @@ from aiompi.datatype import BOTTOM as BOTTOM
 from aiompi.datatype import IN_PLACE as IN_PLACE
 from aiompi.datatype import Aint_add as Aint_add
 from aiompi.datatype import Aint_diff as Aint_diff
+from aiompi.datatype import Free_address as Free_address
 from aiompi.datatype import Get_address as Get_address
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *

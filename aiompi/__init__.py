@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aiompi.datatype import IN_PLACE as IN_PLACE
     from aiompi.datatype import Aint_add as Aint_add
     from aiompi.datatype import Aint_diff as Aint_diff
+    from aiompi.datatype import Free_address as Free_address
     from aiompi.datatype import Get_address as Get_address
     from aiompi.datatype.deprecated import *
     from aiompi.datatype.predefined import *
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 # The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
 _MODULES = {
     "aiompi.comm": ("Group",),
-    "aiompi.datatype": ("BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Get_address"),
+    "aiompi.datatype": ("BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Free_address", "Get_address"),
     "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": ("error_string",),
     "aiompi.face.native": ("Intracomm", "Message", "Session", "World", "init", "join", "local_world", "run"),

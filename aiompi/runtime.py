@@ -46,6 +46,7 @@ class Runtime:
     def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
         self.settings = settings_module.load() if settings is None else settings
         self.engine = Engine(0, 1, self.settings, driver)
+        self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)
         self.finalized = False
         self.on_end: Callable[[int], object] = lambda code: None
@@ -92,7 +93,6 @@ class Runtime:
         welcome = await self._welcome
         self.engine.enrol(welcome.rank, welcome.size)
         self.engine.peer_lost = self._on_peer_lost
-        self.engine.fatal = self._on_fatal
         kinds = registry.select(self.settings.transports)
         if contact.local and not self.settings.transports:
             kinds.remove(TCP)
@@ -150,8 +150,9 @@ class Runtime:
         self.close()
 
     def _on_fatal(self, error: BaseException) -> None:
-        """An operation has failed whose request was freed: only the job can be told (section 2.7)."""
-        self.abort(1, f"rank {self.engine.rank}: an operation failed after its request was freed: {error}")
+        """An operation has failed that nobody waits for: only the job can be told (section 2.7)."""
+        what = "a buffered send, or an operation whose request was freed, has failed"
+        self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 
     def _on_peer_lost(self, peer: Peer, cause: str) -> None:

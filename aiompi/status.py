@@ -150,6 +150,8 @@ class Status:
 
 
 def _existing(datatype: _Datatype) -> _Datatype:
+    if not hasattr(datatype, "signature"):
+        raise TypeError(f"datatype is {datatype!r}: expected a Datatype")
     if not datatype:
         raise errors.InvalidTypeError("datatype is MPI_DATATYPE_NULL, or was freed; pass the type of the items")
     return datatype

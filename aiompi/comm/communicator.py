@@ -21,6 +21,7 @@ from aiompi.engine import (
     Schedule,
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
+from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
 from aiompi.errors import InvalidBufferError, InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status
@@ -76,10 +77,14 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidBufferError: buffered mode, and there is no room in the attached buffer.
         """
-        if not 0 <= index(tag) <= TAG_UB:
+        try:
+            valid = 0 <= index(tag) <= TAG_UB
+            peer = self._peers[dest] or self._peer(dest) if 0 <= dest < self.size else None
+        except TypeError:
+            raise self._not_integers(dest=dest, tag=tag) from None
+        if not valid:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
-        if 0 <= dest < self.size:
-            peer = self._peers[dest] or self._peer(dest)
+        if peer is not None:
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
@@ -100,6 +105,8 @@ class Communicator:
         copy, start = buffer.copy(payload, nbytes)
         send = peer.send((copy,), nbytes, self.context_id, self.rank, tag)
         buffer.hold(send, start)
+        if send.done() and (error := send.exception()) is not None:
+            raise error
         self.engine.disown(send)
         return BufferedSend(self.engine, send)
 
@@ -115,16 +122,20 @@ class Communicator:
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
-        if not 0 <= index(tag) <= TAG_UB:
+        try:
+            dest, tag = index(dest), index(tag)
+        except TypeError:
+            raise self._not_integers(dest=dest, tag=tag) from None
+        if not 0 <= tag <= TAG_UB:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if dest != PROC_NULL and not 0 <= dest < self.size:
             raise self._bad_rank("destination", dest)
-        return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode))
+        return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
 
     def recv_init(self, memory: memoryview | Scattered, source: int, tag: int) -> PersistentRequest[Status]:
         """Bind the arguments of a receive (section 3.9); see `irecv`."""
         self._peer_rank(source, tag)
-        return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag))
+        return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
 
     def irecv(
         self,
@@ -147,6 +158,8 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
         peer_rank = self._peer_rank(source, tag)
+        if status is not None and not isinstance(status, Status):
+            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
         if memory is None or isinstance(memory, memoryview):
             receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
         else:
@@ -196,20 +209,26 @@ class Communicator:
         memory: memoryview | Scattered | None,
         decode: Callable[[memoryview], Any] | None = None,
         status: Status | None = None,
+        keep: Callable[[Message], object] = Message.put_back,
     ) -> Receive:
         """Start receiving a message that a probe has taken (MPI_Imrecv, MPI-3).
 
         Args:
             message: once; None is the message from PROC_NULL.
             memory, decode, status: as of `irecv`.
+            keep: gets the message back when the receive is withdrawn.
         """
         if message is None:
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
         envelope = message.source, message.tag, message.peer.rank
+        if status is not None and not isinstance(status, Status):
+            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
+        receive: MatchedReceive | MatchedScatteredReceive
         if memory is None or isinstance(memory, memoryview):
-            receive = Receive(self.engine, self._matcher, memory, *envelope, decode, status)
+            receive = MatchedReceive(self.engine, self._matcher, memory, *envelope, decode, status)
         else:
-            receive = ScatteredReceive(self.engine, self._matcher, memory, *envelope, status)
+            receive = MatchedScatteredReceive(self.engine, self._matcher, memory, *envelope, status)
+        receive.keep = keep
         self.engine.receive_matched(message, receive)
         return receive
 
@@ -231,13 +250,22 @@ class Communicator:
         return None if message is None else message.envelope()
 
     def _peer_rank(self, source: int, tag: int) -> int:
-        if not (0 <= index(tag) <= TAG_UB or tag == ANY_TAG):
+        try:
+            valid, known = 0 <= index(tag) <= TAG_UB or tag == ANY_TAG, 0 <= index(source) < self.size
+        except TypeError:
+            raise self._not_integers(source=source, tag=tag) from None
+        if not valid:
             raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
-        if 0 <= index(source) < self.size:
+        if known:
             return self.group.members[source]
         if source in (ANY_SOURCE, PROC_NULL):
             return ANY_SOURCE
         raise self._bad_rank("source", source)
+
+    def _not_integers(self, **arguments: object) -> TypeError:
+        wrong = {name: value for name, value in arguments.items() if not hasattr(value, "__index__")}
+        given = ", ".join(f"{name} is {value!r}" for name, value in wrong.items())
+        return TypeError(f"{self.name}, rank {self.rank}: {given}: expected an integer")
 
     def _bad_rank(self, role: str, rank: int) -> InvalidRankError:
         return InvalidRankError(

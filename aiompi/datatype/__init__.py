@@ -1,7 +1,7 @@
 """Datatypes, and the buffers that hold items of them (sections 3.2.2, 3.12, 3.13 and 4.9.3; chapter 4 of MPI-3.1)."""
 
 from aiompi.datatype import deprecated, predefined
-from aiompi.datatype.buffer.address import BOTTOM, Aint_add, Aint_diff, Get_address
+from aiompi.datatype.buffer.address import BOTTOM, Aint_add, Aint_diff, Free_address, Get_address
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
 from aiompi.datatype.buffer.bufspec import (
@@ -21,8 +21,8 @@ from aiompi.datatype.deprecated import *  # noqa: F403
 from aiompi.datatype.predefined import *  # noqa: F403
 
 __all__ = [
-    "BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Buffer", "Get_address", "InPlace", "allocate", "blocks",
-    "bytes_of", "check_disjoint", "from_code", "from_dtype", "memory_to_exchange", "memory_to_receive",
+    "BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Buffer", "Free_address", "Get_address", "InPlace", "allocate",
+    "blocks", "bytes_of", "check_disjoint", "from_code", "from_dtype", "memory_to_exchange", "memory_to_receive",
     "memory_to_send", "resolve_recv", "resolve_send", "resolve_vector_recv", "resolve_vector_send", "shares_memory",
 ]  # fmt: skip
 __all__ += predefined.__all__

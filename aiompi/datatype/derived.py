@@ -251,6 +251,8 @@ class Constructors(Handle):
 
 def _components(datatypes: Iterable[object]) -> list[TypeMap]:
     """Type maps of the types of a struct, among which markers are allowed."""
+    if not isinstance(datatypes, Iterable):
+        raise TypeError(f"datatypes is {datatypes!r}: expected a sequence of Datatypes")
     handles: list[Any] = list(datatypes)
     for i, datatype in enumerate(handles):
         if not isinstance(datatype, Handle):

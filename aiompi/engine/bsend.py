@@ -37,6 +37,7 @@ class AttachedBuffer:
         self._memory = memory
         self._starts: list[int] = []  # of the places in use, ascending, each with its end
         self._ends: list[int] = []
+        self._tail = 0  # end of the newest place
 
     def copy(self, payload: Payload, nbytes: int) -> tuple[memoryview, int]:
         """Take a copy of a message; the copy, and its place.
@@ -54,15 +55,19 @@ class AttachedBuffer:
         return self._memory[start:at], start
 
     def _find(self, nbytes: int) -> int:
-        """Take a place behind the last one, or else the first gap that is wide enough."""
+        """Take a place behind the newest one, round the end as in the model, or else any gap that is wide enough."""
         assert self._memory is not None
         last = len(self._starts)
+        if last == 0:
+            self._tail = 0
         limits = [*self._starts, len(self._memory)]
-        for index in (last, *range(last)):
-            begin: int = self._ends[index - 1] if index else 0
+        newest = bisect_left(self._starts, self._tail)
+        gaps = ((index, self._ends[index - 1] if index else 0) for index in range(last + 1))
+        for index, begin in ((newest, self._tail), *gaps):
             if limits[index] - begin >= nbytes:
                 self._starts.insert(index, begin)
-                self._ends.insert(index, begin + nbytes)
+                self._tail = begin + nbytes
+                self._ends.insert(index, self._tail)
                 return begin
         raise InvalidBufferError(
             f"buffered send: the message takes {nbytes} bytes (with BSEND_OVERHEAD, {BSEND_OVERHEAD}), and the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.engine.request import Request
@@ -18,19 +18,24 @@ T_co = TypeVar("T_co", covariant=True)
 class PersistentRequest(Request[T_co]):
     """An operation to be started with `start`, again and again.
 
-    Before the first start, and once an operation is complete, awaiting it returns at once.
+    Awaiting it waits for the operation that was started last, and takes its outcome: then it is inactive again, as
+    before the first start, and awaiting it returns at once, with the empty status for a receive. `status` and
+    `cancelled` tell of the last operation until the next start.
 
     Args:
         begin: starts the operation with the arguments that are bound.
+        empty: makes the result of an inactive request.
     """
 
-    __slots__ = ("_begin", "_operation")
+    __slots__ = ("_begin", "_empty", "_freed", "_operation", "_taken")
 
-    def __init__(self, engine: Engine, begin: Callable[[], Request[T_co]]) -> None:
+    def __init__(self, engine: Engine, begin: Callable[[], Request[T_co]], empty: Callable[[], Any]) -> None:
         super().__init__(engine)
         self._begin = begin
+        self._empty = empty
         self._operation: Request[T_co] | None = None
         self._done = True
+        self._freed = self._taken = False
 
     @property
     def active(self) -> bool:
@@ -51,21 +56,33 @@ class PersistentRequest(Request[T_co]):
         """Start the operation (MPI_Start, section 3.9); the content of the buffers is what it is now.
 
         Raises:
-            InvalidRequestError: the operation that was started before is not complete.
+            InvalidRequestError: the operation that was started before is not complete, or the request was freed.
+            aiompi.Exception: the operation that was started before has failed, and nobody has been told.
         """
-        if not self._done:
-            raise InvalidRequestError(
-                "Start: the request is active; wait until the operation that was started before is complete"
-            )
+        if not self._done or self._freed:
+            state = "was freed" if self._freed else "is active; wait until the operation that was started is complete"
+            raise InvalidRequestError(f"Start: the request {state}")
+        before, self._operation, self._taken = self._operation, None, False
+        if before is not None and before.untold_error() is not None:
+            before.result()
         self._operation = operation = self._begin()
-        self._error = self._value = None
-        self._cancelled = False
         if not operation.done():
             self._done = False
             operation.when_done(self._ended)
 
     def _ended(self, _: Request[Any]) -> None:
         self._finish()
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        operation = self._operation
+        if operation is None or self._taken:
+            value: T_co = self._empty()
+            return value
+        try:
+            return (yield from operation.__await__())
+        finally:
+            if operation.done() and self._operation is operation:
+                self._taken = True
 
     def cancelled(self) -> bool:
         return self._operation is not None and self._operation.cancelled()
@@ -74,7 +91,10 @@ class PersistentRequest(Request[T_co]):
         return super().exception() if self._operation is None or not self._done else self._operation.exception()
 
     def result(self) -> T_co:
-        return super().result() if self._operation is None or not self._done else self._operation.result()
+        if self._operation is None:
+            value: T_co = self._empty()
+            return value
+        return self._operation.result()
 
     @property
     def status(self) -> Status:
@@ -84,9 +104,9 @@ class PersistentRequest(Request[T_co]):
         """Cancel the operation that was started; the request itself stays (MPI_Cancel, section 3.8).
 
         Raises:
-            InvalidRequestError: none was started.
+            InvalidRequestError: the request is inactive.
         """
-        if self._operation is None:
+        if self._operation is None or self._taken:
             raise InvalidRequestError("Cancel: the request is inactive; there is no operation to cancel")
         operation = self._operation
         cancelling = operation.cancel()
@@ -97,6 +117,7 @@ class PersistentRequest(Request[T_co]):
 
     def free(self) -> None:
         """Give up the request; an operation that was started completes by itself (section 3.9)."""
+        self._freed = True
         if self._operation is not None:
             self._operation.free()
 

@@ -176,6 +176,7 @@ class Receive(Request[Any]):
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:
             return super().result()
+        self.memory = None  # an exporter such as bytearray may be resized from now on
         if self.decode is None:
             return Status(self.source, self.tag, self.length, self._cancelled)
         if self.data is not None:
@@ -264,6 +265,10 @@ class Receive(Request[Any]):
         self._cancelled = True
         if not self._done:
             self._finish()
+        self._give_back(message)
+
+    def _give_back(self, message: Message) -> None:
+        """Let others have the message."""
         self.matcher.put_back(message)
 
     def _message_again(self, landing: Landing | None) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.engine.pt2pt import Receive
 from aiompi.status import Status
@@ -49,10 +49,20 @@ class ScatteredReceive(Receive):
         status: Status | None = None,
     ) -> None:
         super().__init__(engine, matcher, None, source, tag, peer_rank, None, status)
-        self._target = target
+        self._target: Scattered | None = target
+
+    def result(self) -> Any:
+        value = super().result()
+        self._target = None
+        return value
+
+    @property
+    def _place(self) -> Scattered:
+        assert self._target is not None, "its result has been taken"
+        return self._target
 
     def wanted(self, length: int) -> int:
-        return min(length, self._target.nbytes)
+        return min(length, self._place.nbytes)
 
     def take(self, source: int, tag: int, payload: memoryview) -> None:
         self.source = source
@@ -66,12 +76,13 @@ class ScatteredReceive(Receive):
         self._unpack(landing.memory)
 
     def _unpack(self, payload: memoryview) -> None:
-        capacity = self._target.nbytes
-        self._target.unpack(payload[:capacity])
+        place = self._place
+        capacity = place.nbytes
+        place.unpack(payload[:capacity])
         if self.length > capacity:
             self._truncated(capacity)
         else:
             self._finish()
 
     def _kept(self) -> memoryview:
-        return self._target.packed()[: self.length]
+        return self._place.packed()[: self.length]

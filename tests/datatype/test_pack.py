@@ -96,7 +96,7 @@ def addressed() -> Iterator[Callable[[Any], int]]:
 
     yield take
     for location in taken:
-        address.release(location)
+        address.Free_address(location)
 
 
 @pytest.mark.spec("S3.13-10", "S3.13-6", "S3.12.2-2")

@@ -73,6 +73,13 @@ def test_without_a_buffer_there_is_no_room() -> None:
         bsend(w, b"")
 
 
+def test_send_to_a_peer_that_is_gone_fails_at_once() -> None:
+    w = world(5000)
+    w.engines[0].peer(1).gone("test")
+    with pytest.raises(errors.ProcessFailedError):
+        bsend(w, b"x")
+
+
 @pytest.mark.spec("S3.6-2")
 def test_one_buffer_at_a_time() -> None:
     w = world(100)
@@ -100,6 +107,31 @@ def test_detaching_waits_for_the_messages() -> None:
         w.engines[0].attachment.detach()
     w.engines[0].attachment.attach("again", memoryview(bytearray(10)))
     assert w.engines[0].attachment.detach().result() == "again"
+
+
+@pytest.mark.spec("S3.6-7")
+def test_places_follow_the_circle_of_the_model() -> None:
+    """Each message behind the newest one, so that the space of the oldest ones stays in one piece."""
+    unit = 1000
+    w = world(10 * unit)
+
+    def send(units: int, tag: int) -> None:
+        bsend(w, bytes(units * unit - BSEND_OVERHEAD), tag)
+
+    def receive(tag: int) -> None:
+        irecv(w.comms[1], 0, tag)
+        w.run()
+
+    for units, tag in ((4, 1), (4, 2)):
+        send(units, tag)
+    receive(1)
+    send(3, 3)
+    send(1, 4)
+    receive(2)
+    send(6, 5)
+    for tag in (3, 4, 5):
+        receive(tag)
+    send(10, 6)
 
 
 @pytest.mark.spec("S3.6-10")

@@ -115,6 +115,24 @@ def test_withdrawn_probe_puts_the_message_back(sync: bool) -> None:
     assert rest == ([b"b"] if sync else [b"a", b"b"])
 
 
+@pytest.mark.parametrize("size", [10, 5000])
+def test_withdrawn_receive_gives_the_message_to_whom_it_says(size: int) -> None:
+    w = WireWorld(2, eager_limit=LIMIT)
+    isend(w.comms[0], pattern(size), 1)
+    w.run()
+    _, message = w.comms[1].improbe(0, 0)
+    kept: list[Message] = []
+    for target in (None, EveryOther(size), None):
+        receive = w.comms[1].imrecv(message, target, None if target else bytes, None, kept.append)
+        receive.withdraw()
+        w.run()
+        assert w.comms[1].iprobe(0, 0) is None
+        message = kept.pop()
+    receive = w.comms[1].imrecv(message, None, bytes)
+    w.run()
+    assert receive.result() == pattern(size)
+
+
 def test_message_that_is_put_back_goes_to_a_receive_that_is_posted() -> None:
     w = LocalWorld(2)
     isend(w.comms[0], b"a", 1, 1)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
-from worlds import LIMIT, SIZES, LocalWorld, WireWorld, irecv, isend, pattern
+from worlds import LIMIT, SIZES, LocalWorld, NoDriver, WireWorld, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.comm import Communicator
@@ -25,8 +28,8 @@ def test_binding_the_arguments_does_not_communicate() -> None:
     for request in (*requests, receive):
         assert request.done()
         assert not request.active
-        assert request.result() is None
-        assert repr(request.status) == repr(Status())
+        assert request.result() == (Status() if request is receive else None)
+        assert request.status == Status()
     assert not w.wires
     assert irecv(w.comms[1], 0, 3).cancel(), "no receive is posted"
 
@@ -181,5 +184,79 @@ def test_outcome_is_forgotten_when_it_has_been_taken() -> None:
     with pytest.raises(errors.TruncationError):
         receive.result()
     receive.forget_operation()
-    assert receive.result() is None
-    assert receive.status.source == Status().source
+    assert receive.result() == Status()
+
+
+def steps(request: PersistentRequest[Any]) -> Generator[Any, None, Any]:
+    return request.__await__()
+
+
+@pytest.mark.spec("S3.7.3-6", "S3.8-20", "S3.9-1", "S3.9-6")
+def test_awaiting_takes_the_outcome() -> None:
+    w = LocalWorld(2)
+    receive = w.comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
+    for _ in range(2):
+        receive.start()
+        isend(w.comms[0], b"abc", 1, 3)
+        with pytest.raises(StopIteration) as end:
+            next(steps(receive))
+        assert end.value.value.nbytes == 3
+        with pytest.raises(StopIteration) as end:
+            next(steps(receive))
+        assert end.value.value == Status()
+        with pytest.raises(errors.InvalidRequestError, match="inactive"):
+            receive.cancel()
+
+
+class Waiter:
+    """A future without an event loop."""
+
+    def __init__(self) -> None:
+        self._done = False
+
+    def __iter__(self) -> Generator[None, None, None]:
+        yield
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, result: None) -> None:
+        self._done = True
+
+
+class WaitingDriver(NoDriver):
+    def waiter(self) -> Waiter:
+        return Waiter()
+
+
+def test_next_start_does_not_disturb_who_waits_for_the_last_one() -> None:
+    w = LocalWorld(2, driver=WaitingDriver)
+    receive = w.comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
+    receive.start()
+    waiting = steps(receive)
+    next(waiting)
+    isend(w.comms[0], b"ab", 1, 3)
+    receive.start()
+    with pytest.raises(StopIteration) as end:
+        next(waiting)
+    assert end.value.value.nbytes == 2
+    assert receive.active
+
+
+def test_error_that_nobody_has_seen_is_told_by_the_next_start() -> None:
+    w = LocalWorld(2)
+    receive = w.comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
+    receive.start()
+    isend(w.comms[0], b"abcd", 1, 3)
+    with pytest.raises(errors.TruncationError):
+        receive.start()
+    receive.start()
+    assert receive.active
+
+
+@pytest.mark.spec("S3.9-4", "S3.9-9")
+def test_freed_request_cannot_be_started() -> None:
+    receive = LocalWorld(2).comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
+    receive.free()
+    with pytest.raises(errors.InvalidRequestError, match="freed"):
+        receive.start()

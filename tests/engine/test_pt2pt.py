@@ -34,6 +34,16 @@ def exchange(world: Any, send: Callable[[], Any], receive: Callable[[], Any], po
 # Data.
 
 
+def test_memory_is_given_back_when_the_result_has_been_taken() -> None:
+    w = LocalWorld(2)
+    memory = bytearray(4)
+    receive = irecv_into(w.comms[1], memory)
+    isend(w.comms[0], b"abcd", 1)
+    assert receive.result().nbytes == 4
+    memory.append(1)
+    assert receive.result().nbytes == 4
+
+
 @pytest.mark.spec("S3.2.1-1", "S3.2.1-2", "S3.2.2-1", "S3.2.4-1", "S2.7-1")
 @pytest.mark.parametrize("sync", [False, True])
 def test_message_arrives_intact(world: NewWorld, data: bytes, posted: bool, sync: bool) -> None:

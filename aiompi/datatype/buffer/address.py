@@ -24,8 +24,8 @@ from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 __all__ = [
-    "BOTTOM", "Aint_add", "Aint_diff", "Bottom", "Get_address", "Piece", "Registry", "Storage", "array_of",
-    "owner_of", "registry", "release", "span_of",
+    "BOTTOM", "Aint_add", "Aint_diff", "Bottom", "Free_address", "Get_address", "Piece", "Registry", "Storage",
+    "array_of", "owner_of", "registry", "span_of",
 ]  # fmt: skip
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -381,7 +381,8 @@ registry: Final = Registry()
 def Get_address(location: object) -> int:
     """Address of a location in memory (MPI_Get_address, section 3.12.2; MPI_Address).
 
-    From now on a buffer at BOTTOM may use addresses in the same storage, also before and behind the location.
+    From now on a buffer at BOTTOM may use addresses in the same storage, also before and behind the location. A
+    bytearray cannot be resized until `Free_address`.
 
     Args:
         location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer.
@@ -396,7 +397,7 @@ def Get_address(location: object) -> int:
     return registry.add(location)
 
 
-def release(location: object) -> None:
+def Free_address(location: object) -> None:
     """Forget the storage of a location, so that addresses in it lead nowhere.
 
     Memory is forgotten when it is freed; only what allows no weak references, such as bytes and bytearray, stays,

@@ -99,7 +99,9 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "<Message null>" if self._null else f"<Message {self._message and self._message.envelope()}>"
+        if self._message is None:
+            return f"<Message {'null' if self._null else 'from PROC_NULL'}>"
+        return f"<Message {self._message.envelope()}>"
 
 
 MESSAGE_NULL = Message()

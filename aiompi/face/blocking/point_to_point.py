@@ -80,13 +80,11 @@ class PointToPoint(Handle):
             TruncationError: the message is longer than the buffer.
         """
         refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
-        request = self._core.irecv(memory_to_receive(buf), source, tag)
+        request = self._core.irecv(memory_to_receive(buf), source, tag, None, status)
         if not request._done:
             self._wait(request)
-        if status is not None:
-            status.assign(request.status)
-        if request._error is not None:
-            raise request._error
+        if status is not None or request._error is not None:
+            request.result()
 
     def Sendrecv(
         self,

@@ -75,6 +75,8 @@ class Request(Generic[T]):
 
     def _complete(self, status: Status | None) -> T | None:
         """Take the result of a completed operation, if there is one; the request is null or inactive from now on."""
+        if status is not None and not isinstance(status, Status):
+            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
         operation = self._active
         if operation is None:
             if status is not None:
@@ -174,8 +176,7 @@ class Request(Generic[T]):
     @classmethod
     def waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, Any]:
         """Wait until one is complete; its index and what it received."""
-        _wait_for_one(requests)
-        return _complete_one(requests, status)
+        return _complete_one(requests, _wait_for_one(requests), status)
 
     @classmethod
     def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
@@ -187,10 +188,13 @@ class Request(Generic[T]):
     def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
         """As `Testany`, and what the request received."""
         _check(requests)
-        active = [request for request in requests if request._active is not None]
-        if active and not any(_progress(request) for request in active):
-            return UNDEFINED, False, None
-        index, value = _complete_one(requests, status)
+        found, active = _find(requests)
+        if found is None and active:
+            process.driver.poll()
+            found, active = _find(requests)
+            if found is None:
+                return UNDEFINED, False, None
+        index, value = _complete_one(requests, found, status)
         return index, True, value
 
     @classmethod
@@ -291,11 +295,15 @@ def _check(requests: Sequence[Request[Any]]) -> bool:
 
     Raises:
         InvalidRequestError: one of them is listed twice.
+        TypeError: not a sequence of requests.
     """
-    active = [request._core for request in requests if request._active is not None]
-    if len(set(map(id, active))) < len(active):
-        raise InvalidRequestError("a request is listed twice among those to be completed; list each once")
-    return bool(active)
+    if not isinstance(requests, Sequence) or not all(issubclass(kind, Request) for kind in set(map(type, requests))):
+        raise TypeError(f"requests is {requests!r}: expected a sequence of Request objects, such as a list")
+    if len(set(map(id, requests))) < len(requests):  # which null and inactive ones may be
+        active = [id(request) for request in requests if request._active is not None]
+        if len(set(active)) < len(active):
+            raise InvalidRequestError("a request is listed twice among those to be completed; list each once")
+    return any(request._active is not None for request in requests)
 
 
 def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
@@ -303,9 +311,26 @@ def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
     _wait_until(requests, lambda: all(map(_is_done, requests)) or any(map(_has_failed, requests)))
 
 
-def _wait_for_one(requests: Sequence[Request[Any]]) -> None:
-    """Wait until an active one is complete, if any is active."""
-    _wait_until(requests, lambda: any(request._active is not None and _is_done(request) for request in requests))
+def _wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
+    """Wait until an active one is complete, if any is active; the index of the first."""
+    _check(requests)
+    found, active = _find(requests)
+    if found is None and active:
+        _wait_until(requests, lambda: _find(requests)[0] is not None)
+        found, _ = _find(requests)
+    return found
+
+
+def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
+    """The first active request that is complete, and whether any is active."""
+    active = False
+    for index, request in enumerate(requests):
+        operation = request._active
+        if operation is not None:
+            if operation._done:
+                return index, True
+            active = True
+    return None, active
 
 
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
@@ -327,10 +352,9 @@ def _complete_some(
     return indices, _complete_listed(requests, indices, statuses)
 
 
-def _complete_one(requests: Sequence[Request[Any]], status: Status | None) -> tuple[int, Any]:
-    for index, request in enumerate(requests):
-        if request._active is not None and _is_done(request):
-            return index, request._complete(status)
+def _complete_one(requests: Sequence[Request[Any]], found: int | None, status: Status | None) -> tuple[int, Any]:
+    if found is not None:
+        return found, requests[found]._complete(status)
     if status is not None:
         status.assign(Status())
     return UNDEFINED, None

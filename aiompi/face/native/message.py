@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.datatype import memory_to_receive
-from aiompi.engine import OwnedReceive, Receive, Request
+from aiompi.engine import OwnedReceive, Receive, Request, Scattered
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
 from aiompi.status import Status
@@ -16,11 +18,14 @@ from aiompi.status import Status
 class Message:
     """A message that no other receive can get; to be received once. It is false afterwards.
 
+    When the await of `recv` or `Recv` is cancelled, the message is here again, to be received by another call; if
+    nobody refers to this object any more, it is unexpected again, and any receive can get it.
+
     Attributes:
         status: its envelope.
     """
 
-    __slots__ = ("_codec", "_core", "_message", "_received", "status")
+    __slots__ = ("__weakref__", "_codec", "_core", "_message", "_received", "status")
 
     def __init__(self, core: Communicator, codec: Codec, message: engine.Message | None) -> None:
         self._core = core
@@ -38,10 +43,10 @@ class Message:
         Raises:
             InvalidRequestError: the message was received before.
         """
-        return self._take(None, status)
+        return self._take(None, self._codec.loads, status)
 
     def recv(self, status: Status | None = None) -> OwnedReceive[Any]:
-        """Receive the message as an object; when the await is cancelled, it is unexpected again."""
+        """Receive the message as an object."""
         return OwnedReceive(self.irecv(status))
 
     def Irecv(self, buf: Any, status: Status | None = None) -> Request[Status]:
@@ -50,19 +55,29 @@ class Message:
         Raises:
             InvalidRequestError: the message was received before.
         """
-        return self._take(buf, status)
+        return self._take(memory_to_receive(buf), None, status)
 
     def Recv(self, buf: Any, status: Status | None = None) -> OwnedReceive[Status]:
-        """Receive the message into a buffer; when the await is cancelled, it is unexpected again."""
+        """Receive the message into a buffer."""
         return OwnedReceive(self.Irecv(buf, status))
 
-    def _take(self, buf: Any, status: Status | None) -> Receive:
-        memory = None if buf is None else memory_to_receive(buf)
+    def _take(
+        self, memory: memoryview | Scattered | None, decode: Callable[[memoryview], Any] | None, status: Status | None
+    ) -> Receive:
         if self._received:
             raise InvalidRequestError("this message was received before: a matched probe gives it once")
-        self._received = True
-        decode = self._codec.loads if buf is None else None
-        return self._core.imrecv(self._message, memory, decode, status)
+        here = weakref.ref(self)
+
+        def keep(message: engine.Message) -> None:
+            holder = here()
+            if holder is None:
+                message.put_back()
+            else:
+                holder._message, holder._received = message, False
+
+        receive = self._core.imrecv(self._message, memory, decode, status, keep)
+        self._message, self._received = None, True
+        return receive
 
     def __bool__(self) -> bool:
         return not self._received

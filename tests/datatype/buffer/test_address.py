@@ -365,6 +365,6 @@ def test_the_registry_of_the_process() -> None:
     (piece,) = address.registry.resolve(struct((start, 8)), True, "buf")
     assert (piece.base, len(piece.memory)) == (-start, 8)
     del piece
-    address.release(memory)
+    address.Free_address(memory)
     with pytest.raises(InvalidBufferError):
         address.registry.resolve(struct((start, 8)), True, "buf")

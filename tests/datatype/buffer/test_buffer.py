@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiompi.datatype.buffer.address import BOTTOM, Get_address, release
+from aiompi.datatype.buffer.address import BOTTOM, Free_address, Get_address
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import memory_to_receive, memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import shares_memory
@@ -171,8 +171,8 @@ def scattered() -> Iterator[tuple[np.ndarray[Any, Any], bytearray, Datatype]]:
     places = [Get_address(doubles), Get_address(letters) + 2]
     type_ = Datatype.Create_struct([3, 1], places, [DOUBLE, BYTE]).Commit()
     yield doubles, letters, type_
-    release(doubles)
-    release(letters)
+    Free_address(doubles)
+    Free_address(letters)
 
 
 @pytest.mark.spec("S3.12.2-2", "S3.12.6-1")
@@ -198,7 +198,7 @@ def test_bottom_with_one_variable_is_its_memory() -> None:
     assert np.shares_memory(buffer.view, doubles[1:])
     assert shares_memory(buffer, resolve_send(doubles[2:]))
     assert not shares_memory(buffer, resolve_send(doubles[:1]))
-    release(doubles)
+    Free_address(doubles)
 
 
 def test_items_at_absolute_addresses_are_an_extent_apart() -> None:
@@ -207,7 +207,7 @@ def test_items_at_absolute_addresses_are_an_extent_apart() -> None:
     buffer = resolve_send([BOTTOM, (2, 1), type_])
     assert np.frombuffer(buffer.packed()).tolist() == [2, 4]
     assert [np.frombuffer(block.packed()).tolist() for block in blocks(buffer, 2)] == [[2], [4]]
-    release(doubles)
+    Free_address(doubles)
 
 
 @pytest.mark.parametrize(
