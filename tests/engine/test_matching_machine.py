@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -397,7 +397,7 @@ SETTINGS: Final = settings(
     max_examples=100,
     stateful_step_count=50,
     deadline=None,
-    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 
@@ -412,5 +412,8 @@ SETTINGS: Final = settings(
 def test_what_happens_is_what_mpi_allows(stage: str) -> None:
     ends: set[End] = set()
     machine: Any = functools.partial(MatchingMachine, STAGES[stage], ends)
-    run_state_machine_as_test(machine, settings=SETTINGS)
+    for number in range(4):  # which programs a seed stands for depends on the modules that are loaded
+        run_state_machine_as_test(seed(number)(machine), settings=SETTINGS)
+        if ends >= ENDS:
+            break
     assert ends >= ENDS, "some ends of a send are not reached any more: the programs have become too tame"
