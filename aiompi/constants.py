@@ -6,12 +6,15 @@ from typing import Final
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "PROC_NULL", "ROOT", "UNDEFINED", "TAG_UB", "BSEND_OVERHEAD", "MAX_PROCESSOR_NAME",
-    "MAX_ERROR_STRING", "IDENT", "CONGRUENT", "SIMILAR", "UNEQUAL", "ORDER_C", "ORDER_FORTRAN", "ORDER_F",
-    "DISTRIBUTE_NONE", "DISTRIBUTE_BLOCK", "DISTRIBUTE_CYCLIC", "DISTRIBUTE_DFLT_DARG", "TYPECLASS_INTEGER",
-    "TYPECLASS_REAL", "TYPECLASS_COMPLEX", "COMBINER_NAMED", "COMBINER_DUP", "COMBINER_CONTIGUOUS",
-    "COMBINER_VECTOR", "COMBINER_HVECTOR", "COMBINER_INDEXED", "COMBINER_HINDEXED", "COMBINER_INDEXED_BLOCK",
-    "COMBINER_HINDEXED_BLOCK", "COMBINER_STRUCT", "COMBINER_SUBARRAY", "COMBINER_DARRAY", "COMBINER_RESIZED",
-    "COMBINER_VALUE_INDEX", "COMBINER_F90_INTEGER", "COMBINER_F90_REAL", "COMBINER_F90_COMPLEX",
+    "MAX_ERROR_STRING", "IDENT", "CONGRUENT", "SIMILAR", "UNEQUAL", "COMM_TYPE_SHARED", "ORDER_C", "ORDER_FORTRAN",
+    "ORDER_F", "DISTRIBUTE_NONE", "DISTRIBUTE_BLOCK", "DISTRIBUTE_CYCLIC", "DISTRIBUTE_DFLT_DARG",
+    "TYPECLASS_INTEGER", "TYPECLASS_REAL", "TYPECLASS_COMPLEX", "COMBINER_NAMED", "COMBINER_DUP",
+    "COMBINER_CONTIGUOUS", "COMBINER_VECTOR", "COMBINER_HVECTOR", "COMBINER_INDEXED", "COMBINER_HINDEXED",
+    "COMBINER_INDEXED_BLOCK", "COMBINER_HINDEXED_BLOCK", "COMBINER_STRUCT", "COMBINER_SUBARRAY", "COMBINER_DARRAY",
+    "COMBINER_RESIZED", "COMBINER_VALUE_INDEX", "COMBINER_F90_INTEGER", "COMBINER_F90_REAL", "COMBINER_F90_COMPLEX",
+    "KEYVAL_INVALID", "HOST", "IO", "WTIME_IS_GLOBAL", "UNIVERSE_SIZE", "APPNUM", "LASTUSEDCODE", "GRAPH", "CART",
+    "DIST_GRAPH", "UNWEIGHTED", "WEIGHTS_EMPTY", "MAX_INFO_KEY", "MAX_INFO_VAL", "MAX_LIBRARY_VERSION_STRING",
+    "THREAD_SINGLE", "THREAD_FUNNELED", "THREAD_SERIALIZED", "THREAD_MULTIPLE",
 ]  # fmt: skip
 
 # Wildcards and special ranks, outside 0..n-1 and 0..TAG_UB (section 2.4.4).
@@ -27,12 +30,18 @@ TAG_UB: Final = 2**31 - 1
 BSEND_OVERHEAD: Final = 128
 MAX_PROCESSOR_NAME: Final = 256
 MAX_ERROR_STRING: Final = 512
+MAX_INFO_KEY: Final = 255
+MAX_INFO_VAL: Final = 1024
+MAX_LIBRARY_VERSION_STRING: Final = 256
 
 # Results of comparisons (sections 5.3.1 and 5.4.1).
 IDENT: Final = 0
 CONGRUENT: Final = 1
 SIMILAR: Final = 2
 UNEQUAL: Final = 3
+
+# What the processes of a communicator by MPI_Comm_split_type have in common (section 6.4.2 of MPI-3.1).
+COMM_TYPE_SHARED: Final = 1
 
 # Order in which the elements of an array lie in memory (section 4.1.3 of MPI-3.1).
 ORDER_C: Final = 0
@@ -68,6 +77,29 @@ COMBINER_VALUE_INDEX: Final = 13
 COMBINER_F90_INTEGER: Final = 14
 COMBINER_F90_REAL: Final = 15
 COMBINER_F90_COMPLEX: Final = 16
+
+# Keys of the predefined attributes (section 7.1.1). That of the largest tag, TAG_UB, is its own value, so that both
+# mpi4py's `comm.Get_attr(TAG_UB)` and a tag of TAG_UB mean what they say.
+KEYVAL_INVALID: Final = -1
+HOST: Final = 1
+IO: Final = 2
+WTIME_IS_GLOBAL: Final = 3
+UNIVERSE_SIZE: Final = 4
+APPNUM: Final = 5
+LASTUSEDCODE: Final = 6
+
+# Kinds of topologies (section 6.5.4), and what stands for weights of a distributed graph (section 7.5.4 of MPI-3.1).
+GRAPH: Final = 1
+CART: Final = 2
+DIST_GRAPH: Final = 3
+UNWEIGHTED: Final = 1
+WEIGHTS_EMPTY: Final = 2
+
+# What threads of a process may do, in rising order (section 12.4.3 of MPI-3.1).
+THREAD_SINGLE: Final = 0
+THREAD_FUNNELED: Final = 1
+THREAD_SERIALIZED: Final = 2
+THREAD_MULTIPLE: Final = 3
 
 # Context identifiers (IMPI 0.0, sections 3.3 and 4.3): a communicator owns two, c for point-to-point and
 # c + 1 for collectives. COMM_WORLD is 0; COMM_SELF stays outside the numbering of the other communicators.

@@ -4,6 +4,13 @@ builtins.Exception
 └── Exception                     any MPI error: error_class, error_code, error_string
     ├── InvalidBufferError        ERR_BUFFER       (one exception per error class, see ERROR_CLASSES)
     ├── ...
+    ├── InvalidArgumentError      ERR_ARG
+    │   ├── InvalidKeyvalError    ERR_KEYVAL: classes of MPI-2 and later, which MPI-1.1 knows as ERR_ARG
+    │   ├── InvalidErrhandlerError ERR_ERRHANDLER
+    │   └── InvalidInfoError      ERR_INFO
+    │       ├── InvalidInfoKeyError ERR_INFO_KEY
+    │       ├── InvalidInfoValueError ERR_INFO_VALUE
+    │       └── InfoNoKeyError    ERR_INFO_NOKEY
     ├── LocalProtocolError        ERR_OTHER: our caller broke a rule of use
     │   └── BlockingCallError     a blocking call inside a running event loop
     ├── RemoteProtocolError       ERR_OTHER: a peer sent what it must not
@@ -14,17 +21,24 @@ builtins.Exception
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from operator import index
+from typing import Any, Final
+
+from aiompi.constants import MAX_ERROR_STRING
 
 __all__ = [
     "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST",
     "ERR_ROOT", "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE",
-    "ERR_OTHER", "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError",
+    "ERR_OTHER", "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO",
+    "ERR_INFO_KEY", "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_LASTCODE", "Exception", "InvalidBufferError",
     "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError",
     "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError",
     "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError",
-    "InStatusError", "PendingError", "LocalProtocolError", "BlockingCallError", "RemoteProtocolError",
-    "AuthenticationError", "ProcessFailedError", "JobAbortedError", "ERROR_CLASSES", "error_string",
+    "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError", "InvalidInfoError",
+    "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "LocalProtocolError", "BlockingCallError",
+    "RemoteProtocolError", "AuthenticationError", "ProcessFailedError", "JobAbortedError", "ERROR_CLASSES",
+    "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string", "Add_error_class",
+    "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code", "Remove_error_string",
 ]  # fmt: skip
 
 SUCCESS: Final = 0
@@ -47,42 +61,89 @@ ERR_OTHER: Final = 16
 ERR_INTERN: Final = 17
 ERR_IN_STATUS: Final = 18
 ERR_PENDING: Final = 19
+ERR_KEYVAL: Final = 20
+ERR_ERRHANDLER: Final = 21
+ERR_INFO: Final = 22
+ERR_INFO_KEY: Final = 23
+ERR_INFO_VALUE: Final = 24
+ERR_INFO_NOKEY: Final = 25
 ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
 class Exception(RuntimeError):
     """An MPI error (section 7.3).
 
+    It compares, hashes and converts as its code, so that `error == aiompi.ERR_RANK` works.
+
     Args:
-        message: what happened, where, and what to do about it.
+        what: a message: what happened, where, and what to do about it; or an error code, as mpi4py's exceptions
+            are made: `Exception(ERR_RANK)` is an InvalidRankError, with the text of the code for its message.
 
     Attributes:
-        error_class: one of the ERR_ constants.
-        error_code: equals the class; aiompi has no finer codes.
-        error_string: the message.
+        error_class: one of the ERR_ constants, or a class that `Add_error_class` has made.
+        error_code: a code of this class; the class itself unless it was made out of a code.
     """
 
-    error_class: ClassVar[int] = ERR_UNKNOWN
+    error_class: int = ERR_UNKNOWN
 
-    @property
-    def error_code(self) -> int:
-        return self.error_class
+    def __new__(cls, *what: Any) -> Exception:
+        """An exception of the type that stands for the error class of a code."""
+        by_code = cls is Exception and len(what) == 1 and isinstance(what[0], int)
+        return super().__new__(_TYPES.get(Get_error_class(what[0]), cls) if by_code else cls, *what)
+
+    def __init__(self, *what: Any) -> None:
+        self.error_code = self.error_class
+        if not what and type(self) is Exception:
+            what = (SUCCESS,)
+        self._is_code = len(what) == 1 and isinstance(what[0], int)
+        if self._is_code:
+            self.error_code = what[0] if what[0] >= SUCCESS else ERR_UNKNOWN
+            self.error_class = Get_error_class(self.error_code)
+        super().__init__(*what)
 
     @property
     def error_string(self) -> str:
+        """The message."""
         return str(self)
 
     def Get_error_class(self) -> int:
         return self.error_class
 
     def Get_error_code(self) -> int:
-        return self.error_class
+        return self.error_code
 
     def Get_error_string(self) -> str:
         return str(self)
 
+    def __str__(self) -> str:
+        return Get_error_string(self.error_code) if self._is_code else super().__str__()
+
+    def __repr__(self) -> str:
+        return f"MPI.Exception({self.error_code})" if self._is_code else super().__repr__()
+
     def __int__(self) -> int:
-        return self.error_class
+        return self.error_code
+
+    def __bool__(self) -> bool:
+        return self.error_code != SUCCESS
+
+    def __hash__(self) -> int:
+        return hash(self.error_code)
+
+    def __eq__(self, other: object) -> bool:
+        return self.error_code == int(other) if isinstance(other, int | Exception) else NotImplemented
+
+    def __lt__(self, other: int | Exception) -> bool:
+        return self.error_code < int(other) if isinstance(other, int | Exception) else NotImplemented
+
+    def __le__(self, other: int | Exception) -> bool:
+        return self.error_code <= int(other) if isinstance(other, int | Exception) else NotImplemented
+
+    def __gt__(self, other: int | Exception) -> bool:
+        return self.error_code > int(other) if isinstance(other, int | Exception) else NotImplemented
+
+    def __ge__(self, other: int | Exception) -> bool:
+        return self.error_code >= int(other) if isinstance(other, int | Exception) else NotImplemented
 
 
 class InvalidBufferError(Exception):
@@ -199,6 +260,42 @@ class PendingError(Exception):
     error_class = ERR_PENDING
 
 
+class InvalidKeyvalError(InvalidArgumentError):
+    """Bad attribute key: never created, freed, KEYVAL_INVALID, or predefined where it must not be (section 5.7)."""
+
+    error_class = ERR_KEYVAL
+
+
+class InvalidErrhandlerError(InvalidArgumentError):
+    """Bad error handler: null, or predefined where it is to be freed (section 7.2)."""
+
+    error_class = ERR_ERRHANDLER
+
+
+class InvalidInfoError(InvalidArgumentError):
+    """Bad info: null or freed, or predefined where it is to be changed."""
+
+    error_class = ERR_INFO
+
+
+class InvalidInfoKeyError(InvalidInfoError):
+    """Bad key of an info: empty, or longer than MAX_INFO_KEY."""
+
+    error_class = ERR_INFO_KEY
+
+
+class InvalidInfoValueError(InvalidInfoError):
+    """Bad value in an info: longer than MAX_INFO_VAL."""
+
+    error_class = ERR_INFO_VALUE
+
+
+class InfoNoKeyError(InvalidInfoError):
+    """The info has no such key."""
+
+    error_class = ERR_INFO_NOKEY
+
+
 class LocalProtocolError(OtherError):
     """Our own caller broke a rule of use, for example by calling after Finalize."""
 
@@ -230,12 +327,155 @@ _PLAIN: tuple[type[Exception], ...] = (
     InStatusError, PendingError,
 )  # fmt: skip
 
-# Error class -> the exception that stands for it, and the text of MPI_Error_string.
+# Error class -> the exception that stands for it: those of MPI-1.1, and those that came later, for what came later.
 ERROR_CLASSES: Final[dict[int, type[Exception]]] = {cls.error_class: cls for cls in _PLAIN}
+LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
+    cls.error_class: cls
+    for cls in (
+        InvalidKeyvalError, InvalidErrhandlerError, InvalidInfoError, InvalidInfoKeyError, InvalidInfoValueError,
+        InfoNoKeyError,
+    )
+}  # fmt: skip
+_TYPES: Final = {**ERROR_CLASSES, **LATER_ERROR_CLASSES}
 
 
-def error_string(code: int) -> str:
-    """Text of an error class (MPI_Error_string, section 7.3)."""
-    if code == SUCCESS:
+class _Codes:
+    """The error classes and codes that the program has added (MPI-2, section 8.5), all of them above ours.
+
+    Attributes:
+        last: the greatest number in use.
+        class_of: added code -> its class; a class is a code of itself.
+        strings: added code -> its text, if it has been given one.
+    """
+
+    def __init__(self) -> None:
+        self.last = ERR_LASTCODE
+        self.class_of: dict[int, int] = {}
+        self.strings: dict[int, str] = {}
+
+    def add(self, error_class: int | None) -> int:
+        """A new code of a class; a new class if that is None."""
+        self.last += 1
+        self.class_of[self.last] = self.last if error_class is None else error_class
+        return self.last
+
+    def check(self, code: int) -> int:
+        """
+        Raises:
+            InvalidArgumentError: the program has not added this code.
+        """
+        if code not in self.class_of:
+            raise InvalidArgumentError(f"{code} is no error code that this program has added and not removed")
+        return code
+
+    def is_class(self, code: int) -> bool:
+        """Whether an added code is a class."""
+        return self.class_of[self.check(code)] == code
+
+    def remove(self, code: int) -> None:
+        """
+        Raises:
+            InvalidArgumentError: something still refers to it.
+        """
+        codes = [other for other, owner in self.class_of.items() if owner == code != other]
+        if codes or code in self.strings:
+            what = f"codes {codes}" if codes else f"the string {self.strings[code]!r}"
+            raise InvalidArgumentError(f"error {code} still has {what}: remove them first")
+        del self.class_of[code]
+
+
+_codes: Final = _Codes()
+
+
+def Get_error_class(errorcode: int) -> int:
+    """Class of an error code; a class is its own class (MPI_Error_class, section 7.3).
+
+    Returns:
+        One of the ERR_ constants, a class that the program has added, or ERR_UNKNOWN for any other number.
+    """
+    if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES:
+        return errorcode
+    return _codes.class_of.get(errorcode, ERR_UNKNOWN)
+
+
+def Get_error_string(errorcode: int) -> str:
+    """Text of an error code or class (MPI_Error_string, section 7.2).
+
+    Returns:
+        At most MAX_ERROR_STRING characters; none for an added code that has been given none.
+    """
+    if errorcode == SUCCESS:
         return "no error"
-    return (ERROR_CLASSES.get(code, UnknownError).__doc__ or "").splitlines()[0]
+    if errorcode in _codes.class_of:
+        return _codes.strings.get(errorcode, "")
+    return (_TYPES.get(errorcode, UnknownError).__doc__ or "").splitlines()[0]
+
+
+error_string = Get_error_string
+
+
+def Add_error_class() -> int:
+    """A new error class, for a library on top of MPI (MPI_Add_error_class, MPI-2); greater than ERR_LASTCODE."""
+    return _codes.add(None)
+
+
+def Add_error_code(errorclass: int) -> int:
+    """A new error code (MPI_Add_error_code, MPI-2).
+
+    Args:
+        errorclass: it belongs to; one of ours or an added one.
+
+    Raises:
+        InvalidArgumentError: there is no such class.
+    """
+    if errorclass not in _TYPES and not _codes.is_class(index(errorclass)):
+        raise InvalidArgumentError(f"{errorclass} is an error code, and not a class that could have codes of its own")
+    return _codes.add(errorclass)
+
+
+def Add_error_string(errorcode: int, string: str) -> None:
+    """Give an added code or class its text, instead of what it had (MPI_Add_error_string, MPI-2).
+
+    Raises:
+        InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
+    """
+    if len(string) > MAX_ERROR_STRING:
+        raise InvalidArgumentError(f"an error string of {len(string)} characters: {MAX_ERROR_STRING} are allowed")
+    _codes.strings[_codes.check(errorcode)] = string
+
+
+def Remove_error_class(errorclass: int) -> None:
+    """Undo `Add_error_class` (MPI_Remove_error_class, MPI-4.1); the number is not used again.
+
+    Raises:
+        InvalidArgumentError: it is no added class, or still has codes or a string.
+    """
+    if not _codes.is_class(errorclass):
+        raise InvalidArgumentError(f"{errorclass} is an error code: remove it by Remove_error_code")
+    _codes.remove(errorclass)
+
+
+def Remove_error_code(errorcode: int) -> None:
+    """Undo `Add_error_code` (MPI_Remove_error_code, MPI-4.1); the number is not used again.
+
+    Raises:
+        InvalidArgumentError: it is no added code, or still has a string.
+    """
+    if _codes.is_class(errorcode):
+        raise InvalidArgumentError(f"{errorcode} is an error class: remove it by Remove_error_class")
+    _codes.remove(errorcode)
+
+
+def Remove_error_string(errorcode: int) -> None:
+    """Undo `Add_error_string` (MPI_Remove_error_string, MPI-4.1).
+
+    Raises:
+        InvalidArgumentError: the code is not an added one, or has no string.
+    """
+    if _codes.strings.pop(_codes.check(errorcode), None) is None:
+        raise InvalidArgumentError(f"error {errorcode} has no string that could be removed")
+
+
+def last_used_code() -> int:
+    """The greatest code there is (attribute LASTUSEDCODE, MPI-2)."""
+    return _codes.last

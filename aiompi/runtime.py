@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 from aiompi import settings as settings_module
 from aiompi.comm import Communicator, Group
+from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.engine import Driver, Engine, Peer, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError
@@ -112,8 +113,10 @@ class Runtime:
         self.engine.connect = lambda peer: own.connect(peer, peer.rank)
 
     def _make_communicators(self, rank: int, size: int) -> None:
-        self.world = Communicator(self.engine, Group(range(size), rank), CONTEXT_WORLD, "MPI_COMM_WORLD")
-        self.self_comm = Communicator(self.engine, Group((rank,), rank), CONTEXT_SELF, "MPI_COMM_SELF")
+        ids = ContextIds()
+        everyone, alone = Group(range(size), rank), Group((rank,), rank)
+        self.world = Communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
+        self.self_comm = Communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
 
     # What the agent and the transports report.
 
@@ -261,6 +264,11 @@ class Runtime:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
+
+    @property
+    def node(self) -> str:
+        """Name of the machine: processes that give the same can share memory."""
+        return socket.gethostname()
 
     @property
     def launched(self) -> bool:

@@ -1,6 +1,7 @@
 """Groups and communicators (chapter 5): who takes part, and in which context."""
 
-from aiompi.comm.communicator import Channel, Communicator
+from aiompi.comm.channel import Channel
+from aiompi.comm.communicator import Communicator
 from aiompi.comm.group import Group
 
 __all__ = ["Channel", "Communicator", "Group"]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from operator import index
 from typing import Any, Final, TypeVar
 
+from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
+from aiompi.comm.channel import Channel
+from aiompi.comm.contexts import ContextIds
+from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.comm.group import Group
-from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
+from aiompi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    CONGRUENT,
+    CONTEXT_SELF,
+    CONTEXT_WORLD,
+    IDENT,
+    PROC_NULL,
+    TAG_UB,
+    UNEQUAL,
+)
 from aiompi.engine import (
     Engine,
     Message,
@@ -23,7 +37,13 @@ from aiompi.engine import (
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
-from aiompi.errors import InvalidBufferError, InvalidRankError, InvalidRootError, InvalidTagError
+from aiompi.errors import (
+    InvalidBufferError,
+    InvalidCommError,
+    InvalidRankError,
+    InvalidRootError,
+    InvalidTagError,
+)
 from aiompi.status import Status
 from aiompi.wire.frame import Payload
 
@@ -40,29 +60,62 @@ class Communicator:
         engine: of this rank.
         group: the members; this rank must be one.
         context_id: point-to-point traffic uses it, collectives the next one (IMPI 0.0, section 4.3).
-        name: for messages and MPI_Comm_get_name.
+        name: for messages and MPI_Comm_get_name; may be empty.
+        remote: the other group of an intercommunicator, whose ranks sends and receives name (section 5.6).
+        ids: the context identifiers of this process, for communicators made from this one.
 
     Attributes:
         rank: of this process in the group.
         size: of the group.
+        targets: world ranks of those whom sends and receives name.
         attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
+        attributes: what the program caches on it (section 5.7).
+        errhandler: what happens when a call on it fails (section 7.2).
+        topology: the arrangement of the processes, if there is one (chapter 6).
+        hints: of the program, by key (MPI_Comm_set_info, MPI-3).
     """
 
     __slots__ = (
-        "_collectives", "_matcher", "_peers", "attachment", "context_id", "engine", "group", "name", "rank", "size",
+        "_collectives", "_freed", "_matcher", "_peers", "_reach", "_running", "attachment", "attributes",
+        "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "rank", "remote", "size", "targets",
+        "topology",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, group: Group, context_id: int, name: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        group: Group,
+        context_id: int,
+        name: str,
+        remote: Group | None = None,
+        ids: ContextIds | None = None,
+    ) -> None:
         self.engine = engine
         self.group = group
+        self.remote = remote
         self.context_id = context_id
         self.name = name
+        self.ids = ContextIds() if ids is None else ids
         self.rank = group.rank
         self.size = group.size
+        self.targets = group.members if remote is None else remote.members
+        self._reach = len(self.targets)
         self._matcher = engine.matcher(context_id)
-        self._peers: list[Peer | None] = [None] * group.size
+        self._peers: list[Peer | None] = [None] * self._reach
         self._collectives = 0
+        self._running: set[Request[Any]] = set()
+        self._freed = False
         self.attachment = Attachment(engine)
+        self.attributes = Attributes(COMMUNICATOR_KEYVALS)
+        self.errhandler: Errhandler = ERRORS_RETURN
+        self.topology: Any = None
+        self.hints: dict[str, str] = {}
+
+    def derive(self, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
+        """A new communicator made from this one, which inherits the error handler and nothing else (section 7.2)."""
+        comm = Communicator(self.engine, group, context_id, "", remote, self.ids)
+        comm.errhandler = Errhandler(self.errhandler)
+        return comm
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send.
@@ -79,16 +132,16 @@ class Communicator:
         """
         try:
             valid = 0 <= index(tag) <= TAG_UB
-            peer = self._peers[dest] or self._peer(dest) if 0 <= dest < self.size else None
+            peer = self._peers[dest] or self._peer(dest) if 0 <= dest < self._reach else None
         except TypeError:
             raise self._not_integers(dest=dest, tag=tag) from None
         if not valid:
-            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
         if peer is not None:
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
-        if dest != PROC_NULL:
+        if dest != PROC_NULL or self._freed:
             raise self._bad_rank("destination", dest)
         request = Send(self.engine, self.engine.peer(self.engine.rank), (), 0)
         request.complete()
@@ -99,7 +152,7 @@ class Communicator:
         buffer = self.attachment.buffer or self.engine.attachment.buffer
         if buffer is None:
             raise InvalidBufferError(
-                f"{self.name}, rank {self.rank}: a buffered send needs an attached buffer; attach one that has room "
+                f"{self.label}, rank {self.rank}: a buffered send needs an attached buffer; attach one that has room "
                 "for the messages under way, and BSEND_OVERHEAD more for each"
             )
         copy, start = buffer.copy(payload, nbytes)
@@ -127,8 +180,8 @@ class Communicator:
         except TypeError:
             raise self._not_integers(dest=dest, tag=tag) from None
         if not 0 <= tag <= TAG_UB:
-            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
-        if dest != PROC_NULL and not 0 <= dest < self.size:
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+        if dest != PROC_NULL and not 0 <= dest < self._reach:
             raise self._bad_rank("destination", dest)
         return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
 
@@ -251,30 +304,42 @@ class Communicator:
 
     def _peer_rank(self, source: int, tag: int) -> int:
         try:
-            valid, known = 0 <= index(tag) <= TAG_UB or tag == ANY_TAG, 0 <= index(source) < self.size
+            valid, known = 0 <= index(tag) <= TAG_UB or tag == ANY_TAG, 0 <= index(source) < self._reach
         except TypeError:
             raise self._not_integers(source=source, tag=tag) from None
         if not valid:
-            raise InvalidTagError(f"{self.name}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
         if known:
-            return self.group.members[source]
-        if source in (ANY_SOURCE, PROC_NULL):
+            return self.targets[source]
+        if source in (ANY_SOURCE, PROC_NULL) and not self._freed:
             return ANY_SOURCE
         raise self._bad_rank("source", source)
 
     def _not_integers(self, **arguments: object) -> TypeError:
         wrong = {name: value for name, value in arguments.items() if not hasattr(value, "__index__")}
         given = ", ".join(f"{name} is {value!r}" for name, value in wrong.items())
-        return TypeError(f"{self.name}, rank {self.rank}: {given}: expected an integer")
+        return TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer")
 
-    def _bad_rank(self, role: str, rank: int) -> InvalidRankError:
+    def _bad_rank(self, role: str, rank: int) -> InvalidRankError | InvalidCommError:
+        if self._freed:
+            return self._gone()
+        ranks = "the ranks of this communicator" if self.remote is None else "the ranks of the remote group"
         return InvalidRankError(
-            f"{self.name}, rank {self.rank}: {role} {rank} is not in 0..{self.size - 1}, the ranks of this communicator"
+            f"{self.label}, rank {self.rank}: {role} {rank} is not in 0..{self._reach - 1}, {ranks}"
         )
 
+    def _gone(self) -> InvalidCommError:
+        """For persistent requests, which can still be started: handles are null by then."""
+        return InvalidCommError(f"{self.label}, rank {self.rank}: the communicator has been freed")
+
     def _peer(self, rank: int) -> Peer:
-        peer = self._peers[rank] = self.engine.peer(self.group.members[rank])
+        peer = self._peers[rank] = self.engine.peer(self.targets[rank])
         return peer
+
+    @property
+    def label(self) -> str:
+        """What messages call the communicator."""
+        return self.name or f"communicator {self.context_id}"
 
     def check_root(self, root: int, operation: str) -> None:
         """
@@ -286,7 +351,7 @@ class Communicator:
 
     def where(self, operation: str) -> str:
         """Which call a message is about: the operation, the communicator and this rank."""
-        return f"{operation} on {self.name}, rank {self.rank}"
+        return f"{operation} on {self.label}, rank {self.rank}"
 
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
         """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
@@ -297,44 +362,62 @@ class Communicator:
         """
         channel = Channel(self, self._collectives, operation)
         self._collectives = (self._collectives + 1) % TAG_UB
-        return self.engine.spawn(algorithm(channel))
+        return self.run(algorithm(channel))
 
-    def __repr__(self) -> str:
-        return f"<{self.name}: rank {self.rank} of {self.size}>"
+    def run(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
+        """Start a coroutine that communicates through channels of this communicator, which it keeps alive.
 
+        Raises:
+            InvalidCommError: the communicator has been freed.
+        """
+        if self._freed:
+            coroutine.close()
+            raise self._gone()
+        schedule = self.engine.spawn(coroutine)
+        if not schedule.done():
+            self._running.add(schedule)
+            schedule.when_done(self._running.discard)
+        return schedule
 
-class Channel:
-    """What one collective call communicates through: the collective context, and a tag of its own.
-
-    Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
-    tag, and several can be under way at once.
-    """
-
-    __slots__ = ("_comm", "_context_id", "_engine", "_matcher", "_members", "_operation", "_tag", "rank", "size")
-
-    def __init__(self, comm: Communicator, number: int, operation: str) -> None:
-        self._comm = comm
-        self._operation = operation
-        self._engine = comm.engine
-        self._members = comm.group.members
-        self._context_id = comm.context_id + 1
-        self._matcher = comm.engine.matcher(comm.context_id + 1)
-        self._tag = number
-        self.rank = comm.rank
-        self.size = comm.size
+    def compare(self, other: Communicator) -> int:
+        """IDENT, CONGRUENT, SIMILAR or UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""
+        if self is other:
+            return IDENT
+        if self.remote is None or other.remote is None:
+            alike = self.group.Compare(other.group) if self.remote is other.remote else UNEQUAL
+        else:
+            alike = max(self.group.Compare(other.group), self.remote.Compare(other.remote))
+        return CONGRUENT if alike == IDENT else alike
 
     @property
-    def where(self) -> str:
-        """Which call this is, for messages."""
-        return self._comm.where(self._operation)
+    def predefined(self) -> bool:
+        """Whether it lives as long as the process: COMM_WORLD and COMM_SELF."""
+        return self.context_id in (CONTEXT_WORLD, CONTEXT_SELF)
 
-    def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
-        """Start a send of `nbytes` in pieces to a rank."""
-        peer = self._engine.peer(self._members[dest])
-        return peer.send(payload, nbytes, self._context_id, self.rank, self._tag)
+    def release(self) -> None:
+        """Start no operation any more; forget the contexts when what is pending has ended (MPI_Comm_free)."""
+        self._freed = True
+        self._reach = 0
+        self._retire()
 
-    def irecv(self, memory: memoryview | None, source: int) -> Receive:
-        """Start a receive from a rank; without memory the message is in `data` of the completed request."""
-        receive = Receive(self._engine, self._matcher, memory, source, self._tag, self._members[source])
-        self._engine.receive(receive)
-        return receive
+    def _retire(self, _: object = None) -> None:
+        pending = next(self._pending(), None)
+        if pending is not None:
+            pending.when_done(self._retire)
+            return
+        for context_id in (self.context_id, self.context_id + 1):
+            matcher = self.engine.contexts.get(context_id)
+            if matcher is not None and next(matcher.unexpected(), None) is None:
+                del self.engine.contexts[context_id]
+
+    def _pending(self) -> Iterator[Request[Any]]:
+        """Operations that still need the queues of the contexts."""
+        yield from self._running
+        for context_id in (self.context_id, self.context_id + 1):
+            matcher = self.engine.matcher(context_id)
+            yield from matcher.posted()
+            yield from matcher.probes
+
+    def __repr__(self) -> str:
+        remote = "" if self.remote is None else f", remote group of {self.remote.size}"
+        return f"<{self.label}: rank {self.rank} of {self.size}{remote}>"

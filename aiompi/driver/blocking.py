@@ -6,6 +6,7 @@ import heapq
 import itertools
 import select
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +30,12 @@ class BlockingDriver:
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
         self._deserted: Callable[[], bool] | None = None
+        self._thread = threading.get_ident()
+
+    @property
+    def in_first_thread(self) -> bool:
+        """Whether the calling thread is the one that has made this driver."""
+        return threading.get_ident() == self._thread
 
     def wait(self, request: Request[T]) -> T:
         """Block until the request is complete; its result.

@@ -9,7 +9,19 @@ from worlds import LocalWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.comm import Channel, Communicator, Group
-from aiompi.constants import ANY_SOURCE, ANY_TAG, CONTEXT_SELF, PROC_NULL, TAG_UB
+from aiompi.comm.null import NULL, freed, is_null
+from aiompi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    CONGRUENT,
+    CONTEXT_SELF,
+    IDENT,
+    PROC_NULL,
+    SIMILAR,
+    TAG_UB,
+    UNEQUAL,
+)
+from aiompi.engine import Mode
 
 
 def over(world: LocalWorld, members: list[int], context: int) -> dict[int, Communicator]:
@@ -136,3 +148,199 @@ def test_collectives_of_two_communicators_are_apart() -> None:
     second = [comm.start(lambda ch: swap(ch, b"sub", []), "swap") for comm in others.values()]
     assert [schedule.result() for schedule in second] == [b"sub", b"sub"]
     assert not first[0].done()
+
+
+# Intercommunicators.
+
+
+def between(world: LocalWorld, groups: list[list[int]], context: int) -> dict[int, Communicator]:
+    """An intercommunicator of two groups of ranks of a world, by world rank."""
+    return {
+        rank: Communicator(world.engines[rank], Group(own, rank), context, "INTER", Group(other))
+        for own, other in (groups, groups[::-1])
+        for rank in own
+    }
+
+
+@pytest.mark.spec("S5.6-1", "S5.6-2")
+def test_ranks_are_those_of_the_remote_group() -> None:
+    w = LocalWorld(5)
+    inter = between(w, [[4, 0], [3, 1, 2]], 10)
+    assert (inter[0].rank, inter[0].size, inter[0].targets) == (1, 2, (3, 1, 2))
+    assert repr(inter[0]) == "<INTER: rank 1 of 2, remote group of 3>"
+    for dest, world in enumerate([3, 1, 2]):
+        isend(inter[0], b"%d" % dest, dest, 7)
+        status = inter[world].iprobe(ANY_SOURCE, 7)
+        assert status is not None
+        assert status.source == 1
+        assert irecv(inter[world], 1).result() == b"%d" % dest
+    isend(inter[2], b"back", 0)
+    assert irecv(inter[4], 2).result() == b"back"
+    assert isend(inter[4], b"", PROC_NULL).done()
+    assert irecv(inter[4], PROC_NULL).done()
+    with pytest.raises(errors.InvalidRankError, match=r"destination 3 is not in 0\.\.2, the ranks of the remote group"):
+        isend(inter[4], b"x", 3)
+    with pytest.raises(errors.InvalidRankError, match=r"source 2 is not in 0\.\.1, the ranks of the remote group"):
+        irecv(inter[1], 2)
+
+
+@pytest.mark.spec("S5.6-5")
+def test_groups_communicate_apart_from_each_other_and_from_the_world() -> None:
+    """Channels to the own and to the remote group, and point-to-point: all with equal ranks."""
+    w = LocalWorld(4)
+    inter = between(w, [[0, 1], [2, 3]], 10)
+    receives = [irecv(comm) for comm in [*inter.values(), *w.comms]]
+
+    async def both(channel: Channel) -> tuple[bytes, bytes]:
+        assert (channel.size, channel.local.size) == (2, 2)
+        local, remote = channel.local, channel
+        own = b"%d" % (channel.rank + 2 * (channel._members[0] == 0))
+        found = [remote.irecv(None, 1 - remote.rank), local.irecv(None, 1 - local.rank)]
+        await local.isend((b"local" + own,), 6, 1 - local.rank)
+        await remote.isend((b"remote" + own,), 7, 1 - remote.rank)
+        for receive in found:
+            await receive
+        return tuple(bytes(receive.data or b"") for receive in found)  # type: ignore[return-value]
+
+    schedules = [comm.start(both, "both") for comm in inter.values()]
+    assert [schedule.result() for schedule in schedules] == [
+        (b"remote3", b"local1"),
+        (b"remote2", b"local0"),
+        (b"remote1", b"local3"),
+        (b"remote0", b"local2"),
+    ]
+    assert not any(receive.done() for receive in receives)
+
+
+@pytest.mark.spec("S5.4.1-2", "S5.6.1-2")
+def test_comparison() -> None:
+    w = LocalWorld(4)
+    world, same = w.comms[0], over(w, [0, 1, 2, 3], 10)[0]
+    other, part = over(w, [1, 0, 2, 3], 12)[0], over(w, [0, 1], 14)[0]
+    assert world.compare(world) == IDENT
+    assert world.compare(same) == CONGRUENT
+    assert world.compare(other) == other.compare(world) == SIMILAR
+    assert world.compare(part) == UNEQUAL
+    inter = between(w, [[0, 1], [2, 3]], 20)[0]
+    assert inter.compare(inter) == IDENT
+    assert inter.compare(between(w, [[0, 1], [2, 3]], 22)[0]) == CONGRUENT
+    assert inter.compare(between(w, [[0, 1], [3, 2]], 24)[0]) == SIMILAR
+    assert inter.compare(between(w, [[1, 0], [2, 3]], 26)[0]) == SIMILAR
+    assert inter.compare(between(w, [[0, 1], [2]], 28)[0]) == UNEQUAL
+    assert inter.compare(part) == part.compare(inter) == UNEQUAL
+
+
+# The end of a communicator.
+
+
+@pytest.mark.spec("S5.4.3-1")
+def test_contexts_are_forgotten_when_nothing_is_pending() -> None:
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)
+    contexts = w.engines[1].contexts
+    receive, probe = irecv(sub[1], 0, 1), sub[1].probe(0, 2)
+    isend(sub[0], b"late", 1, 2)
+    assert probe.done()
+    assert irecv(sub[1], 0, 2).result() == b"late"
+    schedule = sub[1].start(lambda channel: swap(channel, b"1", []), "swap")
+    sub[1].release()
+    assert {10, 11} <= contexts.keys()
+    isend(sub[0], b"pending", 1, 1)
+    assert receive.result() == b"pending"
+    assert {10, 11} <= contexts.keys()
+    sub[0].start(lambda channel: swap(channel, b"0", []), "swap")
+    assert schedule.result() == b"0"
+    assert not {10, 11} & contexts.keys()
+
+
+@pytest.mark.spec("S5.4.3-1")
+def test_probes_and_receives_that_are_cancelled_are_not_pending() -> None:
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)[1]
+    requests = [irecv(sub, 0, 1), irecv(sub, 0, 1), sub.probe(0, 2)]
+    sub.release()
+    for request in requests:
+        assert 10 in w.engines[1].contexts
+        request.cancel()
+    assert not {10, 11} & w.engines[1].contexts.keys()
+
+
+@pytest.mark.spec("S5.4.3-1")
+@pytest.mark.parametrize("nbytes", [10, 300_000])
+def test_sends_that_are_pending_complete(nbytes: int) -> None:
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)
+    send = isend(sub[0], bytes(nbytes), 1, sync=True)
+    sub[0].release()
+    assert not send.done()
+    assert irecv(sub[1], 0).result() == bytes(nbytes)
+    assert send.done()
+
+
+def test_message_that_nobody_has_received_keeps_its_context() -> None:
+    """Its memory stays accounted for, and its sender can still recall it."""
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)
+    send = isend(sub[0], b"x", 1, sync=True)
+    sub[1].release()
+    assert 10 in w.engines[1].contexts
+    assert 11 not in w.engines[1].contexts
+    send.cancel()
+    assert send.cancelled()
+
+
+def test_failure_of_a_peer_ends_what_is_pending() -> None:
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)
+    receive = irecv(sub[1], 0)
+    sub[1].release()
+    w.engines[1].peer(0).gone("test")
+    assert isinstance(receive.exception(), errors.ProcessFailedError)
+    assert not {10, 11} & w.engines[1].contexts.keys()
+
+
+@pytest.mark.spec("S5.4.3-3")
+def test_persistent_requests_of_a_freed_communicator_cannot_be_started() -> None:
+    w = LocalWorld(2)
+    sub = over(w, [0, 1], 10)[0]
+    memory = memoryview(bytearray(1))
+    persistent = [
+        sub.send_init(lambda: ((memory,), 1), 1, 0, Mode.STANDARD),
+        sub.send_init(lambda: ((memory,), 1), PROC_NULL, 0, Mode.STANDARD),
+        *(sub.recv_init(memory, source, 0) for source in (1, ANY_SOURCE, PROC_NULL)),
+    ]
+    sub.release()
+    for request in persistent:
+        with pytest.raises(errors.InvalidCommError, match="SUB, rank 0: the communicator has been freed"):
+            request.start()
+
+
+@pytest.mark.spec("S5.4.3-3")
+def test_collectives_of_a_freed_communicator_cannot_be_started() -> None:
+    sub = over(LocalWorld(2), [0, 1], 10)[0]
+    sub.release()
+    with pytest.raises(errors.InvalidCommError, match="SUB, rank 0: the communicator has been freed"):
+        sub.start(lambda channel: swap(channel, b"", []), "swap")
+
+
+@pytest.mark.spec("S5.4.3-3", "S2.4.1-5")
+def test_null_communicators() -> None:
+    sub = over(LocalWorld(2), [0, 1], 10)[1]
+    gone = freed(sub)
+    assert is_null(gone)
+    assert is_null(NULL)
+    assert not is_null(sub)
+    with pytest.raises(errors.InvalidCommError, match="isend on COMM_NULL: SUB, rank 1, has been freed"):
+        isend(gone, b"x", 0)
+    with pytest.raises(errors.InvalidCommError, match="size on COMM_NULL: there is no communicator"):
+        NULL.size  # noqa: B018
+    assert repr(gone) == "<COMM_NULL>"
+
+
+def test_communicator_without_a_name() -> None:
+    comm = Communicator(LocalWorld(1).engines[0], Group([0], 0), 10, "")
+    assert repr(comm) == "<communicator 10: rank 0 of 1>"
+    with pytest.raises(errors.InvalidRankError, match="communicator 10, rank 0: destination 1"):
+        isend(comm, b"x", 1)
+    comm.name = "library"
+    assert comm.where("Bcast") == "Bcast on library, rank 0"

@@ -1,0 +1,104 @@
+"""Channels: what one collective call communicates through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aiompi.comm.group import Group
+from aiompi.engine import Mode, NotedReceive, Request
+from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.comm.communicator import Communicator
+
+
+class Channel:
+    """The collective context of a communicator, and a tag of this call's own.
+
+    Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
+    tag, and several can be under way at once. On an intercommunicator the channel leads to the remote group, and
+    `local` to the own one.
+
+    Args:
+        comm: communicator.
+        number: the tag.
+        operation: name of the call, for messages.
+        members: world ranks that can be reached; by default those whom the communicator reaches.
+        rank: of this process among those who communicate; by default the one in the communicator.
+        offset: added to the ranks that messages carry as their source, so that channels in one context with one
+            tag are apart.
+
+    Attributes:
+        rank: of this process in its group.
+        size: number of processes that can be reached: of the group, or of the remote one.
+        note: a number that messages carry beside their content, for receives to compare; 0: none.
+    """
+
+    __slots__ = (
+        "_comm", "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_tag", "note",
+        "rank", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        comm: Communicator,
+        number: int,
+        operation: str,
+        members: Sequence[int] | None = None,
+        rank: int | None = None,
+        offset: int = 0,
+    ) -> None:
+        self._comm = comm
+        self._operation = operation
+        self._engine = comm.engine
+        self._members = comm.targets if members is None else members
+        self._context_id = comm.context_id + 1
+        self._matcher = comm.engine.matcher(comm.context_id + 1)
+        self._tag = number
+        self._offset = offset
+        self.rank = comm.rank if rank is None else rank
+        self.size = len(self._members)
+        self._source = self.rank + offset
+        self.note = 0
+
+    @property
+    def local(self) -> Channel:
+        """To the own group, which on an intracommunicator is the channel itself."""
+        comm = self._comm
+        if comm.remote is None:
+            return self
+        return Channel(comm, self._tag, self._operation, comm.group.members, offset=comm.remote.size)
+
+    @classmethod
+    def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
+        """For two processes that communicate by themselves, and agree on a tag of their own (section 5.6.2)."""
+        return cls(comm, tag, operation, offset=_everyone(comm))
+
+    @classmethod
+    def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
+        """For a part of the members, who agree on a tag of their own; ranks are those in `group`."""
+        return cls(comm, tag, operation, group.members, group.rank, 2 * _everyone(comm))
+
+    @property
+    def where(self) -> str:
+        """Which call this is, for messages."""
+        return self._comm.where(self._operation)
+
+    def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
+        """Start a send of `nbytes` in pieces to a rank."""
+        peer = self._engine.peer(self._members[dest])
+        return peer.send(payload, nbytes, self._context_id, self._source, self._tag, Mode.STANDARD, self.note)
+
+    def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
+        """Start a receive from a rank; without memory the message is in `data` of the completed request."""
+        receive = NotedReceive(
+            self._engine, self._matcher, memory, source + self._offset, self._tag, self._members[source]
+        )
+        self._engine.receive(receive)
+        return receive
+
+
+def _everyone(comm: Communicator) -> int:
+    """Number of processes in both groups of a communicator: no rank reaches it."""
+    return comm.size + (0 if comm.remote is None else comm.remote.size)

@@ -1,0 +1,148 @@
+"""Error handlers: what happens when a call on a communicator fails (section 7.2).
+
+A handler is a function of the communicator and the error code, called before the failing call raises. The predefined
+ones are such functions too: one that does nothing, and one that ends the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from aiompi.errors import InvalidErrhandlerError
+
+__all__ = ["ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN", "Errhandler"]
+
+HandlerFunction: TypeAlias = Callable[[Any, int], object]
+
+
+class _Handler:
+    """What handles name; it lives as long as a handle or a communicator refers to it."""
+
+    __slots__ = ("function", "name")
+
+    def __init__(self, function: HandlerFunction, name: str = "") -> None:
+        self.function = function
+        self.name = name
+
+
+class Errhandler:
+    """A handle of an error handler (section 7.2): null, or equal to all others of the same error handler.
+
+    Args:
+        errhandler: to be another handle of; None for a null handle.
+    """
+
+    __slots__ = ("_handler",)
+
+    def __init__(self, errhandler: Errhandler | None = None) -> None:
+        self._handler: _Handler | None = None if errhandler is None else errhandler._handler
+
+    @classmethod
+    def _of(cls, handler: _Handler) -> Errhandler:
+        errhandler = cls()
+        errhandler._handler = handler
+        return errhandler
+
+    @classmethod
+    def create(cls, function: HandlerFunction) -> Errhandler:
+        """A new error handler (MPI_Errhandler_create, section 7.2).
+
+        Args:
+            function: of the communicator and the error code.
+        """
+        if not callable(function):
+            raise TypeError(f"an error handler is a function of a communicator and a code, not {function!r}")
+        return cls._of(_Handler(function))
+
+    @property
+    def raises_only(self) -> bool:
+        """Whether it leaves everything to the exception, as the one does that communicators have by default."""
+        return self == ERRORS_RETURN
+
+    @property
+    def aborts(self) -> bool:
+        """Whether it ends the job."""
+        return self in (ERRORS_ARE_FATAL, ERRORS_ABORT)
+
+    def call(self, comm: Any, code: int) -> None:
+        """Handle an error.
+
+        Raises:
+            InvalidErrhandlerError: the handle is null.
+        """
+        if self._handler is None:
+            raise InvalidErrhandlerError("a null error handler cannot be called")
+        self._handler.function(comm, code)
+
+    def Free(self) -> None:
+        """Make the handle null (MPI_Errhandler_free, section 7.2); communicators keep the error handler.
+
+        Raises:
+            InvalidErrhandlerError: it is null, or one of the predefined constants.
+        """
+        if self._handler is None or self._constant:
+            raise InvalidErrhandlerError(f"Errhandler.Free: {self!r} is null or predefined, and cannot be freed")
+        self._handler = None
+
+    def free(self) -> None:
+        """As `Free`, unless it is null or predefined."""
+        if self._handler is not None and not self._constant:
+            self.Free()
+
+    @property
+    def _constant(self) -> bool:
+        """Whether this is one of the constants, and not another handle of what they name."""
+        return any(self is constant for constant in _CONSTANTS.values())
+
+    def __bool__(self) -> bool:
+        return self._handler is not None
+
+    def __eq__(self, other: object) -> bool:
+        return self._handler is other._handler if isinstance(other, Errhandler) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Predefined ones by name: the others mean something only in their own process (section 2.4.1).
+
+        Raises:
+            ValueError: it is not predefined.
+        """
+        for name, constant in _CONSTANTS.items():
+            if self == constant:
+                return name if self is constant else (Errhandler, (constant,))
+        raise ValueError("an error handler means something only in its own process: only predefined ones are pickled")
+
+    def __repr__(self) -> str:
+        if self._handler is None:
+            return "<Errhandler null>"
+        return f"<Errhandler {self._handler.name or repr(self._handler.function)}>"
+
+
+def _leave_to_exception(comm: Any, code: int) -> None:
+    """The call raises, and nothing else happens."""
+
+
+def _abort(comm: Any, code: int) -> None:
+    comm.Abort(code)
+
+
+ERRHANDLER_NULL: Final = Errhandler()
+
+#: The call raises, and nothing else happens: what all communicators have in both faces until it is changed, as those of
+#: mpi4py have, although MPI's own default is ERRORS_ARE_FATAL. An exception that nobody catches ends the job.
+ERRORS_RETURN: Final = Errhandler._of(_Handler(_leave_to_exception, "ERRORS_RETURN"))
+
+#: The job ends, as if the process had called Abort with the error code.
+ERRORS_ARE_FATAL: Final = Errhandler._of(_Handler(_abort, "ERRORS_ARE_FATAL"))
+
+#: The processes of the communicator end (MPI-4), and with them the job: the same as ERRORS_ARE_FATAL.
+ERRORS_ABORT: Final = Errhandler._of(_Handler(_abort, "ERRORS_ABORT"))
+
+_CONSTANTS: Final = {
+    "ERRHANDLER_NULL": ERRHANDLER_NULL,
+    "ERRORS_RETURN": ERRORS_RETURN,
+    "ERRORS_ARE_FATAL": ERRORS_ARE_FATAL,
+    "ERRORS_ABORT": ERRORS_ABORT,
+}

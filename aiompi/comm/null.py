@@ -1,0 +1,46 @@
+"""What a handle of a communicator holds while it is COMM_NULL (section 5.4)."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn, cast
+
+from aiompi.comm.communicator import Communicator
+from aiompi.errors import InvalidCommError
+
+
+class NullCommunicator:
+    """In the place of a Communicator: whatever is asked of it is an InvalidCommError.
+
+    Args:
+        reason: why the handle is null, for messages.
+    """
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        object.__setattr__(self, "_reason", reason)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidCommError(f"{name} on COMM_NULL: {self._reason}")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise InvalidCommError(f"{name} on COMM_NULL: {self._reason}")
+
+    def __repr__(self) -> str:
+        return "<COMM_NULL>"
+
+
+def is_null(comm: Communicator) -> bool:
+    """Whether this stands for COMM_NULL."""
+    return isinstance(comm, NullCommunicator)
+
+
+def freed(comm: Communicator) -> Communicator:
+    """What the handle of a communicator holds after it was freed."""
+    return cast(Communicator, NullCommunicator(f"{comm.label}, rank {comm.rank}, has been freed"))
+
+
+NULL: Final = cast(Communicator, NullCommunicator("there is no communicator behind it"))
+OUTSIDE: Final = cast(Communicator, NullCommunicator("this process is in no group of the new communicator"))

@@ -1,0 +1,16 @@
+"""Process topologies (chapter 6): which processes are neighbours. Pure data, the same on every process that has it.
+
+A communicator has at most one: a `Cartesian`, a `Graph` or a `DistributedGraph`. All of them tell the neighbours of a
+rank in the order in which neighbourhood collectives use them.
+"""
+
+from typing import TypeAlias
+
+from aiompi.comm.topology.cartesian import Cartesian
+from aiompi.comm.topology.dims import Compute_dims
+from aiompi.comm.topology.distgraph import DistributedGraph, Edges, split_edges
+from aiompi.comm.topology.graph import Graph
+
+Topology: TypeAlias = Cartesian | Graph | DistributedGraph
+
+__all__ = ["Cartesian", "Compute_dims", "DistributedGraph", "Edges", "Graph", "Topology", "split_edges"]

@@ -1,0 +1,170 @@
+"""Cartesian topologies: grids of processes, open or closed in each dimension (sections 6.5.1 and 6.5.4 to 6.5.7)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import ClassVar
+
+from aiompi.constants import CART, PROC_NULL, UNDEFINED
+from aiompi.errors import InvalidArgumentError, InvalidDimsError, InvalidRankError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cartesian:
+    """A grid; ranks are row-major, as the elements of a C array.
+
+    Ranks in a grid of 2 x 3:
+
+               direction 1
+               0   1   2
+        dir 0  3   4   5
+
+    Attributes:
+        dims: number of processes along each dimension.
+        periods: for each dimension, whether the last process is a neighbour of the first.
+    """
+
+    kind: ClassVar[int] = CART
+
+    dims: tuple[int, ...]
+    periods: tuple[bool, ...]
+
+    @classmethod
+    def create(cls, dims: Sequence[int], periods: Sequence[bool] | bool | None, size: int) -> Cartesian:
+        """A grid out of the arguments of MPI_Cart_create (section 6.5.1).
+
+        Args:
+            dims: number of processes along each dimension; none for a grid of one process.
+            periods: one for each dimension, or one for all.
+            size: processes that there are; those that the grid does not need are left over.
+
+        Raises:
+            InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
+            ValueError: dims and periods have different lengths.
+        """
+        dims = tuple(map(index, dims))
+        if periods is None or isinstance(periods, bool):
+            periods = [bool(periods)] * len(dims)
+        if len(periods) != len(dims):
+            raise ValueError(f"{len(periods)} periods for {len(dims)} dimensions: give one for each")
+        if any(dim < 1 for dim in dims):
+            raise InvalidDimsError(f"the dimensions of a grid must be positive, not {list(dims)}")
+        if math.prod(dims) > size:
+            raise InvalidDimsError(f"a grid of {' x '.join(map(str, dims))} processes: there are only {size}")
+        return cls(dims, tuple(map(bool, periods)))
+
+    @property
+    def nnodes(self) -> int:
+        """Processes in the grid."""
+        return math.prod(self.dims)
+
+    @property
+    def ndims(self) -> int:
+        """Number of dimensions."""
+        return len(self.dims)
+
+    def map(self, rank: int) -> int:
+        """Rank in the grid for a process of the communicator that it is made of, UNDEFINED if it is left over.
+
+        (MPI_Cart_map, section 6.5.7.) The order stays: nothing is known of the machine that would speak for another.
+        """
+        return rank if rank < self.nnodes else UNDEFINED
+
+    def coords(self, rank: int) -> list[int]:
+        """Coordinates of a process, from 0 (MPI_Cart_coords, section 6.5.4).
+
+        Raises:
+            InvalidRankError: there is no such rank.
+        """
+        if not 0 <= index(rank) < self.nnodes:
+            raise InvalidRankError(f"rank {rank} is not in 0..{self.nnodes - 1}, those of the grid")
+        coords = []
+        for dim in reversed(self.dims):
+            rank, coord = divmod(rank, dim)
+            coords.append(coord)
+        return coords[::-1]
+
+    def rank(self, coords: Sequence[int]) -> int:
+        """Rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
+
+        Args:
+            coords: one for each dimension; along a periodic one any number, which is wrapped around.
+
+        Raises:
+            InvalidArgumentError: a coordinate is outside a dimension that is not periodic.
+            ValueError: there are more or less coordinates than dimensions.
+        """
+        if len(coords) != self.ndims:
+            raise ValueError(f"{len(coords)} coordinates in a grid of {self.ndims} dimensions")
+        rank = 0
+        for direction, (coord, dim, periodic) in enumerate(zip(coords, self.dims, self.periods, strict=True)):
+            if not periodic and not 0 <= index(coord) < dim:
+                raise InvalidArgumentError(
+                    f"coordinate {coord} in direction {direction} is not in 0..{dim - 1}, and the grid is not periodic"
+                )
+            rank = rank * dim + index(coord) % dim
+        return rank
+
+    def shift(self, rank: int, direction: int, disp: int) -> tuple[int, int]:
+        """From whom and to whom a process shifts data (MPI_Cart_shift, section 6.5.5).
+
+        Args:
+            direction: dimension along which to shift, from 0.
+            disp: how far; negative for the other way.
+
+        Returns:
+            (source, dest) for Sendrecv: PROC_NULL beyond an open border.
+
+        Raises:
+            InvalidDimsError: there is no such direction.
+        """
+        if not 0 <= index(direction) < self.ndims:
+            raise InvalidDimsError(f"direction {direction} in a grid of {self.ndims} dimensions: they count from 0")
+        coords = self.coords(rank)
+        return self._beside(coords, direction, -disp), self._beside(coords, direction, disp)
+
+    def _beside(self, coords: list[int], direction: int, disp: int) -> int:
+        there = [*coords]
+        there[direction] += index(disp)
+        if not self.periods[direction] and not 0 <= there[direction] < self.dims[direction]:
+            return PROC_NULL
+        return self.rank(there)
+
+    def sub(self, rank: int, remain_dims: Sequence[bool]) -> tuple[Cartesian, int, int]:
+        """The grid of fewer dimensions that a process is in when the others are cut (MPI_Cart_sub, section 6.5.6).
+
+        Args:
+            remain_dims: for each dimension, whether it is kept.
+
+        Returns:
+            The grid of kept dimensions; the number of the one that the process is in, the same for all processes of
+            it; the rank of the process there.
+
+        Raises:
+            ValueError: it has not one item for each dimension.
+        """
+        if len(remain_dims) != self.ndims:
+            raise ValueError(f"remain_dims has {len(remain_dims)} items for {self.ndims} dimensions: give one for each")
+        coords = self.coords(rank)
+        kept, cut = self._some(remain_dims), self._some([not keep for keep in remain_dims])
+        return (
+            kept,
+            cut.rank([coord for coord, keep in zip(coords, remain_dims, strict=True) if not keep]),
+            kept.rank([coord for coord, keep in zip(coords, remain_dims, strict=True) if keep]),
+        )
+
+    def _some(self, chosen: Iterable[bool]) -> Cartesian:
+        directions = [direction for direction, choose in enumerate(chosen) if choose]
+        return Cartesian(tuple(self.dims[d] for d in directions), tuple(self.periods[d] for d in directions))
+
+    def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
+        """Sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).
+
+        Returns:
+            Twice the same: for each dimension the process before this one and the one behind, which may be PROC_NULL.
+        """
+        beside = [other for direction in range(self.ndims) for other in self.shift(rank, direction, 1)]
+        return beside, beside

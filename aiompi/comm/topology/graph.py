@@ -1,0 +1,87 @@
+"""Graph topologies: every process knows the neighbours of all (sections 6.5.3, 6.5.4 and 6.5.7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import index as as_index
+from typing import ClassVar
+
+from aiompi.constants import GRAPH, UNDEFINED
+from aiompi.errors import InvalidArgumentError, InvalidRankError, InvalidTopologyError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph, whose edges need not be symmetric.
+
+    Example 6.2 of the standard: the neighbours of 0 are 1 and 3, of 1: 0, of 2: 3, of 3: 0 and 2.
+
+        index = 2, 3, 4, 6
+        edges = 1, 3, 0, 3, 0, 2
+
+    Attributes:
+        index: index[i] is the number of neighbours of the nodes 0..i together.
+        edges: the neighbours of node 0, of node 1, ...; loops and multiple edges stay as they are given.
+    """
+
+    kind: ClassVar[int] = GRAPH
+
+    index: tuple[int, ...]
+    edges: tuple[int, ...]
+
+    @classmethod
+    def create(cls, index: Sequence[int], edges: Sequence[int], size: int) -> Graph:
+        """A graph out of the arguments of MPI_Graph_create (section 6.5.3).
+
+        Args:
+            index: as the attribute. Where it has one item more than there are processes, and begins with 0, it is
+                what mpi4py takes too: where the neighbours of each node begin, and the end of all.
+            edges: as the attribute.
+            size: processes that there are; those that the graph does not need are left over.
+
+        Raises:
+            InvalidTopologyError: the graph needs more processes than there are.
+            InvalidArgumentError: index decreases or does not fit the edges, or an edge leads to no node.
+        """
+        index, edges = tuple(map(as_index, index)), tuple(map(as_index, edges))
+        if len(index) == size + 1 and index[0] == 0:
+            index = index[1:]
+        nnodes = len(index)
+        if nnodes > size:
+            raise InvalidTopologyError(f"a graph of {nnodes} nodes: there are only {size} processes")
+        if any(before > after for before, after in pairwise((0, *index))):
+            raise InvalidArgumentError(f"index {list(index)} decreases: it counts the neighbours of all nodes so far")
+        if (index[-1] if index else 0) != len(edges):
+            raise InvalidArgumentError(f"{len(edges)} edges, and index {list(index)}: it must end with their number")
+        if wrong := [edge for edge in edges if not 0 <= edge < nnodes]:
+            raise InvalidArgumentError(f"edges lead to {wrong}, which are not in 0..{nnodes - 1}, the nodes")
+        return cls(index, edges)
+
+    @property
+    def nnodes(self) -> int:
+        """Number of nodes."""
+        return len(self.index)
+
+    def map(self, rank: int) -> int:
+        """Rank in the graph for a process of the communicator that it is made of, UNDEFINED if it is left over.
+
+        (MPI_Graph_map, section 6.5.7.) The order stays: nothing is known of the machine that would speak for another.
+        """
+        return rank if rank < self.nnodes else UNDEFINED
+
+    def neighbors_of(self, rank: int) -> list[int]:
+        """The neighbours of a process in the order in which they were given (MPI_Graph_neighbors, section 6.5.4).
+
+        Raises:
+            InvalidRankError: there is no such rank.
+        """
+        if not 0 <= as_index(rank) < self.nnodes:
+            raise InvalidRankError(f"rank {rank} is not in 0..{self.nnodes - 1}, the nodes of the graph")
+        return list(self.edges[self.index[rank - 1] if rank else 0 : self.index[rank]])
+
+    def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
+        """Sources and destinations of neighbourhood collectives: twice the same (section 7.6 of MPI-3.1)."""
+        beside = self.neighbors_of(rank)
+        return beside, beside

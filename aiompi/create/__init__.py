@@ -1,0 +1,18 @@
+"""Constructors of communicators (sections 5.4.2, 5.6.2 and 6.5): coroutines on channels.
+
+Each function checks its arguments, starts the construction, which is collective, and returns its request. The result
+is the new communicator, or None in a process that is not in it.
+"""
+
+from aiompi.create.create import create, create_group
+from aiompi.create.dup import dup
+from aiompi.create.free import free
+from aiompi.create.intercomm import create_intercomm
+from aiompi.create.merge import merge
+from aiompi.create.split import split, split_type
+from aiompi.create.topology import cart, cart_sub, dist_graph, dist_graph_adjacent, graph
+
+__all__ = [
+    "cart", "cart_sub", "create", "create_group", "create_intercomm", "dist_graph", "dist_graph_adjacent", "dup",
+    "free", "graph", "merge", "split", "split_type",
+]  # fmt: skip

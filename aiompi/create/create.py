@@ -1,0 +1,87 @@
+"""Communicators of a group (MPI_Comm_create, section 5.4.2)."""
+
+from __future__ import annotations
+
+import zlib
+
+from aiompi.comm import Channel, Communicator, Group
+from aiompi.constants import TAG_UB, UNDEFINED
+from aiompi.create.context_id import agree, alike
+from aiompi.create.union import OneGroup, TwoGroups, Union, members, pack, unpack
+from aiompi.engine import Request
+from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
+
+
+def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
+    """Make a communicator of some members; all of `comm` call it.
+
+    On an intercommunicator each side gives a part of its own group, and the result is an intercommunicator between
+    them (MPI-2).
+
+    Args:
+        group: the same in all processes; ranks in the new communicator are those in it.
+
+    Returns:
+        The request; its result is None outside the group, and everywhere if a side is empty.
+
+    Raises:
+        InvalidGroupError: the group is null, or has processes that `comm` has not. Awaiting it: the processes have
+            given different groups.
+    """
+    group = _part(comm, group, "Comm_create")
+
+    async def run(channel: Channel) -> Communicator | None:
+        union = members(channel)
+        remote = None
+        if isinstance(union, TwoGroups):
+            remote = Group(unpack(await union.exchange(pack(group.members))))
+        pair = await agree(comm, union)
+        await _check_alike(OneGroup(channel.local), group, channel.where)
+        if group.rank == UNDEFINED or remote == Group(()):
+            return None
+        return comm.derive(group, pair, remote)
+
+    return comm.start(run, "Comm_create")
+
+
+def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communicator | None]:
+    """Make a communicator of some members, who alone call it (MPI_Comm_create_group, MPI-3).
+
+    Args:
+        group: the same in all processes of it.
+        tag: 0..TAG_UB; keeps calls apart that are under way at once with some of the same processes.
+
+    Raises:
+        InvalidCommError: an intercommunicator.
+        InvalidGroupError: the group is null, or has processes that `comm` has not.
+        InvalidTagError: the tag is out of range.
+    """
+    group = _part(comm, group, "Comm_create_group")
+    if comm.remote is not None:
+        raise InvalidCommError(f"{comm.where('Comm_create_group')}: it needs an intracommunicator")
+    if not 0 <= tag <= TAG_UB:
+        raise InvalidTagError(f"{comm.where('Comm_create_group')}: tag {tag} is not in 0..{TAG_UB}")
+
+    async def run() -> Communicator | None:
+        if group.rank == UNDEFINED:
+            return None
+        channel = Channel.within(comm, group, tag, "Comm_create_group")
+        return comm.derive(group, await agree(comm, OneGroup(channel)))
+
+    return comm.run(run())
+
+
+def _part(comm: Communicator, group: Group, operation: str) -> Group:
+    """The group itself, which the caller may free at once."""
+    outside = Group.Difference(group, comm.group)
+    if outside.size:
+        raise InvalidGroupError(
+            f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are no members of it"
+        )
+    return Group(group.members, comm.group.own)
+
+
+async def _check_alike(union: Union, group: Group, where: str) -> None:
+    # A difference escapes with a probability of 2**-32; it is an error of the program in any case.
+    if not await alike(union, zlib.crc32(pack(group.members))):
+        raise InvalidGroupError(f"{where}: the processes have given different groups, here {group}")

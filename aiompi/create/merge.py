@@ -1,0 +1,38 @@
+"""Intracommunicators of both groups (MPI_Intercomm_merge, section 5.6.2)."""
+
+from __future__ import annotations
+
+from aiompi.comm import Channel, Communicator, Group
+from aiompi.create.context_id import agree
+from aiompi.create.union import TwoGroups, pack, unpack
+from aiompi.engine import Request
+from aiompi.errors import InvalidArgumentError, InvalidCommError
+
+
+def merge(comm: Communicator, high: bool) -> Request[Communicator]:
+    """Make an intracommunicator of both groups of an intercommunicator; all processes call it.
+
+    Args:
+        high: whether the own group comes after the other; the same within a group. If both give the same, the group
+            whose rank 0 has the lower rank in the world comes first.
+
+    Raises:
+        InvalidCommError: not an intercommunicator.
+        InvalidArgumentError: awaiting it: `high` differs within a group.
+    """
+    remote = comm.remote
+    if remote is None:
+        raise InvalidCommError(f"{comm.where('Intercomm_merge')}: it needs an intercommunicator")
+
+    async def run(channel: Channel) -> Communicator:
+        union = TwoGroups(channel.local, channel)
+        some_high, some_low = await union.local_maximum(int(bool(high)), int(not high))
+        other_high, other_low = unpack(await union.exchange(pack((some_high, some_low))))
+        if (some_high and some_low) or (other_high and other_low):
+            whose = "this" if some_high and some_low else "the remote"
+            raise InvalidArgumentError(f"{channel.where}: `high` differs within {whose} group")
+        first = comm.group.members[0] < remote.members[0] if some_high == other_high else not high
+        both = (comm.group, remote) if first else (remote, comm.group)
+        return comm.derive(Group.Union(*both), await agree(comm, union))
+
+    return comm.start(run, "Intercomm_merge")

@@ -1,0 +1,101 @@
+"""Communicators by colour (MPI_Comm_split, section 5.4.2)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable, Iterable
+from operator import index
+from typing import Final
+
+from aiompi.comm import Channel, Communicator, Group
+from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
+from aiompi.create.context_id import agree
+from aiompi.create.union import TwoGroups, collect, members
+from aiompi.engine import Request
+from aiompi.errors import InvalidArgumentError
+
+_ENTRY: Final = struct.Struct(">qq")  # colour, key
+_KEY: Final = struct.Struct(">?q")  # whether to take part, key; the name of the node follows
+_KEYS: Final = range(-(2**63), 2**63)
+
+
+def split(comm: Communicator, color: int, key: int) -> Request[Communicator | None]:
+    """Make one communicator of all members that give the same colour; all of `comm` call it.
+
+    On an intercommunicator, the result is the one between those of both sides (MPI-2).
+
+    Args:
+        color: 0 or above; UNDEFINED to be in none.
+        key: ranks are in the order of the keys, and of the ranks in `comm` where those are equal.
+
+    Returns:
+        The request; its result is None for the colour UNDEFINED, and if no process of the other side has the colour.
+
+    Raises:
+        InvalidArgumentError: another negative colour, or an argument that takes more than 64 bits.
+    """
+    if index(color) not in _KEYS or (color < 0 and color != UNDEFINED):
+        raise InvalidArgumentError(f"{comm.where('Comm_split')}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
+    entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
+
+    async def run(channel: Channel) -> Communicator | None:
+        union = members(channel)
+        pair = await agree(comm, union)
+        table = await collect(channel.local, entry)
+        remote = None
+        if comm.remote is not None:
+            assert isinstance(union, TwoGroups)
+            answer = await union.exchange(b"".join(table))
+            remote = Group(_members(comm.remote, _ENTRY.iter_unpack(answer), color))
+        if color == UNDEFINED or remote == Group(()):
+            return None
+        group = Group(_members(comm.group, map(_ENTRY.unpack, table), color), comm.group.own)
+        return comm.derive(group, pair, remote)
+
+    return comm.start(run, "Comm_split")
+
+
+def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
+    """Make communicators of members that have something in common (MPI_Comm_split_type, MPI-3).
+
+    Args:
+        kind: COMM_TYPE_SHARED for those who can share memory; UNDEFINED to be in none.
+        key: as of `split`.
+        node: gives the name of the machine of this process.
+
+    Raises:
+        InvalidArgumentError: another kind, or an intercommunicator.
+    """
+    operation = "Comm_split_type"
+    if kind not in (COMM_TYPE_SHARED, UNDEFINED):
+        raise InvalidArgumentError(f"{comm.where(operation)}: split type {kind} is not COMM_TYPE_SHARED or UNDEFINED")
+    if comm.remote is not None:
+        raise InvalidArgumentError(f"{comm.where(operation)}: it needs an intracommunicator")
+    here = node().encode()
+    entry = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation)) + here
+
+    async def run(channel: Channel) -> Communicator | None:
+        pair = await agree(comm, members(channel))
+        table = [_entry_of_type(data) for data in await collect(channel, entry)]
+        if kind == UNDEFINED:
+            return None
+        return comm.derive(Group(_members(comm.group, table, here), comm.group.own), pair)
+
+    return comm.start(run, operation)
+
+
+def _checked_key(comm: Communicator, key: int, operation: str) -> int:
+    if index(key) not in _KEYS:
+        raise InvalidArgumentError(f"{comm.where(operation)}: key {key} takes more than 64 bits")
+    return key
+
+
+def _entry_of_type(data: bytes) -> tuple[bytes | None, int]:
+    takes_part, key = _KEY.unpack_from(data)
+    return data[_KEY.size :] if takes_part else None, key
+
+
+def _members(group: Group, table: Iterable[tuple[Hashable, int]], color: Hashable) -> list[int]:
+    """World ranks of those in the group whose entry has the colour, in the order of keys, then of ranks."""
+    chosen = [(key, rank) for rank, (other, key) in enumerate(table) if other == color]
+    return [group.members[rank] for _, rank in sorted(chosen)]

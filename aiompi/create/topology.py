@@ -1,0 +1,179 @@
+"""Communicators with a topology (sections 6.5.1 to 6.5.6, and 7.5.4 of MPI-3.1)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import ParamSpec, TypeAlias, TypeVar
+
+from aiompi import errors
+from aiompi.coll.alltoall.linear import linear
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel, Communicator
+from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
+from aiompi.create.context_id import agree, alike
+from aiompi.create.split import split
+from aiompi.create.union import OneGroup, pack, unpack
+from aiompi.engine import Request
+from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidTopologyError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Weights: TypeAlias = "Sequence[int] | int | None"
+
+
+def cart(
+    comm: Communicator, dims: Sequence[int], periods: Sequence[bool] | bool | None
+) -> Request[Communicator | None]:
+    """Arrange processes in a grid (MPI_Cart_create, section 6.5.1); all of `comm` call it.
+
+    Ranks stay as they are: nothing is known of the machine that would speak for another order.
+
+    Args:
+        dims, periods: see `Cartesian.create`; the same in all processes.
+
+    Returns:
+        The request; its result is None in a process that the grid does not need.
+
+    Raises:
+        InvalidCommError: an intercommunicator.
+        InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
+        InvalidArgumentError: awaiting it: the processes have given different grids.
+    """
+    operation = "Cart_create"
+    return _arrange(comm, _checked(comm, operation, Cartesian.create, dims, periods, comm.size), operation)
+
+
+def graph(comm: Communicator, index: Sequence[int], edges: Sequence[int]) -> Request[Communicator | None]:
+    """Arrange processes as the nodes of a graph (MPI_Graph_create, section 6.5.3); all of `comm` call it.
+
+    Args:
+        index, edges: see `Graph.create`; the same in all processes.
+
+    Returns:
+        The request; its result is None in a process that the graph does not need.
+
+    Raises:
+        InvalidCommError: an intercommunicator.
+        InvalidTopologyError, InvalidArgumentError: it is no graph, or needs more processes than there are; awaiting
+            it: the processes have given different graphs.
+    """
+    operation = "Graph_create"
+    return _arrange(comm, _checked(comm, operation, Graph.create, index, edges, comm.size), operation)
+
+
+def dist_graph_adjacent(
+    comm: Communicator,
+    sources: Sequence[int] | None,
+    destinations: Sequence[int] | None,
+    sourceweights: Weights,
+    destweights: Weights,
+) -> Request[Communicator]:
+    """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2); all of `comm` call it.
+
+    Args:
+        sources, destinations, sourceweights, destweights: see `DistributedGraph.adjacent`.
+    """
+    operation = "Dist_graph_create_adjacent"
+    ends = (sources, destinations, sourceweights, destweights)
+    topology = _checked(comm, operation, DistributedGraph.adjacent, *ends, comm.size)
+
+    async def run(channel: Channel) -> Communicator:
+        made = comm.derive(comm.group, await agree(comm, OneGroup(channel)))
+        made.topology = topology
+        return made
+
+    return comm.start(run, operation)
+
+
+def dist_graph(
+    comm: Communicator,
+    sources: Sequence[int],
+    degrees: Sequence[int],
+    destinations: Sequence[int],
+    weights: Weights,
+) -> Request[Communicator]:
+    """Arrange processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2); all of `comm` call it.
+
+    Args:
+        sources, degrees, destinations, weights: see `split_edges`.
+    """
+    operation = "Dist_graph_create"
+    named = _checked(comm, operation, split_edges, sources, degrees, destinations, weights, comm.size)
+    parts, weighted = named
+
+    async def run(channel: Channel) -> Communicator:
+        union = OneGroup(channel)
+        (any_weighted,) = await union.maximum(weighted)
+        outgoing = [Slot.holding((data,), len(data)) for data in map(_packed, parts)]
+        incoming = [Slot() for _ in parts]
+        await linear(channel, outgoing, incoming)
+        made = comm.derive(comm.group, await agree(comm, union))
+        made.topology = DistributedGraph.gathered([_edges(slot.data) for slot in incoming], bool(any_weighted))
+        return made
+
+    return comm.start(run, operation)
+
+
+def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communicator]:
+    """Cut a grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6); all of `comm` call it.
+
+    Args:
+        remain_dims: for each dimension whether it is kept; the same in all processes.
+
+    Raises:
+        InvalidTopologyError: `comm` is no grid.
+    """
+    operation, grid = "Cart_sub", comm.topology
+    if not isinstance(grid, Cartesian):
+        raise InvalidTopologyError(f"{comm.where(operation)}: there is no Cartesian topology")
+    kept, number, rank = _checked(comm, operation, grid.sub, comm.rank, remain_dims)
+    parts = split(comm, number, rank)
+
+    async def run() -> Communicator:
+        part = await parts
+        assert part is not None
+        part.topology = kept
+        return part
+
+    return comm.run(run())
+
+
+def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) -> Request[Communicator | None]:
+    async def run(channel: Channel) -> Communicator | None:
+        union = OneGroup(channel)
+        pair = await agree(comm, union)
+        if not await alike(union, zlib.crc32(repr(topology).encode())):
+            raise InvalidArgumentError(
+                f"{channel.where}: the processes have given different arguments, here {topology}"
+            )
+        if comm.rank >= topology.nnodes:
+            return None
+        made = comm.derive(comm.group.Incl(range(topology.nnodes)), pair)
+        made.topology = topology
+        return made
+
+    return comm.start(run, operation)
+
+
+def _checked(comm: Communicator, operation: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function makes of the arguments of a constructor; errors name the call."""
+    if comm.remote is not None:
+        raise InvalidCommError(f"{comm.where(operation)}: an intercommunicator has no topology")
+    try:
+        return function(*args, **kwargs)
+    except (errors.Exception, ValueError) as error:
+        raise type(error)(f"{comm.where(operation)}: {error}") from None
+
+
+def _packed(edges: Edges) -> bytes:
+    sources, destinations = edges
+    return pack((len(sources), *chain.from_iterable([*sources, *destinations])))
+
+
+def _edges(data: memoryview) -> Edges:
+    count, *numbers = unpack(data)
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    return pairs[:count], pairs[count:]

@@ -1,0 +1,301 @@
+"""Info: hints as pairs of strings, in the order in which they were set (MPI-2, chapter 9 of MPI-3.1)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from aiompi.constants import MAX_INFO_KEY, MAX_INFO_VAL
+from aiompi.errors import (
+    InfoNoKeyError,
+    InvalidArgumentError,
+    InvalidInfoError,
+    InvalidInfoKeyError,
+    InvalidInfoValueError,
+)
+
+__all__ = ["INFO_ENV", "INFO_NULL", "Info"]
+
+Items: TypeAlias = "Info | Mapping[str, str] | Iterable[tuple[str, str]]"
+
+
+class _Pairs(dict[str, str]):
+    """What handles name, and are equal by."""
+
+
+class _Environment(_Pairs):
+    """What is known of how this process was started; looked up when it is first asked for."""
+
+
+class Info:
+    """A handle of an info, with mpi4py's names and those of a mapping.
+
+    Args:
+        info: to be another handle of; None for a null handle.
+    """
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, info: Info | None = None) -> None:
+        self._pairs: _Pairs | None = None if info is None else info._pairs
+
+    @classmethod
+    def _of(cls, pairs: _Pairs) -> Info:
+        info = cls()
+        info._pairs = pairs
+        return info
+
+    @classmethod
+    def Create(cls, items: Items | None = None) -> Info:
+        """A new info (MPI_Info_create).
+
+        Args:
+            items: to be set in it.
+
+        Raises:
+            InvalidInfoKeyError, InvalidInfoValueError: one of them is too long.
+        """
+        info = cls._of(_Pairs())
+        if items is not None:
+            info.update(items)
+        return info
+
+    @classmethod
+    def Create_env(cls, args: Sequence[str] | None = None) -> Info:
+        """A new info that says how this process was started, as INFO_ENV does (MPI_Info_create_env, MPI-4).
+
+        Args:
+            args: the command line; that of this process by default.
+        """
+        if isinstance(args, str):
+            args = [args]
+        return cls._of(_Pairs(_environment(sys.argv if args is None else args)))
+
+    def Dup(self) -> Info:
+        """A new info with the same content (MPI_Info_dup).
+
+        Raises:
+            InvalidInfoError: the handle is null.
+        """
+        return self._of(_Pairs(self._content("Dup")))
+
+    def Free(self) -> None:
+        """Make the handle null (MPI_Info_free).
+
+        Raises:
+            InvalidInfoError: it is null, or predefined.
+        """
+        self._content("Free")
+        if self is INFO_ENV:
+            raise InvalidInfoError("Info.Free: INFO_ENV is predefined and cannot be freed")
+        self._pairs = None
+
+    def free(self) -> None:
+        """As `Free`, unless it is null or predefined."""
+        if self and self is not INFO_ENV:
+            self.Free()
+
+    def Get(self, key: str) -> str | None:
+        """Value of a key, None if there is none (MPI_Info_get).
+
+        Raises:
+            InvalidInfoError: the handle is null.
+            InvalidInfoKeyError: this can be no key.
+        """
+        return self._content("Get").get(_check_key(key))
+
+    def Set(self, key: str, value: str) -> None:
+        """Set the value of a key (MPI_Info_set).
+
+        Args:
+            key: 1..MAX_INFO_KEY characters.
+            value: at most MAX_INFO_VAL characters.
+
+        Raises:
+            InvalidInfoError: the handle is null, or INFO_ENV.
+            InvalidInfoKeyError, InvalidInfoValueError: the key or value has another length.
+        """
+        pairs = self._changeable("Set")
+        if not isinstance(value, str):
+            raise TypeError(f"values of an info are strings, not {type(value).__name__}")
+        if len(value) > MAX_INFO_VAL:
+            raise InvalidInfoValueError(f"a value of {len(value)} characters for {key!r}: {MAX_INFO_VAL} are allowed")
+        pairs[_check_key(key)] = value
+
+    def Delete(self, key: str) -> None:
+        """Remove a key and its value (MPI_Info_delete).
+
+        Raises:
+            InvalidInfoError: the handle is null, or INFO_ENV.
+            InfoNoKeyError: there is no such key.
+        """
+        if self._changeable("Delete").pop(_check_key(key), None) is None:
+            raise InfoNoKeyError(f"Info.Delete: there is no key {key!r}; there are {', '.join(self.keys()) or 'none'}")
+
+    def Get_nkeys(self) -> int:
+        """Number of keys (MPI_Info_get_nkeys)."""
+        return len(self._content("Get_nkeys"))
+
+    def Get_nthkey(self, n: int) -> str:
+        """The n-th key, counted from 0 in the order in which they were set (MPI_Info_get_nthkey).
+
+        Raises:
+            InvalidInfoError: the handle is null.
+            InvalidArgumentError: there are not so many.
+        """
+        keys = list(self._content("Get_nthkey"))
+        if not 0 <= n < len(keys):
+            raise InvalidArgumentError(f"Info.Get_nthkey: {n} is not in 0..{len(keys) - 1}")
+        return keys[n]
+
+    def _content(self, call: str) -> _Pairs:
+        """
+        Raises:
+            InvalidInfoError: the handle is null.
+        """
+        if self._pairs is None:
+            raise InvalidInfoError(f"Info.{call}: the info is null; use Info.Create to get one")
+        if isinstance(self._pairs, _Environment) and not self._pairs:
+            self._pairs.update(_environment(sys.argv))
+        return self._pairs
+
+    def _changeable(self, call: str) -> _Pairs:
+        pairs = self._content(call)
+        if isinstance(pairs, _Environment):
+            raise InvalidInfoError(f"Info.{call}: INFO_ENV cannot be changed; change a duplicate")
+        return pairs
+
+    # A mapping, empty for a null handle.
+
+    def __len__(self) -> int:
+        return self.Get_nkeys() if self else 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, key: str) -> bool:
+        return bool(self) and self.Get(key) is not None
+
+    def __getitem__(self, key: str) -> str:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: str, value: str) -> None:
+        if not self:
+            raise KeyError(key)
+        self.Set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.Delete(key)
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        """Value of a key, or the default."""
+        value = self.Get(key) if self else None
+        return default if value is None else value
+
+    def keys(self) -> list[str]:
+        """All keys, in the order in which they were set."""
+        return list(self._content("keys")) if self else []
+
+    def values(self) -> list[str]:
+        """All values, in the order of the keys."""
+        return list(self._content("values").values()) if self else []
+
+    def items(self) -> list[tuple[str, str]]:
+        """All pairs, in the order of the keys."""
+        return list(self._content("items").items()) if self else []
+
+    def update(self, items: Items = (), **more: str) -> None:
+        """Set several keys.
+
+        Raises:
+            KeyError: the handle is null.
+        """
+        if not self:
+            raise KeyError("the info is null")
+        pairs = [*_pairs_of(items), *more.items()]
+        for key, value in pairs:
+            self.Set(key, value)
+
+    def pop(self, key: str, *default: str | None) -> str | None:
+        """Remove a key; its value, or the default.
+
+        Raises:
+            KeyError: there is no such key, and no default.
+        """
+        if key in self:
+            value = self[key]
+            self.Delete(key)
+            return value
+        if not default:
+            raise KeyError(key)
+        (value_by_default,) = default
+        return value_by_default
+
+    def popitem(self) -> tuple[str, str]:
+        """Remove the key that was set last; it and its value.
+
+        Raises:
+            KeyError: there is none.
+        """
+        if not self.keys():
+            raise KeyError("the info is empty")
+        key, value = self.items()[-1]
+        self.Delete(key)
+        return key, value
+
+    def copy(self) -> Info:
+        """A new info with the same content; a null handle of a null one."""
+        return self.Dup() if self else type(self)()
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        for key in self.keys():
+            self.Delete(key)
+
+    def __bool__(self) -> bool:
+        return self._pairs is not None
+
+    def __eq__(self, other: object) -> bool:
+        return self._pairs is other._pairs if isinstance(other, Info) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """The content; predefined ones by name."""
+        for name, constant in (("INFO_NULL", INFO_NULL), ("INFO_ENV", INFO_ENV)):
+            if self == constant:
+                return name if self is constant else (Info, (constant,))
+        return Info.Create, (self.items(),)
+
+    def __repr__(self) -> str:
+        return f"<Info {dict(self.items())}>" if self else "<Info null>"
+
+
+def _check_key(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys of an info are strings, not {type(key).__name__}")
+    if not 0 < len(key) <= MAX_INFO_KEY:
+        raise InvalidInfoKeyError(f"a key of an info has 1..{MAX_INFO_KEY} characters, and not {len(key)}")
+    return key
+
+
+def _pairs_of(items: Items) -> list[tuple[str, str]]:
+    return list(items.items() if isinstance(items, Info | Mapping) else items)
+
+
+def _environment(args: Sequence[str]) -> dict[str, str]:
+    """What MPI reserves keys for, as far as it is known here and not too long to be a value."""
+    command, *argv = args or [""]
+    known = {"command": command, "argv": " ".join(argv), "arch": os.uname().machine, "wdir": os.getcwd()}
+    return {key: value for key, value in known.items() if 0 < len(value) <= MAX_INFO_VAL}
+
+
+INFO_NULL: Final = Info()
+INFO_ENV: Final = Info._of(_Environment())
