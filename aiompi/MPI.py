@@ -6,10 +6,16 @@ Importing it does no I/O; the first use of a communicator initialises, the end o
 from __future__ import annotations
 
 import socket as _socket
+import sys as _sys
 import time as _time
 from typing import Any as _Any
 
+from aiompi import hooks as _hooks
 from aiompi.comm import Group as Group
+from aiompi.comm.errhandler import *
+from aiompi.comm.group import GROUP_EMPTY as GROUP_EMPTY
+from aiompi.comm.group import GROUP_NULL as GROUP_NULL
+from aiompi.comm.topology import Compute_dims as Compute_dims
 from aiompi.constants import *
 from aiompi.datatype import BOTTOM as BOTTOM
 from aiompi.datatype import IN_PLACE as IN_PLACE
@@ -22,21 +28,28 @@ from aiompi.datatype.predefined import *
 from aiompi.driver.blocking import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
+from aiompi.face.blocking import COMM_NULL as COMM_NULL
 from aiompi.face.blocking import COMM_SELF as COMM_SELF
 from aiompi.face.blocking import COMM_WORLD as COMM_WORLD
 from aiompi.face.blocking import MESSAGE_NO_PROC as MESSAGE_NO_PROC
 from aiompi.face.blocking import MESSAGE_NULL as MESSAGE_NULL
 from aiompi.face.blocking import REQUEST_NULL as REQUEST_NULL
+from aiompi.face.blocking import Cartcomm as Cartcomm
+from aiompi.face.blocking import Comm as Comm
+from aiompi.face.blocking import Distgraphcomm as Distgraphcomm
+from aiompi.face.blocking import Graphcomm as Graphcomm
+from aiompi.face.blocking import Intercomm as Intercomm
 from aiompi.face.blocking import Intracomm as Intracomm
 from aiompi.face.blocking import Message as Message
 from aiompi.face.blocking import Prequest as Prequest
 from aiompi.face.blocking import Request as Request
 from aiompi.face.blocking import process as _process
+from aiompi.face.blocking.environment import *
+from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
 
-Comm = Intracomm
 VERSION, SUBVERSION = 1, 1
 
 
@@ -127,3 +140,6 @@ def Get_processor_name() -> str:
 def Get_version() -> tuple[int, int]:
     """(version, subversion) of the MPI standard that is implemented."""
     return VERSION, SUBVERSION
+
+
+_hooks.surface(_sys.modules[__name__])

@@ -23,6 +23,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from aiompi import MPI as MPI
     from aiompi.comm import Group as Group
+    from aiompi.comm.errhandler import *
+    from aiompi.comm.group import GROUP_EMPTY as GROUP_EMPTY
+    from aiompi.comm.group import GROUP_NULL as GROUP_NULL
+    from aiompi.comm.topology import Compute_dims as Compute_dims
     from aiompi.constants import *
     from aiompi.datatype import BOTTOM as BOTTOM
     from aiompi.datatype import IN_PLACE as IN_PLACE
@@ -35,6 +39,12 @@ if TYPE_CHECKING:
     from aiompi.engine import PersistentRequest as PersistentRequest
     from aiompi.engine import Request as Request
     from aiompi.errors import *
+    from aiompi.face.native import COMM_NULL as COMM_NULL
+    from aiompi.face.native import Cartcomm as Cartcomm
+    from aiompi.face.native import Comm as Comm
+    from aiompi.face.native import Distgraphcomm as Distgraphcomm
+    from aiompi.face.native import Graphcomm as Graphcomm
+    from aiompi.face.native import Intercomm as Intercomm
     from aiompi.face.native import Intracomm as Intracomm
     from aiompi.face.native import Message as Message
     from aiompi.face.native import Session as Session
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     from aiompi.face.native import join as join
     from aiompi.face.native import local_world as local_world
     from aiompi.face.native import run as run
+    from aiompi.info import *
     from aiompi.op import Op as Op
     from aiompi.op.predefined import *
     from aiompi.settings import Settings as Settings
@@ -52,17 +63,22 @@ if TYPE_CHECKING:
 # The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
 _MODULES = {
     "aiompi.comm": ("Group",),
+    "aiompi.comm.group": ("GROUP_EMPTY", "GROUP_NULL"),
+    "aiompi.comm.topology": ("Compute_dims",),
     "aiompi.datatype": ("BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Free_address", "Get_address"),
     "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": ("error_string",),
-    "aiompi.face.native": ("Intracomm", "Message", "Session", "World", "init", "join", "local_world", "run"),
+    "aiompi.face.native": (
+        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Session",
+        "World", "init", "join", "local_world", "run",
+    ),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
-}
+}  # fmt: skip
 _STARRED = (
     "aiompi.constants", "aiompi.errors", "aiompi.datatype.predefined", "aiompi.datatype.deprecated",
-    "aiompi.op.predefined",
+    "aiompi.op.predefined", "aiompi.info", "aiompi.comm.errhandler",
 )  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

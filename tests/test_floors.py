@@ -24,7 +24,9 @@ FLOORS: dict[str, float] = {
     "errors": 0.1,
     "status": 0.2,
     "settings": 0.2,
+    "attribute": 0.2,
     "hooks": 0.2,
+    "info": 0.2,
     "typing": 0.2,
     "datatype": 1,
     "objects": 1,
@@ -35,6 +37,7 @@ FLOORS: dict[str, float] = {
     "transport": 4,
     "comm": 4,
     "coll": 4.5,
+    "create": 4.7,
     "driver": 5,
     "runtime": 6,
     "face": 6.5,
@@ -48,7 +51,11 @@ FLOORS: dict[str, float] = {
 }
 
 #: what is on a higher floor and yet not for a unit
-APART = {"coll": {"transport"}, "driver": {"transport", "comm", "coll", "datatype", "objects", "op"}}
+APART = {
+    "coll": {"transport"},
+    "create": {"transport"},
+    "driver": {"transport", "comm", "coll", "create", "datatype", "objects", "op"},
+}
 
 #: modules of the outside world -> the units below floor 7 that may know them
 WORLDLY: dict[str, set[str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import json
 import os
 import platform
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiompi
 from aiompi.bench import report
@@ -20,7 +21,12 @@ from aiompi.bench.report.contender import BenchError
 from aiompi.bench.report.family import Options
 from aiompi.bench.report.figure import Figure
 
+#: what is not a measurement of this machine -> its module
+COMMANDS: Final = {"simulate": "aiompi.bench.simulate.command", "tune": "aiompi.bench.tune.command"}
+
 _EPILOG = """\
+python -m aiompi.bench simulate predicts collectives on other machines, python -m aiompi.bench tune makes tuning data
+for this one; see their --help.
 Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
 NumPy's own expressions need for the same. Values are medians over the turns. The two processes of a pair are bound to
 a core each, unless there is only one: taskset -c 0 python -m aiompi.bench.
@@ -29,6 +35,10 @@ a core each, unless there is only one: taskset -c 0 python -m aiompi.bench.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code: 0, also when a target is missed; 1 when something could not be measured."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] in COMMANDS:
+        command: int = importlib.import_module(COMMANDS[argv[0]]).main(argv[1:])
+        return command
     arguments = _parser().parse_args(argv)
     options = Options(arguments.repeat, arguments.quick)
     results: dict[str, Any] = {"machine": machine(), "options": dataclasses.asdict(options), "figures": {}}

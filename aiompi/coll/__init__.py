@@ -2,8 +2,9 @@
 
 An algorithm moves slots (`slot`) or combines operands (`operand`) over the channel of one call, and knows neither
 buffers nor objects, neither waiting nor event loops: so it serves both kinds of call in every face. `registry`
-lists the algorithms of each collective, `select` chooses among them by the data in `tuning.json`, `combine` applies
-operations to packed vectors, `buffers` and `objects` check the arguments of a call and start it.
+lists the algorithms of each collective, `select` chooses among them by the data in `tuning.json`, `buffers` and
+`objects` check the arguments of a call and start it. `signature` lets ranks find out that they do not agree on a call.
+`across` has the algorithms between the two groups of an intercommunicator.
 
 To add an algorithm, write a file beside its siblings and enter it in `registry`; the tests then run it.
 """

@@ -10,10 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from aiompi.coll.combine import combiner
 from aiompi.coll.slot import Slot
 from aiompi.datatype.buffer.buffer import Buffer, allocate
+from aiompi.datatype.datatype import Datatype
+from aiompi.errors import InternalError
 from aiompi.op import Op
+from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
 
 
@@ -52,66 +54,219 @@ class Operand(ABC):
     def adopt(self) -> None:
         """Take over what came in."""
 
+    # What follows is for algorithms that cut operands, and therefore serve vectors only.
 
-class VectorOperand(Operand):
-    """Vectors as they travel, packed, combined in place.
+    @property
+    def count(self) -> int:
+        """Number of items that can be told apart."""
+        raise self._whole()
+
+    def part(self, start: int, stop: int) -> Operand:
+        """The items `start` to `stop - 1` as an operand of its own, which shares the memory.
+
+        While there are parts, use the whole only to `join` or `keep` them.
+        """
+        raise self._whole()
+
+    def replacement(self) -> Slot:
+        """Room for a result that takes the place of the partial one; no `adopt` is needed."""
+        raise self._whole()
+
+    def join(self, *parts: Operand) -> None:
+        """Become what the parts, which cover the whole, are by now."""
+        raise self._whole()
+
+    def keep(self, part: Operand) -> None:
+        """Become one of the parts; the others are not needed any more."""
+        raise self._whole()
+
+    def _whole(self) -> InternalError:
+        return InternalError(f"a {type(self).__name__} cannot be cut; the algorithm must not be `any_form`")
+
+
+class Pool:
+    """Memory for partial results that is used again."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    def take(self, nbytes: int) -> memoryview:
+        for i, memory in enumerate(self._free):
+            if len(memory) >= nbytes:
+                del self._free[i]
+                return memory[:nbytes]
+        return allocate(nbytes)
+
+    def give(self, memory: memoryview) -> None:
+        self._free.append(memory)
+
+
+class Vector(Operand):
+    """Items as they travel, packed, combined in place.
+
+    Each partial result is made in the memory of one of the two that it is made of. So a rank needs room for two at a
+    time, one of which is where the result belongs.
+
+    Args:
+        op: operation, defined for the datatype.
+        datatype: type of the items.
+        value: contribution of this rank.
+        place: where the result belongs, which is `value` if that is the same memory; None: anywhere.
+        own: whether `value` may be changed.
+        pool: memory to use otherwise.
+        ordered: whether the order of ranks is kept although the operation commutes.
+    """
+
+    __slots__ = (
+        "_combine", "_datatype", "_incoming", "_op", "_ordered", "_own", "_place", "_pool", "_vacant", "_value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        op: Op,
+        datatype: Datatype,
+        value: memoryview,
+        place: memoryview | None,
+        *,
+        own: bool,
+        pool: Pool,
+        ordered: bool = True,
+    ) -> None:
+        self._op = op
+        self._datatype = datatype
+        self._value = self._incoming = value
+        self._place = place
+        self._vacant = place is not None and place is not value
+        self._own = own
+        self._pool = pool
+        self._ordered = ordered
+        self._combine: Combine | None = None
+
+    @property
+    def count(self) -> int:
+        size = self._datatype.size
+        return len(self._value) // size if size else 0
+
+    def slot(self) -> Slot:
+        return Slot(self._value)
+
+    def incoming(self) -> Slot:
+        self._incoming = self._room()
+        return Slot(self._incoming)
+
+    def absorb(self, lower: bool) -> None:
+        combine = self._combine
+        if combine is None:
+            combine = self._combine = combiner(self._op, self._datatype, self.count)
+        if lower if self._ordered else self._own:
+            self._make_own()
+            combine(self._incoming, self._value)
+            self._release(self._incoming)
+        else:
+            combine(self._value, self._incoming)
+            self.adopt()
+
+    def adopt(self) -> None:
+        if self._own:
+            self._release(self._value)
+        self._value, self._own = self._incoming, True
+
+    def part(self, start: int, stop: int) -> Vector:
+        place = self._settled_place()
+        size = self._datatype.size
+        cut = slice(start * size, stop * size)
+        target = place[cut]
+        return Vector(
+            self._op,
+            self._datatype,
+            target if self._value is place else self._value[cut],
+            target,
+            own=self._own,
+            pool=self._pool,
+            # Of parts there is one result, which is sent to the others: it need not be the same bits as theirs.
+            ordered=not self._op.commute,
+        )
+
+    def replacement(self) -> Slot:
+        if self._vacant or not self._own:
+            self._incoming = self._room()
+            self.adopt()
+        return Slot(self._value)
+
+    def join(self, *parts: Operand) -> None:
+        for part in parts:
+            assert isinstance(part, Vector)
+            part.settle()
+        self._value, self._own, self._vacant = self._settled_place(), True, False
+
+    def keep(self, part: Operand) -> None:
+        assert isinstance(part, Vector)
+        self._value, self._own = part._value, part._own
+        self._place, self._vacant = None, False
+
+    def settle(self) -> None:
+        """Be where the result belongs."""
+        place = self._settled_place()
+        if self._value is not place:
+            place[:] = self._value
+            self._value, self._own, self._vacant = place, True, False
+
+    def _settled_place(self) -> memoryview:
+        """Where the result belongs; from now on in one place."""
+        if self._place is None:
+            self._place = self._value if self._own else self._pool.take(len(self._value))
+            self._vacant = self._place is not self._value
+        return self._place
+
+    def _room(self) -> memoryview:
+        if self._vacant and self._place is not None:
+            self._vacant = False
+            return self._place
+        return self._pool.take(len(self._value))
+
+    def _release(self, memory: memoryview) -> None:
+        if memory is self._place:
+            self._vacant = True
+        else:
+            self._pool.give(memory)
+
+    def _make_own(self) -> None:
+        if not self._own:
+            room = self._room()
+            room[:] = self._value
+            self._value, self._own = room, True
+
+
+class VectorOperand(Vector):
+    """The contribution to a reduction of buffers, and its result.
 
     Args:
         value: contribution of this rank; not changed unless it is `result`.
-        result: as many items, where the result belongs; partial results may be there, too. None where none is wanted.
+        result: where the result belongs: as many items, and then partial results may be there, too; or as many as the
+            algorithm leaves of them. None where no result is wanted.
         op: operation, defined for the datatype.
 
     Raises:
         InvalidTypeError: a function of the user cannot be given items of the datatype.
     """
 
-    __slots__ = ("_combine", "_incoming", "_own", "_place", "_result", "_spare", "_value")
+    __slots__ = ("_home", "_result")
 
     def __init__(self, value: Buffer, result: Buffer | None, op: Op) -> None:
-        self._combine = combiner(op, value.datatype, value.count)
         self._result = result
-        self._place = result.view if result is not None and result.contiguous else None
-        self._own = value is result or not value.contiguous
-        if value is result and self._place is not None:
-            self._value, self._spare = self._place, []
-        else:
-            self._value, self._spare = value.packed(), [] if self._place is None else [self._place]
-        self._incoming = self._value
-
-    def slot(self) -> Slot:
-        return Slot(self._value)
-
-    def incoming(self) -> Slot:
-        self._incoming = self._scratch()
-        return Slot(self._incoming)
-
-    def absorb(self, lower: bool) -> None:
-        if lower:
-            self._make_own()
-            self._combine(self._incoming, self._value)
-            self._spare.append(self._incoming)
-        else:
-            self._combine(self._value, self._incoming)
-            self.adopt()
-
-    def adopt(self) -> None:
-        if self._own:
-            self._spare.append(self._value)
-        self._value, self._own = self._incoming, True
+        whole = result is not None and result.contiguous and result.count == value.count
+        self._home = result.view if whole and result is not None else None
+        packed = self._home if value is result and self._home is not None else value.packed()
+        own = value is result or not value.contiguous
+        super().__init__(op, value.datatype, packed, self._home, own=own, pool=Pool())
+        self._combine = combiner(op, value.datatype, value.count)
 
     def finish(self) -> None:
         """Put the result where it belongs."""
-        if self._result is not None and self._value is not self._place:
+        if self._result is not None and self._value is not self._home:
             self._result.unpack(self._value)
-
-    def _scratch(self) -> memoryview:
-        return self._spare.pop() if self._spare else allocate(self._value.nbytes)
-
-    def _make_own(self) -> None:
-        if not self._own:
-            scratch = self._scratch()
-            scratch[:] = self._value
-            self._value, self._own = scratch, True
 
 
 class ObjectOperand(Operand):

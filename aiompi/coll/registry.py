@@ -10,14 +10,31 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
+from aiompi.coll.allgather.bruck import bruck as allgather_bruck
+from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
+from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
+from aiompi.coll.allreduce.ring import ring as allreduce_ring
+from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
+from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
+from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
+from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
+from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
+from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
+from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
 from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
+from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
+from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
+from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
+from aiompi.coll.scan.linear import linear as scan_linear
+from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recursive_doubling
+from aiompi.coll.scatter.binomial import binomial as scatter_binomial
 from aiompi.coll.scatter.linear import linear as scatter_linear
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
@@ -34,12 +51,15 @@ class Algorithm(Generic[P]):
         run: the coroutine; it awaits nothing but requests of the channel.
         order_safe: whether operands are combined in the order of ranks; if not, it serves only operations that commute.
         any_form: whether it moves slots and operands as a whole; if not, it cuts them into pieces, and serves only
-            buffers, whose length all ranks know.
+            buffers whose length all ranks know.
+        any_lengths: whether the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
+            known to all ranks, an algorithm that cuts may serve as well.
     """
 
     run: Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]
     order_safe: bool = True
     any_form: bool = True
+    any_lengths: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,23 +88,76 @@ class Collective(Generic[P]):
 
 
 BARRIER: Final[Collective[[]]] = Collective("barrier", {"dissemination": Algorithm(barrier_dissemination)})
-BCAST: Final[Collective[[Slot, int]]] = Collective("bcast", {"binomial": Algorithm(bcast_binomial)})
+BCAST: Final[Collective[[Slot, int]]] = Collective(
+    "bcast",
+    {
+        "binomial": Algorithm(bcast_binomial),
+        "scatter_recursive_doubling": Algorithm(bcast_scatter_recursive_doubling, any_form=False),
+        "scatter_ring": Algorithm(bcast_scatter_ring, any_form=False),
+        "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
+    },
+)
 GATHER: Final[Collective[[Slot, Sequence[Slot] | None, int]]] = Collective(
-    "gather", {"linear": Algorithm(gather_linear)}
+    "gather",
+    {
+        "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
+        "linear": Algorithm(gather_linear),
+    },
 )
 SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
-    "scatter", {"linear": Algorithm(scatter_linear)}
+    "scatter",
+    {
+        "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
+        "linear": Algorithm(scatter_linear),
+    },
 )
-ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective("allgather", {"ring": Algorithm(allgather_ring)})
+ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
+    "allgather",
+    {
+        "bruck": Algorithm(allgather_bruck, any_form=False),
+        "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
+        "ring": Algorithm(allgather_ring),
+    },
+)
 ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
-    "alltoall", {"linear": Algorithm(alltoall_linear)}
+    "alltoall",
+    {
+        "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
+        "linear": Algorithm(alltoall_linear),
+        "pairwise": Algorithm(alltoall_pairwise),
+    },
 )
-REDUCE: Final[Collective[[Operand, int]]] = Collective("reduce", {"binomial": Algorithm(reduce_binomial)})
+REDUCE: Final[Collective[[Operand, int]]] = Collective(
+    "reduce",
+    {
+        "binomial": Algorithm(reduce_binomial),
+        "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
+    },
+)
 ALLREDUCE: Final[Collective[[Operand]]] = Collective(
-    "allreduce", {"recursive_doubling": Algorithm(allreduce_recursive_doubling)}
+    "allreduce",
+    {
+        "recursive_doubling": Algorithm(allreduce_recursive_doubling),
+        "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
+        "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
+    },
+)
+REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
+    "reduce_scatter",
+    {
+        "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
+        "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
+    },
+)
+SCAN: Final[Collective[[Operand]]] = Collective(
+    "scan", {"recursive_doubling": Algorithm(scan_recursive_doubling), "linear": Algorithm(scan_linear)}
+)
+EXSCAN: Final[Collective[[Operand]]] = Collective(
+    "exscan", {"recursive_doubling": Algorithm(exscan_recursive_doubling)}
 )
 
-COLLECTIVES: Final[Mapping[str, Collective[...]]] = {
-    collective.name: collective
-    for collective in (BARRIER, BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE)
-}
+_ALL: Final[tuple[Collective[...], ...]] = (
+    BARRIER, BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE, REDUCE_SCATTER, SCAN, EXSCAN,
+)  # fmt: skip
+
+COLLECTIVES: Final[Mapping[str, Collective[...]]] = {collective.name: collective for collective in _ALL}

@@ -1,9 +1,9 @@
 """Selection: which algorithm serves a call.
 
-The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"). Otherwise, or where
-that one cannot serve the call, `tuning.json` decides: for each collective a list of rules, of which the first
-that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out.
+A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
+for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
+first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
+`max_bytes` bytes, both without limit when left out, and with `power_of_two` only to such numbers of ranks.
 
 All ranks must choose alike, so that only what all know may count: the size of the communicator, the operation,
 the form of the call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
@@ -32,10 +32,13 @@ class Rule:
     algorithm: str
     max_ranks: int | None = None
     max_bytes: int | None = None
+    power_of_two: bool = False
 
     def applies(self, size: int, nbytes: int | None) -> bool:
         """Whether the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks."""
         if self.max_ranks is not None and size > self.max_ranks:
+            return False
+        if self.power_of_two and size & (size - 1):
             return False
         return self.max_bytes is None or (nbytes is not None and nbytes <= self.max_bytes)
 
@@ -71,28 +74,51 @@ def tuning() -> Rules:
 
 
 def select(
-    comm: Communicator, collective: Collective[P], nbytes: int | None = None, commute: bool = True
+    comm: Communicator,
+    collective: Collective[P],
+    nbytes: int | None = None,
+    commute: bool = True,
+    algorithm: str | None = None,
+    *,
+    equal: bool = True,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
     """Choose the algorithm for a call.
 
     Args:
-        nbytes: length of one rank's block; None for objects.
+        nbytes: length of one rank's block, or of the vector; of blocks that differ, their mean. None for objects, and
+            where not all ranks know it.
         commute: whether the operation of a reduction commutes.
+        algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
+        equal: whether all blocks are equally long.
 
     Raises:
-        InvalidArgumentError: the setting `coll` names an unknown collective or algorithm.
+        InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
+            that cannot serve it.
     """
+    call = _Call(nbytes, commute, equal)
+    if algorithm is not None:
+        return _named(collective, algorithm, call).run
     forced = comm.engine.settings.coll
     if forced:
         check(forced)
         if collective.name in forced:
-            algorithm = collective.algorithm(forced[collective.name])
-            if _serves(algorithm, nbytes, commute):
-                return algorithm.run
+            candidate = collective.algorithm(forced[collective.name])
+            if call.obstacle(candidate) is None:
+                return candidate.run
+    return collective.algorithms[_preferred(collective, comm.size, call)].run
+
+
+def preferred(
+    collective: Collective[...], size: int, nbytes: int | None = None, commute: bool = True, *, equal: bool = True
+) -> str:
+    """Name of the algorithm that the tuning data choose for `size` ranks; see `select` for the other arguments."""
+    return _preferred(collective, size, _Call(nbytes, commute, equal))
+
+
+def _preferred(collective: Collective[...], size: int, call: _Call) -> str:
     for rule in tuning()[collective.name]:
-        algorithm = collective.algorithms[rule.algorithm]
-        if rule.applies(comm.size, nbytes) and _serves(algorithm, nbytes, commute):
-            return algorithm.run
+        if rule.applies(size, call.nbytes) and call.obstacle(collective.algorithms[rule.algorithm]) is None:
+            return rule.algorithm
     raise InternalError(f"tuning.json has no algorithm for every call of {collective.name}")
 
 
@@ -116,5 +142,31 @@ def _collective(name: str) -> Collective[...]:
     return found
 
 
-def _serves(algorithm: Algorithm[P], nbytes: int | None, commute: bool) -> bool:
-    return (algorithm.order_safe or commute) and (algorithm.any_form or nbytes is not None)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """What an algorithm must be able to serve; see `select`."""
+
+    nbytes: int | None
+    commute: bool
+    equal: bool
+
+    def obstacle(self, algorithm: Algorithm[P]) -> str | None:
+        """What the algorithm serves only, and the call is not; None: it can serve it."""
+        if not (algorithm.order_safe or self.commute):
+            return "operations that commute"
+        if not algorithm.any_form and self.nbytes is None:
+            return "buffers whose length all ranks know"
+        if not (algorithm.any_lengths or self.equal):
+            return "blocks of equal length"
+        return None
+
+
+def _named(collective: Collective[P], name: str, call: _Call) -> Algorithm[P]:
+    algorithm = collective.algorithm(name)
+    obstacle = call.obstacle(algorithm)
+    if obstacle is not None:
+        able = [name for name, other in collective.algorithms.items() if call.obstacle(other) is None]
+        raise InvalidArgumentError(
+            f"algorithm {name!r} of {collective.name} serves only {obstacle}; this call takes {', '.join(sorted(able))}"
+        )
+    return algorithm

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
+from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
-from aiompi.engine import Request
-from aiompi.engine.pt2pt import Receive
-from aiompi.errors import InvalidCountError, TruncationError
+from aiompi.datatype.buffer.buffer import allocate
+from aiompi.engine import NotedReceive, Request
+from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload
 
 
@@ -46,6 +47,12 @@ class Slot:
             return self.payload[0]
         return memoryview(bytearray().join(self.payload))
 
+    def part(self, start: int, stop: int) -> Slot:
+        """The bytes `start` to `stop - 1` of a block, sharing its memory; for algorithms that are not `any_form`."""
+        if self.memory is None:
+            raise InternalError("the bytes of an object cannot be cut; the algorithm must not be `any_form`")
+        return Slot(self.memory[start:stop])
+
     def isend(self, channel: Channel, dest: int) -> Request[None]:
         """Start sending what the slot holds; until completion the slot must stay as it is."""
         return channel.isend(self.payload, self.nbytes, dest)
@@ -72,6 +79,8 @@ class Arrival:
     """A message that is being received into a slot; to be awaited once.
 
     Raises:
+        InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or with another root or
+            operation.
         TruncationError, InvalidCountError: the sender's amount of data is more, or less, than the slot's
             (section 4.1: they must be equal).
     """
@@ -82,22 +91,75 @@ class Arrival:
         self._channel = channel
         self._slot = slot
         self._source = source
-        self._receive: Receive = channel.irecv(slot.memory, source)
+        self._receive: NotedReceive = channel.irecv(slot.memory, source)
 
     def __await__(self) -> Generator[Any, None, None]:
         receive, slot = self._receive, self._slot
         try:
             yield from receive.__await__()
         except TruncationError:
+            self._compare()
             raise TruncationError(self._mismatch()) from None
+        if receive.note != self._channel.note:
+            self._compare()
         if slot.memory is not None:
             if receive.length != slot.nbytes:
                 raise InvalidCountError(self._mismatch())
         elif receive.data is not None:
             slot.fill(receive.data)
 
+    def _compare(self) -> None:
+        """Compare which call the message is part of with our own, where both are known."""
+        ours, theirs = self._channel.note, self._receive.note
+        if ours and theirs and ours != theirs:
+            raise disagreement(self._channel.where, self._source, theirs, ours) from None
+
     def _mismatch(self) -> str:
         return (
             f"{self._channel.where}: rank {self._source} sent {self._receive.length} bytes where {self._slot.nbytes} "
             "are expected here; pass the same amount on all ranks, and call the same collectives in the same order"
         )
+
+
+class Bundle:
+    """Blocks that travel in one message, one after the other; sender and receiver know the length of each.
+
+    They are sent from where they are. What is received is copied into its places, unless it is a single block.
+
+    Args:
+        slots: with memory.
+    """
+
+    __slots__ = ("_slots", "nbytes")
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+        self.nbytes = sum(slot.nbytes for slot in slots)
+
+    def isend(self, channel: Channel, dest: int) -> Request[None]:
+        """Start sending what the slots hold; until completion they must stay as they are."""
+        return channel.isend([piece for slot in self._slots for piece in slot.payload], self.nbytes, dest)
+
+    def irecv(self, channel: Channel, source: int) -> BundleArrival:
+        """Start receiving into the slots, which are filled once the result has been awaited."""
+        return BundleArrival(channel, self._slots, self.nbytes, source)
+
+
+class BundleArrival:
+    """A message that is being received into several slots; to be awaited once. It raises what `Arrival` does."""
+
+    __slots__ = ("_arrival", "_slots", "_stage")
+
+    def __init__(self, channel: Channel, slots: Sequence[Slot], nbytes: int, source: int) -> None:
+        self._slots = slots
+        self._stage = slots[0] if len(slots) == 1 else Slot(allocate(nbytes))
+        self._arrival = self._stage.irecv(channel, source)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from self._arrival.__await__()
+        if len(self._slots) == 1:
+            return
+        start = 0
+        for slot in self._slots:
+            slot.copy(self._stage.part(start, start + slot.nbytes))
+            start += slot.nbytes

@@ -9,13 +9,13 @@ from aiompi.engine.engine import Engine
 from aiompi.engine.message import Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
-from aiompi.engine.pt2pt import Mode, Receive
+from aiompi.engine.pt2pt import Mode, NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Link, Timer, Waiter
 
 __all__ = [
-    "Driver", "Engine", "Link", "Message", "Mode", "Owned", "OwnedReceive", "Peer", "PersistentRequest", "Receive",
-    "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
+    "Driver", "Engine", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Peer",
+    "PersistentRequest", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

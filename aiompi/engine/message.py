@@ -28,6 +28,7 @@ class Message:
         peer: where it came from.
         source, tag, length: envelope; the source is a rank of the communicator, the length is in bytes.
         srqid: the sender's id; for a long message (`rts`) needed to ask for it, in synchronous mode to acknowledge.
+        note: a number that the sender has for the receive, 0 if none.
         order: its place among the unexpected messages.
         data: payload of an eager message that is complete.
         landing: where the payload of an eager message is arriving.
@@ -40,6 +41,7 @@ class Message:
         "landing",
         "length",
         "matcher",
+        "note",
         "order",
         "peer",
         "rts",
@@ -70,6 +72,7 @@ class Message:
         self.rts = rts
         self.sync = sync
         self.order = 0
+        self.note = 0
         self.eager = 0
         self.data: memoryview | None = None
         self.landing: Landing | None = None

@@ -105,7 +105,14 @@ class Peer:
     # Sending.
 
     def send(
-        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = Mode.STANDARD
+        self,
+        payload: Payload,
+        nbytes: int,
+        context: int,
+        source: int,
+        tag: int,
+        mode: Mode = Mode.STANDARD,
+        note: int = 0,
     ) -> Send:
         """Start a message.
 
@@ -113,21 +120,22 @@ class Peer:
             payload: its memory in pieces, `nbytes` together.
             source: own rank in the communicator.
             mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
+            note: a number for the receive, beside the message; 0: nothing to tell.
         """
         engine = self.engine
         request = Send(engine, self, payload, nbytes)
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
-            self._send_acknowledged(request, context, source, tag, mode)
+            self._send_acknowledged(request, context, source, tag, mode, note)
             return request
-        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, 0)
+        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
         self.credit -= cost
         self._owed = 0
         if (self.link or self._connect()).send(header, payload, request):
             request.sent()
         return request
 
-    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode) -> None:
+    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
         self._fail_if_gone(request)
         if request.done():
@@ -140,11 +148,11 @@ class Peer:
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
         if not eager:
-            self.emit(long, tag, source, context, nbytes, request.srqid)
+            self.emit(long, tag, source, context, nbytes, request.srqid, note)
             return
         self.credit -= cost
         owed, self._owed = self._owed, 0
-        header = _pack(short, tag, source, owed, context, nbytes, request.srqid, 0)
+        header = _pack(short, tag, source, owed, context, nbytes, request.srqid, note)
         if (self.link or self._connect()).send(header, request.payload, request):
             request.sent()
 
@@ -185,7 +193,7 @@ class Peer:
     # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
-        kind, tag, source, credit, context, length, _, _ = header
+        kind, tag, source, credit, context, length, _, note = header
         self.credit += credit
         if kind == EAGER and context in self._contexts:
             receive = self._contexts[context].take_posted(source, tag)
@@ -193,6 +201,8 @@ class Peer:
                 self._owed += length + OVERHEAD
                 if self._owed >= self._ackmark:
                     self.emit(frame.PROTOACK)
+                if note:
+                    receive.noted(note)
                 receive.take(source, tag, payload)
                 return
         try:
@@ -212,12 +222,14 @@ class Peer:
         if receive is not None:
             if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
+            receive.noted(drqid)
             return receive.begin(self, source, tag, length, length, eager)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return Landing(self, Dropped(), memoryview(b""), length, eager)
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = eager
+        message.note = drqid
         landing = Landing(self, message, allocate(length), length, 0)
         self._keep(message)
         return landing
@@ -229,13 +241,14 @@ class Peer:
         message.matcher.add_unexpected(message)
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
-        kind, tag, source, _, context, length, srqid, _ = header
+        kind, tag, source, _, context, length, srqid, note = header
         matcher = self._contexts.get(context) or self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
             self._return_credit(length + OVERHEAD)
+            receive.noted(note)
             receive.take(source, tag, payload)
             return
         if kind == frame.EAGER_READY:
@@ -245,19 +258,23 @@ class Peer:
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = self._hold(length)
         message.data = memoryview(bytearray(payload))
+        message.note = note
         self._keep(message)
 
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
-        kind, tag, source, _, context, length, srqid, _ = header
+        kind, tag, source, _, context, length, srqid, note = header
         matcher = self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
+            receive.noted(note)
             self._ask(receive, source, tag, length, srqid)
             return
         if kind == frame.RTS_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return
-        self._keep(Message(self, matcher, source, tag, length, srqid, rts=True, sync=False))
+        message = Message(self, matcher, source, tag, length, srqid, rts=True, sync=False)
+        message.note = note
+        self._keep(message)
 
     def match(self, message: Message, receive: Receive) -> None:
         """An unexpected message has met its receive."""
@@ -267,6 +284,8 @@ class Peer:
     def deliver(self, message: Message, receive: Receive) -> None:
         """A message that is not among the unexpected ones any more goes to its receive."""
         receive.order = message.order
+        if message.note:
+            receive.noted(message.note)
         if message.rts:
             self._ask(receive, message.source, message.tag, message.length, message.srqid)
             return

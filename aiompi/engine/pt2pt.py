@@ -197,6 +197,9 @@ class Receive(Request[Any]):
         except Exception as error:
             self._error = error
 
+    def noted(self, note: int) -> None:
+        """What the sender has told beside the message; point-to-point communication has nothing to tell."""
+
     def take(self, source: int, tag: int, payload: memoryview) -> None:
         """A whole message has come."""
         self.source = source
@@ -290,6 +293,25 @@ class Receive(Request[Any]):
             assert self.data is not None
             return self.data
         return memoryview(bytearray(self.memory[: self.length]))
+
+
+class NotedReceive(Receive):
+    """A receive that keeps what the sender has told beside the message.
+
+    Attributes:
+        note: that number; 0 if it has told nothing.
+    """
+
+    __slots__ = ("note",)
+
+    def __init__(
+        self, engine: Engine, matcher: Matcher, memory: memoryview | None, source: int, tag: int, peer_rank: int
+    ) -> None:
+        super().__init__(engine, matcher, memory, source, tag, peer_rank)
+        self.note = 0
+
+    def noted(self, note: int) -> None:
+        self.note = note
 
 
 class Probe(Request[Any]):

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
+from aiompi import create
 from aiompi.comm import Communicator, Group
+from aiompi.comm.null import is_null
 from aiompi.datatype import Buffer, resolve_recv
+from aiompi.engine import Request
 from aiompi.engine.bsend import Attachment
-from aiompi.errors import InvalidBufferError
+from aiompi.errors import InvalidBufferError, InvalidCommError, OtherError
+from aiompi.info import Info
 from aiompi.wire.frame import Payload
 
 
+def _absent(name: str) -> Callable[..., NoReturn]:
+    def method(*args: Any, **kwargs: Any) -> NoReturn:
+        raise OtherError(f"{name}: the processes of a job are those that it was started with; none are added later")
+
+    method.__doc__ = "Not offered: a job has the processes that it was started with."
+    return method
+
+
 class Membership:
-    """Who and where this process is in a communicator."""
+    """Who and where this process is in a communicator.
+
+    Communicators are equal if they are the same; a null one is false, and equal to any other.
+    """
 
     __slots__ = ()
 
@@ -21,23 +36,54 @@ class Membership:
 
     @property
     def rank(self) -> int:
-        """Rank of this process, 0..size-1."""
+        """Rank of this process in its group, 0..size-1."""
         return self._core.rank
 
     @property
     def size(self) -> int:
-        """Number of processes."""
+        """Number of processes in the group of this process."""
         return self._core.size
 
     @property
     def name(self) -> str:
-        """Name for diagnostics (MPI_Comm_get_name)."""
+        """Name for diagnostics, which may be empty (MPI_Comm_get_name)."""
         return self._core.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._core.name = name
 
     @property
     def group(self) -> Group:
         """The processes in rank order."""
-        return self._core.group
+        return self._core.group.Dup()
+
+    @property
+    def remote_size(self) -> int:
+        """Number of processes in the other group of an intercommunicator."""
+        return self._remote.size
+
+    @property
+    def remote_group(self) -> Group:
+        """The processes of the other group of an intercommunicator, in the order of the ranks that sends name."""
+        return self._remote.Dup()
+
+    @property
+    def is_inter(self) -> bool:
+        """Whether it is an intercommunicator."""
+        return self._core.remote is not None
+
+    @property
+    def is_intra(self) -> bool:
+        """Whether it is an intracommunicator."""
+        return self._core.remote is None
+
+    @property
+    def _remote(self) -> Group:
+        remote = self._core.remote
+        if remote is None:
+            raise InvalidCommError(f"{self._core.where('remote group')}: this is no intercommunicator")
+        return remote
 
     def Get_rank(self) -> int:
         return self._core.rank
@@ -48,8 +94,101 @@ class Membership:
     def Get_name(self) -> str:
         return self._core.name
 
+    def Set_name(self, name: str) -> None:
+        """Give it a name for diagnostics, on this process (MPI_Comm_set_name)."""
+        self._core.name = name
+
     def Get_group(self) -> Group:
-        return self._core.group
+        return self.group
+
+    def Get_remote_size(self) -> int:
+        return self.remote_size
+
+    def Get_remote_group(self) -> Group:
+        return self.remote_group
+
+    def Is_inter(self) -> bool:
+        """Whether it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1)."""
+        return self.is_inter
+
+    def Is_intra(self) -> bool:
+        return self.is_intra
+
+    @property
+    def info(self) -> Info:
+        """Hints of the program, which are kept and otherwise ignored (MPI_Comm_get_info, MPI-3)."""
+        return Info.Create(self._core.hints)
+
+    @info.setter
+    def info(self, info: Info) -> None:
+        self.Set_info(info)
+
+    def Get_info(self) -> Info:
+        return self.info
+
+    def Set_info(self, info: Info) -> None:
+        """Add hints to those that are there (MPI_Comm_set_info, MPI-3)."""
+        self._core.hints.update(hints(info))
+
+    def Compare(self, comm: Membership) -> int:
+        """IDENT for the same, CONGRUENT for the same processes in the same order, SIMILAR for the same processes,
+        else UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""
+        comm._core.rank  # noqa: B018
+        return self._core.compare(comm._core)
+
+    Spawn = _absent("Spawn")
+    Spawn_multiple = _absent("Spawn_multiple")
+    Accept = _absent("Accept")
+    Connect = _absent("Connect")
+    Disconnect = _absent("Disconnect")
+    Join = _absent("Join")
+    Get_parent = _absent("Get_parent")
+
+    def __bool__(self) -> bool:
+        return not is_null(self._core)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Membership):
+            return NotImplemented
+        return self._core is other._core or not (self or other)
+
+    def __hash__(self) -> int:
+        return hash(self._core) if self else 0
+
+
+C = TypeVar("C", bound=Membership)
+
+
+async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: Info | None) -> C:
+    """Duplicate a communicator with its attributes (MPI_Comm_dup, sections 5.4.2 and 5.7).
+
+    Args:
+        make: the communicator of the face out of the core of one.
+        info: hints instead of those of the old one.
+    """
+    attributes, request = comm._core.attributes, create.dup(comm._core)
+    core = await request
+    if info is not None:
+        core.hints = hints(info)
+    copy = make(core)
+    try:
+        core.attributes = attributes.copy(comm, copy)
+    except BaseException:
+        core.release()
+        raise
+    return copy
+
+
+def hints(info: Info) -> dict[str, str]:
+    """What is in an info, which may be null."""
+    return dict(info.items()) if info else {}
+
+
+def free(comm: Membership) -> Request[None]:
+    """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3)."""
+    if not comm._core.predefined:
+        comm._core.attributes.clear(comm)
+    return create.free(comm._core)
 
 
 def contents(buffer: Buffer) -> Callable[[], tuple[Payload, int]]:

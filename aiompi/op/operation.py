@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.datatype import Datatype
-from aiompi.errors import InvalidOpError
+from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
+from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
+from aiompi.op.combine import combiner
 from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
 
 
@@ -114,6 +115,39 @@ class Op:
         if self.types is not None and datatype not in self.types:
             raise self._undefined(datatype)
         self._kernel(invec, inoutvec, datatype)
+
+    def Reduce_local(self, inbuf: object, inoutbuf: object) -> None:
+        """Combine two buffers of this process (MPI_Reduce_local, MPI-2.2): inoutbuf[i] becomes inbuf[i] o inoutbuf[i].
+
+        Args:
+            inbuf: specification of (count,) items, the operand of the lower ranks.
+            inoutbuf: specification of as many items of the same datatype, writable.
+
+        Raises:
+            InvalidOpError: the operation is OP_NULL, or not defined for the datatype.
+            InvalidTypeError, InvalidCountError: the buffers differ in datatype, or in length.
+            InvalidBufferError: they share memory, or the second is read-only.
+            TypeError: not a buffer specification.
+        """
+        left, right = resolve_send(inbuf, "inbuf"), resolve_recv(inoutbuf, "inoutbuf")
+        self._check_pair(left, right)
+        combine = combiner(self, right.datatype, right.count)
+        result = right.packed()
+        combine(left.packed(), result)
+        if not right.contiguous:
+            right.unpack(result)
+
+    def _check_pair(self, left: Buffer, right: Buffer) -> None:
+        if left.datatype != right.datatype:
+            raise InvalidTypeError(
+                f"Reduce_local: inbuf holds {left.datatype}, inoutbuf {right.datatype}; pass the same datatype"
+            )
+        if left.count != right.count:
+            raise InvalidCountError(
+                f"Reduce_local: inbuf holds {left.count} items, inoutbuf {right.count}; pass as many in both"
+            )
+        self.check(right.datatype)
+        check_disjoint(left, right, "inbuf", "inoutbuf")
 
     def _undefined(self, datatype: Datatype) -> InvalidOpError:
         names = sorted(known.name for known in self.types or ())

@@ -18,7 +18,8 @@
 | FINI        | this rank starts no operation any more; answers may follow   |                                      |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the id that the sender of the
-message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5).
+message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds
+a note instead, which a message of a collective carries for its receive, and is 0 otherwise.
 """
 
 from __future__ import annotations

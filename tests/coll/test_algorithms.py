@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 
 import numpy as np
 import pytest
 
 from aiompi.coll import buffers, objects
+from aiompi.coll.operand import ObjectOperand, VectorOperand
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.datatype import IN_PLACE, TWOINT
+from aiompi.coll.select import select
+from aiompi.datatype import IN_PLACE, TWOINT, resolve_recv, resolve_send
 from aiompi.op import SUM, Op
 
 PRIME = 251
@@ -114,6 +117,46 @@ def allreduce(world, size, root, count):
     assert all(np.array_equal(whole, composed(size, count)) for whole in wholes)
 
 
+def started(comm, collective, value, result, op, *args):
+    """Start a reduction with the algorithm that the settings name, without the checks of arguments."""
+    buffer = resolve_send(value)
+    operand = VectorOperand(buffer, None if result is None else resolve_recv(result), op)
+    algorithm = select(comm, COLLECTIVES[collective], buffer.nbytes, op.commute)
+
+    async def run(channel):
+        await algorithm(channel, operand, *args)
+        operand.finish()
+
+    return comm.start(run, collective)
+
+
+def reduce_scatter(world, size, root, count):
+    counts = [(count + rank) % 4 * min(count, 3) for rank in range(size)]
+    total, stops = sum(counts), list(itertools.accumulate(counts))
+    for op, contribution, expected in (
+        (SUM, numbers, sum(numbers(rank, total) for rank in range(size))),
+        (COMPOSE, maps, composed(size, total)),
+    ):
+        parts = [np.empty(part, expected.dtype) for part in counts]
+        world.results(
+            lambda comm: started(comm, "reduce_scatter", contribution(comm.rank, total), parts[comm.rank], op, counts)
+        )
+        for part, count, stop in zip(parts, counts, stops, strict=True):
+            assert np.array_equal(part, expected[stop - count : stop])
+
+
+def scan(world, size, root, count):
+    wholes = [np.empty(count, TWOINT.dtype) for rank in range(size)]
+    world.results(lambda comm: started(comm, "scan", maps(comm.rank, count), wholes[comm.rank], COMPOSE))
+    assert all(np.array_equal(wholes[rank], composed(rank + 1, count)) for rank in range(size))
+
+
+def exscan(world, size, root, count):
+    wholes = [np.empty(count, TWOINT.dtype) for rank in range(size)]
+    world.results(lambda comm: started(comm, "exscan", maps(comm.rank, count), wholes[comm.rank], COMPOSE))
+    assert all(np.array_equal(wholes[rank], composed(rank, count)) for rank in range(1, size))
+
+
 def bcast_object(world, size, root, codec):
     found = world.results(lambda comm: objects.bcast(comm, codec, {"from": comm.rank}, root))
     assert found == [{"from": root}] * size
@@ -145,6 +188,28 @@ def reduce_objects(world, size, root, codec):
     assert found == [list(range(size)) if rank == root else None for rank in range(size)]
 
 
+def combined(comm, collective, codec, value):
+    """Start a reduction of objects with the algorithm that the settings name."""
+    operand = ObjectOperand(value, operator.add, codec)
+    algorithm = select(comm, COLLECTIVES[collective], commute=False)
+
+    async def run(channel):
+        await algorithm(channel, operand)
+        return operand.value
+
+    return comm.start(run, collective)
+
+
+def scan_objects(world, size, root, codec):
+    found = world.results(lambda comm: combined(comm, "scan", codec, [comm.rank]))
+    assert found == [list(range(rank + 1)) for rank in range(size)]
+
+
+def exscan_objects(world, size, root, codec):
+    found = world.results(lambda comm: combined(comm, "exscan", codec, [comm.rank]))
+    assert found[1:] == [list(range(rank)) for rank in range(1, size)]
+
+
 def allreduce_objects(world, size, root, codec):
     found = world.results(lambda comm: objects.allreduce(comm, codec, [comm.rank], operator.add))
     assert found == [list(range(size))] * size
@@ -153,13 +218,15 @@ def allreduce_objects(world, size, root, codec):
 # What each collective must do with buffers and with objects.
 BUFFERS = {
     "barrier": barrier, "bcast": bcast, "scatter": scatter, "gather": gather, "allgather": allgather,
-    "alltoall": alltoall, "reduce": reduce, "allreduce": allreduce,
+    "alltoall": alltoall, "reduce": reduce, "allreduce": allreduce, "reduce_scatter": reduce_scatter, "scan": scan,
+    "exscan": exscan,
 }  # fmt: skip
 OBJECTS = {
     "bcast": bcast_object, "scatter": scatter_objects, "gather": gather_objects, "allgather": allgather_objects,
-    "alltoall": alltoall_objects, "reduce": reduce_objects, "allreduce": allreduce_objects,
+    "alltoall": alltoall_objects, "reduce": reduce_objects, "allreduce": allreduce_objects, "scan": scan_objects,
+    "exscan": exscan_objects,
 }  # fmt: skip
-WITHOUT_ROOT = {"allgather", "alltoall", "allreduce"}
+ROOTED = {"barrier", "bcast", "scatter", "gather", "reduce"}
 
 
 def every_case(names):
@@ -177,7 +244,7 @@ def every_case(names):
 
 
 def test_no_collective_is_left_out():
-    assert BUFFERS.keys() == OBJECTS.keys() | {"barrier"} == COLLECTIVES.keys()
+    assert BUFFERS.keys() == OBJECTS.keys() | {"barrier", "reduce_scatter"} == COLLECTIVES.keys()
 
 
 @pytest.mark.spec(
@@ -187,7 +254,7 @@ def test_no_collective_is_left_out():
 @every_case(BUFFERS)
 def test_buffers(collective, algorithm, size, eager_limit, world):
     ranks = world(size, seed=size, eager_limit=eager_limit, coll={collective: algorithm})
-    for root in range(1 if collective in WITHOUT_ROOT else size):
+    for root in range(size if collective in ROOTED else 1):
         for count in (0, 1, 7):
             BUFFERS[collective](ranks, size, root, count)
 
@@ -195,5 +262,5 @@ def test_buffers(collective, algorithm, size, eager_limit, world):
 @every_case(OBJECTS)
 def test_objects(collective, algorithm, size, eager_limit, world, codec):
     ranks = world(size, seed=size, eager_limit=eager_limit, coll={collective: algorithm})
-    for root in range(1 if collective in WITHOUT_ROOT else size):
+    for root in range(size if collective in ROOTED else 1):
         OBJECTS[collective](ranks, size, root, codec)

@@ -175,7 +175,7 @@ REFUSED = [
     (bytes(2), [bytearray(4), [1, 1]], InvalidCountError, "sendbuf has 2 bytes for a rank, recvbuf 1"),
     (bytes(1), [bytes(4), [1, 1]], InvalidBufferError, "recvbuf is read-only"),
     (bytes(1), [bytearray(16), [1, 1], INT.Create_vector(2, 1, 2)], InvalidTypeError, "is not committed"),
-    (None, IN_PLACE, TypeError, "recvbuf is of type InPlace"),
+    (None, IN_PLACE, InvalidBufferError, "recvbuf cannot be IN_PLACE"),
     (None, [bytearray(2)], TypeError, "not a vector specification"),
 ]
 

@@ -7,7 +7,8 @@ import pytest
 
 from aiompi.coll.operand import ObjectOperand, VectorOperand
 from aiompi.datatype import resolve_recv, resolve_send
-from aiompi.op import Op
+from aiompi.errors import InternalError
+from aiompi.op import SUM, Op
 
 # x o y: the digits of x, then those of y
 JOIN = Op.Create(lambda a, b, datatype: b.cast("q").__setitem__(0, int(f"{a.cast('q')[0]}{b.cast('q')[0]}")))
@@ -93,3 +94,107 @@ def test_objects_are_combined_in_rank_order(codec):
     operand.incoming().fill(operand.slot().data)
     operand.adopt()
     assert operand.value == "abcd"
+
+
+def add(left, right):
+    for i, item in enumerate(left):
+        right[i] += item
+
+
+def vector(value, result, op=SUM):
+    return VectorOperand(resolve_send(value), None if result is None else resolve_recv(result), op)
+
+
+def put(slot, *numbers):
+    np.frombuffer(slot.memory, int)[:] = numbers
+
+
+def bring_items(operand, *numbers):
+    put(operand.incoming(), *numbers)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("op", [SUM, Op.Create(lambda a, b, datatype: add(a.cast("q"), b.cast("q")))])
+def test_parts_are_combined_apart_and_joined(wanted, op):
+    value, result = np.arange(5), np.full(5, -1)
+    value.flags.writeable = False
+    operand = vector(value, result if wanted else None, op)
+    low, high = operand.part(0, 2), operand.part(2, 5)
+    assert (operand.count, low.count, high.count) == (5, 2, 3)
+    bring_items(low, 10, 20)
+    low.absorb(lower=True)
+    for _ in range(2):
+        bring_items(high, 1, 2, 3)
+        high.absorb(lower=False)
+    operand.join(low, high)
+    operand.finish()
+    assert operand.slot().memory.cast("q").tolist() == [10, 21, 4, 7, 10]
+    assert result.tolist() == ([10, 21, 4, 7, 10] if wanted else [-1] * 5)
+    assert value.tolist() == list(range(5))
+
+
+def test_a_part_may_be_replaced_where_the_result_belongs():
+    value, result = np.arange(4), np.full(4, -1)
+    operand = vector(value, result)
+    low, high = operand.part(0, 2), operand.part(2, 4)
+    put(low.replacement(), 7, 8)
+    bring_items(high, 1, 1)
+    high.absorb(lower=False)
+    put(high.replacement(), 9, 9)
+    assert result.tolist() == [7, 8, 9, 9]
+    operand.join(low, high)
+    operand.finish()
+    assert result.tolist() == [7, 8, 9, 9]
+    assert value.tolist() == [0, 1, 2, 3]
+
+
+def test_a_part_may_be_kept():
+    value, result = np.arange(4), np.full(2, -1)
+    operand = vector(value, result)
+    own = operand.part(1, 3)
+    bring_items(own, 10, 10)
+    own.absorb(lower=True)
+    operand.keep(own)
+    operand.finish()
+    assert result.tolist() == [11, 12]
+    assert value.tolist() == [0, 1, 2, 3]
+
+
+def test_parts_are_combined_without_copies_where_the_order_is_free():
+    operand = vector(np.arange(4), np.full(4, -1))
+    part = operand.part(0, 2)
+    incoming = part.incoming().memory
+    part.absorb(lower=True)
+    assert part.slot().memory is incoming
+
+
+def test_a_part_that_was_left_as_it_is_may_be_kept():
+    value, result = np.arange(4), np.full(2, -1)
+    operand = vector(value, result)
+    operand.keep(operand.part(2, 4))
+    operand.finish()
+    assert result.tolist() == [2, 3]
+
+
+def test_parts_of_a_ring_share_one_piece_of_memory():
+    result = np.arange(8)
+    buffer = resolve_recv(result)
+    operand = VectorOperand(buffer, buffer, SUM)
+    parts = [operand.part(i, i + 2) for i in range(0, 8, 2)]
+    addresses = set()
+    for part in parts:
+        bring_items(part, 1, 1)
+        addresses.add(np.asarray(part._incoming).ctypes.data)
+        part.absorb(lower=True)
+    operand.join(*parts)
+    assert result.tolist() == list(range(1, 9))
+    assert len(addresses) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda o: o.count, lambda o: o.part(0, 1), lambda o: o.replacement(), lambda o: o.join(), lambda o: o.keep(o)],
+)
+def test_objects_cannot_be_cut(use, codec):
+    with pytest.raises(InternalError, match="ObjectOperand cannot be cut"):
+        use(ObjectOperand("a", SUM, codec))

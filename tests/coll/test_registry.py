@@ -21,7 +21,7 @@ ALGORITHMS = [
 
 def test_every_folder_is_a_collective():
     folders = {module.name for module in pkgutil.iter_modules(aiompi.coll.__path__) if module.ispkg}
-    assert folders == set(COLLECTIVES)
+    assert folders - {"buffers", "objects"} == set(COLLECTIVES)
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

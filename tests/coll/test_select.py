@@ -24,12 +24,17 @@ async def cutting(channel):
     """Serves buffers."""
 
 
+async def even(channel):
+    """Serves blocks of equal length."""
+
+
 FAKE = Collective(
     "fake",
     {
         "plain": Algorithm(plain),
         "quick": Algorithm(quick, order_safe=False),
         "cutting": Algorithm(cutting, any_form=False),
+        "even": Algorithm(even, any_lengths=False),
     },
 )
 
@@ -63,6 +68,12 @@ def test_first_rule_within_its_limits_wins(choose):
     assert choose(rules, size=4, nbytes=1001) is plain
 
 
+def test_a_rule_may_be_for_powers_of_two(choose):
+    rules = [{"algorithm": "quick", "power_of_two": True}, PLAIN]
+    chosen = {size: choose(rules, size=size, nbytes=1) for size in range(1, 10)}
+    assert [size for size, algorithm in chosen.items() if algorithm is quick] == [1, 2, 4, 8]
+
+
 def test_objects_are_not_selected_by_a_length_that_only_one_rank_knows(choose):
     assert choose([{"algorithm": "quick", "max_bytes": 10**9}, PLAIN], nbytes=None) is plain
 
@@ -83,6 +94,35 @@ def test_the_setting_wins_where_it_can_serve(choose):
     assert choose([PLAIN], forced="quick", nbytes=8) is quick
     assert choose([PLAIN], forced="quick", nbytes=8, commute=False) is plain
     assert choose([PLAIN], forced="cutting", nbytes=None) is plain
+
+
+def test_algorithms_for_equal_blocks_do_not_serve_others(choose):
+    rules = [{"algorithm": "even"}, PLAIN]
+    assert choose(rules, nbytes=8) is even
+    assert choose(rules, nbytes=8, equal=False) is plain
+    assert choose([PLAIN], forced="even", nbytes=8, equal=False) is plain
+
+
+def test_the_argument_of_a_call_wins(choose):
+    assert choose([PLAIN], forced="even", algorithm="quick", nbytes=8) is quick
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "message"),
+    [
+        ("magic", {}, "fake has no algorithm 'magic'"),
+        (
+            "quick",
+            {"nbytes": 8, "commute": False},
+            "serves only operations that commute; .* takes cutting, even, plain",
+        ),
+        ("cutting", {}, "serves only buffers whose length all ranks know; .* takes even, plain, quick"),
+        ("even", {"nbytes": 8, "equal": False}, "serves only blocks of equal length; .* takes cutting, plain, quick"),
+    ],
+)
+def test_an_argument_that_cannot_serve_the_call_is_refused(name, call, message, choose):
+    with pytest.raises(InvalidArgumentError, match=message):
+        choose([PLAIN], algorithm=name, **call)
 
 
 def test_rules_that_leave_a_call_without_algorithm_are_a_defect(choose):
@@ -109,8 +149,10 @@ def test_the_packaged_data_serve_every_call(name):
     algorithm = COLLECTIVES[name].algorithms[last.algorithm]
     assert last.max_ranks is None
     assert last.max_bytes is None
+    assert not last.power_of_two
     assert algorithm.order_safe
-    assert algorithm.any_form
+    assert algorithm.any_form or name == "reduce_scatter"
+    assert algorithm.any_lengths
 
 
 def test_the_environment_names_algorithms(world):

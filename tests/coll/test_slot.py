@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from aiompi.coll.slot import Slot
-from aiompi.errors import InvalidCountError, TruncationError
+from aiompi.coll.slot import Bundle, Slot
+from aiompi.errors import InternalError, InvalidCountError, TruncationError
 
 
 def exchange(world, sent, slot):
@@ -68,3 +68,38 @@ def test_copying_a_slot_to_itself_leaves_it_as_it_is():
     slot = Slot.holding((b"a", b"b"), 2)
     slot.copy(slot)
     assert slot.payload == (b"a", b"b")
+
+
+def test_a_part_of_a_block_shares_its_memory():
+    memory = bytearray(b"abcdef")
+    part = Slot(memoryview(memory)).part(2, 4)
+    part.copy(Slot(memoryview(b"xy")))
+    assert (part.nbytes, memory) == (2, b"abxyef")
+
+
+def test_objects_cannot_be_cut():
+    with pytest.raises(InternalError, match="cannot be cut"):
+        Slot.holding((b"abc",), 3).part(0, 1)
+
+
+@pytest.mark.parametrize("lengths", [[], [3], [2, 0, 3]])
+def test_a_bundle_is_one_message_into_all_its_slots(lengths, world):
+    sent, received = ([Slot(memoryview(bytearray(fill * n))) for n in lengths] for fill in (b"a", b"b"))
+    ranks = world(2)
+
+    def call(comm):
+        async def run(channel):
+            bundles = Bundle(sent), Bundle(received)
+            await (bundles[1].irecv(channel, 0) if channel.rank else bundles[0].isend(channel, 1))
+
+        return comm.start(run, "Test")
+
+    ranks.results(call)
+    assert [slot.data for slot in received] == [b"a" * n for n in lengths]
+    assert ranks.sent[0] == {"messages": 1, "bytes": sum(lengths)}
+
+
+def test_a_bundle_of_other_length_is_reported(world):
+    sent, received = (Bundle([Slot(memoryview(bytearray(n))) for n in (2, length)]) for length in (3, 4))
+    with pytest.raises(InvalidCountError, match="rank 0 sent 5 bytes where 6 are expected here"):
+        exchange(world, sent, received)

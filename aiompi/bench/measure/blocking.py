@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -136,12 +136,12 @@ WORKS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def main() -> None:
+def main(works: Mapping[str, Callable[..., Any]] = WORKS) -> None:
     """Do one work after the other."""
     comm = MPI.COMM_WORLD
     while work := comm.bcast(None if comm.rank else turns.next_work()):
         name = work.pop("work")
-        results = comm.gather(WORKS[name](comm, **work))
+        results = comm.gather(works[name](comm, **work))
         if comm.rank == 0:
             turns.answer(results)
 

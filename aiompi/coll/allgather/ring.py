@@ -12,7 +12,7 @@ async def ring(channel: Channel, slots: Sequence[Slot]) -> None:
     """Pass to the right neighbour what came last from the left one, its own contribution first.
 
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
-    the least possible. Objects are passed on in serialised form. Any number of ranks.
+    the least possible. Objects are passed on in serialised form. Any number of ranks. Blocks may differ in length.
 
     Five ranks; who holds which contributions, and what goes to the right next (in brackets):
 

@@ -29,6 +29,10 @@ MOST_RUNS: Final = 64 * 2**10
 MOST_BLOCKS: Final = 8
 MOST_WORK: Final = 1000
 
+# Of groups of buffers so many pairs are compared one by one; above, those whose bounds do not meet are told apart by
+# sorting.
+FEW_PAIRS: Final = 9
+
 
 def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     """Whether a byte belongs to both of two buffers, or memories.
@@ -42,6 +46,26 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     if not (one.nbytes and other.nbytes):
         return False
     return any(_meet(a, b) for a in _pieces(one) for b in _pieces(other))
+
+
+def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
+    """Whether a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
+    if len(some) * len(others) <= FEW_PAIRS:
+        return any(shares_memory(one, other) for one in some for other in others)
+    found = [(*_interval(piece), side, piece) for side, group in enumerate((some, others)) for piece in _all(group)]
+    found.sort(key=lambda entry: entry[:2])
+    reaching: tuple[list[tuple[int, Piece]], list[tuple[int, Piece]]] = ([], [])
+    for start, stop, side, piece in found:
+        opposite = reaching[1 - side]
+        opposite[:] = [entry for entry in opposite if entry[0] > start]
+        if any(_meet(piece, other) for _, other in opposite):
+            return True
+        reaching[side].append((stop, piece))
+    return False
+
+
+def _all(buffers: Sequence[Buffer]) -> list[Piece]:
+    return [piece for buffer in buffers if buffer.nbytes for piece in buffer.pieces]
 
 
 def _plain(buffer: memoryview | Buffer) -> memoryview | Buffer:
@@ -81,7 +105,7 @@ def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
     Raises:
         InvalidBufferError: two blocks share memory.
     """
-    pieces = [piece for buffer in buffers if buffer.nbytes for piece in buffer.pieces]
+    pieces = _all(buffers)
     intervals = sorted(_interval(piece) for piece in pieces)
     if all(left[1] <= right[0] for left, right in itertools.pairwise(intervals)):
         return

@@ -12,19 +12,25 @@ As mpi4py:
 `counts` has the number of items of each rank, `displs` says at which item each block begins, both in the order
 of ranks. One number for `counts` is the count of every rank; one for `displs` is the distance from block to block.
 Without `displs` the blocks follow each other. A tuple of two after `buf` is always counts and displacements.
+
+Where each block has a datatype of its own (Alltoallw), one for each rank must be given, and displacements are in bytes:
+
+    [buf, types]                  one item of each type, all at the start
+    [buf, (counts, displs), types]
+    [buf, counts, displs, types]
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.bufspec import resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
-from aiompi.datatype.buffer.region import region
+from aiompi.datatype.buffer.region import Region, region
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InvalidArgumentError, InvalidCountError
 
@@ -61,7 +67,26 @@ def resolve_vector_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
         InvalidBufferError: the memory is read-only, or two blocks overlap.
         InvalidTypeError: items of the datatype, or entries of one, overlap.
     """
-    buffers = _resolve(spec, name, nblocks, True)
+    return _receiving(_resolve(spec, name, nblocks, True), name)
+
+
+def resolve_typed_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
+    """Resolve the specification of a buffer to read from, in which each block has its own datatype.
+
+    Args, Returns and Raises are those of `resolve_vector_send`.
+    """
+    return _resolve_typed(spec, name, nblocks, False)
+
+
+def resolve_typed_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
+    """Resolve the specification of a buffer to write into, in which each block has its own datatype.
+
+    Args, Returns and Raises are those of `resolve_vector_recv`.
+    """
+    return _receiving(_resolve_typed(spec, name, nblocks, True), name)
+
+
+def _receiving(buffers: list[Buffer], name: str) -> list[Buffer]:
     for buffer in buffers:
         refuse_overlap(buffer, name)
     refuse_common(buffers, name)
@@ -94,6 +119,44 @@ def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
     return count
 
 
+def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> list[Buffer]:
+    memory, counts, displs, given = _parse_typed(spec, name)
+    types = [resolve_type(each, name) for each in given]
+    if len(types) != nblocks:
+        raise InvalidArgumentError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
+    where = region(memory, name, writable)
+    numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
+    offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
+    return [_at(where, *block, name) for block in zip(types, numbers, offsets, strict=True)]
+
+
+def _one_each(numbers: Numbers, nblocks: int) -> list[int]:
+    return numbers if isinstance(numbers, list) else [numbers or 0] * nblocks
+
+
+def _at(where: Region, datatype: Datatype | None, count: int, displ: int, name: str) -> Buffer:
+    """The items from byte `displ` on."""
+    if datatype is None:
+        raise TypeError(f"types in {name} has None: expected a Datatype or a type code such as 'd'")
+    item, rest = divmod(displ, datatype.extent) if datatype.extent > 0 else (0, displ)
+    if not rest:
+        return where.items(datatype, item, count)
+    return where.items(datatype.Create_hindexed([count], [displ]).Commit(), 0, 1)
+
+
+def _parse_typed(spec: object, name: str) -> tuple[object, Any, Any, Sequence[object]]:
+    """Memory, counts, displacements, datatypes."""
+    match spec:
+        case (memory, [*types]):
+            return memory, None, None, types
+        case (memory, (counts, displs), [*types]) | (memory, counts, displs, [*types]):
+            return memory, counts, displs, types
+    raise TypeError(
+        f"{name} is no buffer specification with a datatype for each rank: pass [buf, types], "
+        "[buf, (counts, displs), types] or [buf, counts, displs, types]"
+    )
+
+
 def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numbers, Datatype | None]:
     """Memory, counts, displacements, datatype."""
     if not isinstance(spec, list | tuple):
@@ -117,10 +180,15 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
             )
     if isinstance(counts, tuple) and len(counts) == 2 and len(spec) < 4:
         counts, displs = counts
-    numbers = _numbers(counts, f"counts in {name}", nblocks)
-    if min(numbers if isinstance(numbers, list) else [numbers or 0], default=0) < 0:
-        raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
+    numbers = _counts(counts, name, nblocks)
     return memory, numbers, _numbers(displs, f"displs in {name}", nblocks), resolve_type(datatype, name)
+
+
+def _counts(value: Any, name: str, nblocks: int) -> Numbers:
+    numbers = _numbers(value, f"counts in {name}", nblocks)
+    if min(_one_each(numbers, nblocks), default=0) < 0:
+        raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
+    return numbers
 
 
 def _numbers(value: Any, what: str, nblocks: int) -> Numbers:

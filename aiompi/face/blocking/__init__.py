@@ -4,12 +4,22 @@ Importing does no I/O. The first use of a communicator joins the job that the la
 for, or makes a job of one rank; the end of the process leaves it.
 """
 
-from aiompi.face.blocking.communicator import COMM_SELF, COMM_WORLD, Intracomm
+from aiompi.face.blocking.communicator import (
+    COMM_NULL,
+    COMM_SELF,
+    COMM_WORLD,
+    Cartcomm,
+    Comm,
+    Distgraphcomm,
+    Graphcomm,
+    Intercomm,
+    Intracomm,
+)
 from aiompi.face.blocking.message import MESSAGE_NO_PROC, MESSAGE_NULL, Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import REQUEST_NULL, Prequest, Request
 
 __all__ = [
-    "COMM_SELF", "COMM_WORLD", "MESSAGE_NO_PROC", "MESSAGE_NULL", "REQUEST_NULL", "Intracomm", "Message", "Prequest",
-    "Request", "process",
+    "COMM_NULL", "COMM_SELF", "COMM_WORLD", "MESSAGE_NO_PROC", "MESSAGE_NULL", "REQUEST_NULL", "Cartcomm", "Comm",
+    "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Prequest", "Request", "process",
 ]  # fmt: skip

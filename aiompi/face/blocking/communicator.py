@@ -1,35 +1,276 @@
-"""Communicators of the blocking face (chapter 5)."""
+"""Communicators of the blocking face (chapter 5); `aiompi.face.native.communicator` describes the arguments."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Sequence
+from types import NoneType
+from typing import Any, Final, NoReturn, TypeVar, cast
 
+from aiompi import create
+from aiompi.comm import Communicator, Group
+from aiompi.comm.null import OUTSIDE, NullCommunicator, freed
+from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
+from aiompi.driver.blocking import refuse_running_loop
+from aiompi.engine import Request as EngineRequest
+from aiompi.face.attributes import Caching
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
+from aiompi.face.blocking.requests import Request
+from aiompi.face.common import duplicate, free
+from aiompi.face.errhandlers import ErrorHandling
+from aiompi.face.topology import (
+    CartesianInquiry,
+    DistributedGraphInquiry,
+    GraphInquiry,
+    TopologyMap,
+    TopologyTest,
+)
+from aiompi.info import INFO_NULL, Info
+
+C = TypeVar("C", bound="Comm")
+
+_PENDING: Final = cast(Communicator, NullCommunicator("Idup is not complete: wait for its request first"))
 
 
-class Intracomm(PointToPoint, Collectives):
-    """A communicator of the blocking face (chapter 5), with mpi4py's names.
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
+    """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
     Errors are raised as `MPI.Exception`s by the call that meets them.
     """
 
     __slots__ = ()
 
+    # Constructors (section 5.4.2).
+
+    def Dup(self: C, info: Info | None = None) -> C:
+        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup)."""
+        refuse_running_loop("Comm.Dup", "await comm.Dup()")
+        return self._duplicate(info)
+
+    def Dup_with_info(self: C, info: Info) -> C:
+        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
+        refuse_running_loop("Comm.Dup_with_info", "await comm.Dup_with_info(info)")
+        return self._duplicate(info)
+
+    def Idup(self: C, info: Info | None = None) -> tuple[C, Request[None]]:
+        """Start to duplicate it (MPI_Comm_idup, MPI-3).
+
+        Returns:
+            The duplicate, not to be used before the request is complete.
+        """
+        copy: C = self._kin(self._core)
+        copy._core = _PENDING
+
+        async def complete() -> None:
+            await self._core.run(duplicate(self, copy._hold, info))
+
+        return copy, Request(self._core.run(complete()))
+
+    def Idup_with_info(self: C, info: Info) -> tuple[C, Request[None]]:
+        """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
+        return self.Idup(info)
+
+    def Clone(self: C) -> C:
+        """Duplicate it; see `Dup`."""
+        refuse_running_loop("Comm.Clone", "await comm.Clone()")
+        return self._duplicate(None)
+
+    def Create(self, group: Group) -> Any:
+        """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
+        refuse_running_loop("Comm.Create", "await comm.Create(group)")
+        return self._made(create.create(self._core, group))
+
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
+        refuse_running_loop("Comm.Split", "await comm.Split(color, key)")
+        return self._made(create.split(self._core, color, key))
+
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Any:
+        """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
+        refuse_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
+        return self._made(create.split_type(self._core, split_type, key, lambda: process.runtime.node))
+
+    def Free(self) -> None:
+        """Give the communicator up, which all its processes do; it is null then (MPI_Comm_free, section 5.4.3)."""
+        refuse_running_loop("Comm.Free", "await comm.Free()")
+        request = free(self)
+        self._core = freed(self._core)
+        self._finish(request)
+
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
+        reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
         runtime = process.runtime
-        runtime.abort(errorcode, f"rank {runtime.engine.rank} called Abort({errorcode})")
+        runtime.abort(errorcode, reason)
         runtime.exit(errorcode)
 
+    def _duplicate(self: C, info: Info | None) -> C:
+        copy: C = self._finish(self._core.run(duplicate(self, self._kin, info)))
+        return copy
+
+    def _made(self, request: EngineRequest[Communicator | None]) -> Any:
+        """What a constructor has made, as a communicator of this face."""
+        core = self._finish(request)
+        return self._kin(OUTSIDE if core is None else core)
+
+    def _kin(self, core: Communicator) -> Any:
+        """A communicator of this face, of the kind that the core is of."""
+        return _kind(self, core)()._hold(core)
+
     def __repr__(self) -> str:
-        return repr(self._core) if process.initialized else f"<MPI {self._predefined}, not initialised yet>"
+        if self._predefined and not process.initialized:
+            return f"<MPI {self._predefined}, not initialised yet>"
+        return repr(self._core)
 
     def __reduce__(self) -> str:
-        """By name: what arrives in another process is its own communicator (section 2.4.1)."""
-        return "COMM_WORLD" if self is COMM_WORLD else "COMM_SELF"
+        """By name for the constants: what arrives in another process is its own communicator (section 2.4.1)."""
+        if self._predefined:
+            return "COMM_WORLD" if self._predefined == "world" else "COMM_SELF"
+        if self is COMM_NULL:
+            return "COMM_NULL"
+        raise ValueError(f"cannot pickle {self!r}: a communicator means something only in its own process")
 
 
-COMM_WORLD = Intracomm("world")
-COMM_SELF = Intracomm("self_comm")
+class Intracomm(Comm, TopologyMap):
+    """A communicator of one group."""
+
+    __slots__ = ()
+
+    def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
+        """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3)."""
+        refuse_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
+        return cast(Intracomm, self._made(create.create_group(self._core, group, tag)))
+
+    def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
+        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
+        refuse_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
+        request = create.create_intercomm(self._core, local_leader, peer_comm._core, remote_leader, tag)
+        return cast(Intercomm, self._made(request))
+
+    def Create_cart(
+        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
+    ) -> Cartcomm:
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over.
+
+        Args:
+            dims: number of processes along each dimension.
+            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
+            reorder: ignored: ranks stay as they are.
+        """
+        refuse_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
+        return cast(Cartcomm, self._made(create.cart(self._core, dims, periods)))
+
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
+        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
+
+        Args:
+            index: index[i] is the number of neighbours of the nodes 0..i together.
+            edges: the neighbours of node 0, of node 1, ...
+            reorder: ignored: ranks stay as they are.
+        """
+        refuse_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
+        return cast(Graphcomm, self._made(create.graph(self._core, index, edges)))
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Sequence[int] | None,
+        destinations: Sequence[int] | None,
+        sourceweights: Sequence[int] | int | None = None,
+        destweights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
+
+        Args:
+            sources, destinations: ranks from which and to which edges lead.
+            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+        """
+        refuse_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
+        ends = (sources, destinations, sourceweights, destweights)
+        return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._core, *ends)))
+
+    def Create_dist_graph(
+        self,
+        sources: Sequence[int],
+        degrees: Sequence[int],
+        destinations: Sequence[int],
+        weights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
+
+        Args:
+            sources: ranks from which edges lead.
+            degrees: number of edges from each of them.
+            destinations: where these edges lead to, those of the first source first.
+            weights: one for each edge; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+        """
+        refuse_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
+        return cast(Distgraphcomm, self._made(create.dist_graph(self._core, sources, degrees, destinations, weights)))
+
+
+class Cartcomm(Intracomm, CartesianInquiry):
+    """A communicator whose processes form a grid (chapter 6)."""
+
+    __slots__ = ()
+
+    def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
+        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
+
+        Args:
+            remain_dims: for each dimension whether it is kept.
+        """
+        refuse_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
+        return cast(Cartcomm, self._made(create.cart_sub(self._core, remain_dims)))
+
+
+class Graphcomm(Intracomm, GraphInquiry):
+    """A communicator whose processes are the nodes of a graph (chapter 6)."""
+
+    __slots__ = ()
+
+
+class Distgraphcomm(Intracomm, DistributedGraphInquiry):
+    """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
+
+    __slots__ = ()
+
+
+class Intercomm(Comm, Collectives):
+    """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
+
+    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
+    group PROC_NULL, those of the remote group its rank.
+    """
+
+    __slots__ = ()
+
+    def Merge(self, high: bool = False) -> Intracomm:
+        """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
+        refuse_running_loop("Intercomm.Merge", "await comm.Merge(high)")
+        return cast(Intracomm, self._made(create.merge(self._core, high)))
+
+
+_ARRANGED: Final[dict[type, type[Intracomm]]] = {
+    NoneType: Intracomm,
+    Cartesian: Cartcomm,
+    Graph: Graphcomm,
+    DistributedGraph: Distgraphcomm,
+}
+
+
+def _kind(maker: Comm, core: Communicator) -> type[Comm]:
+    """The class for a communicator that another one has made."""
+    if core is OUTSIDE:
+        return Intercomm if isinstance(maker, Intercomm) else Intracomm
+    return Intercomm if core.remote is not None else _ARRANGED[type(core.topology)]
+
+
+COMM_NULL: Final = Comm()
+COMM_WORLD: Final = Intracomm._named("world")
+COMM_SELF: Final = Intracomm._named("self_comm")

@@ -6,8 +6,19 @@ an await leaves alone. The others return something to be awaited once, which own
 timing out the await withdraws it, and loses no message.
 """
 
-from aiompi.face.native.communicator import Intracomm
+from aiompi.face.native.communicator import (
+    COMM_NULL,
+    Cartcomm,
+    Comm,
+    Distgraphcomm,
+    Graphcomm,
+    Intercomm,
+    Intracomm,
+)
 from aiompi.face.native.job import Session, World, init, join, local_world, run
 from aiompi.face.native.message import Message
 
-__all__ = ["Intracomm", "Message", "Session", "World", "init", "join", "local_world", "run"]
+__all__ = [
+    "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Session",
+    "World", "init", "join", "local_world", "run",
+]  # fmt: skip

@@ -2,28 +2,124 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Sequence
+from types import NoneType
+from typing import Any, Final, NoReturn, TypeVar
 
-from aiompi.comm import Communicator
+from aiompi import create
+from aiompi.comm import Communicator, Group
+from aiompi.comm.null import NULL, OUTSIDE, freed
+from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
+from aiompi.engine import Request
 from aiompi.errors import JobAbortedError
+from aiompi.face.attributes import Caching
+from aiompi.face.common import duplicate, free
+from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.point_to_point import PointToPoint
+from aiompi.face.topology import (
+    CartesianInquiry,
+    DistributedGraphInquiry,
+    GraphInquiry,
+    TopologyMap,
+    TopologyTest,
+)
+from aiompi.info import INFO_NULL, Info
+from aiompi.objects import Codec
 from aiompi.runtime import Runtime
 
+C = TypeVar("C", bound="Comm")
 
-class Intracomm(PointToPoint, Collectives):
-    """A communicator of the native face (chapter 5).
+
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
+    """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
-    the communication by the await; both are `aiompi.Exception`s.
+    the communication by the await; both are `aiompi.Exception`s. The constructors of communicators are collective;
+    the result of their requests is the new communicator, a null one in a process that is not in it.
     """
 
     __slots__ = ("_codec", "_core", "_runtime")
 
-    def __init__(self, runtime: Runtime, core: Communicator) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime | None = None, core: Communicator = NULL) -> None:
+        if runtime is not None:
+            self._runtime: Runtime = runtime
         self._core = core
-        self._codec = runtime.codec
+        self._codec = Codec() if runtime is None else runtime.codec
+
+    # Constructors (section 5.4.2).
+
+    def Dup(self: C, info: Info | None = None) -> Request[C]:
+        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
+
+        Args:
+            info: hints for the duplicate instead of those of this communicator.
+        """
+        return self._core.run(duplicate(self, self._kin, info))
+
+    def Dup_with_info(self: C, info: Info) -> Request[C]:
+        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
+        return self.Dup(info)
+
+    def Idup(self: C, info: Info | None = None) -> Request[C]:
+        """Duplicate it: as every call here, `Dup` does not wait (MPI_Comm_idup, MPI-3)."""
+        return self.Dup(info)
+
+    def Idup_with_info(self: C, info: Info) -> Request[C]:
+        """Duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
+        return self.Dup(info)
+
+    def Clone(self: C) -> Request[C]:
+        """Duplicate it; see `Dup`."""
+        return self.Dup()
+
+    def Create(self, group: Group) -> Request[Any]:
+        """Make a communicator of some of its processes (MPI_Comm_create).
+
+        Args:
+            group: the same in all processes; on an intercommunicator, those of the own side who take part.
+
+        Raises:
+            InvalidGroupError: the group has processes that are not here; awaiting it: the groups differ.
+        """
+        return self._made(create.create(self._core, group))
+
+    def Split(self, color: int = 0, key: int = 0) -> Request[Any]:
+        """Make one communicator of all processes that give the same colour (MPI_Comm_split).
+
+        Args:
+            color: 0 or above; UNDEFINED to be in none.
+            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+
+        Raises:
+            InvalidArgumentError: another negative colour.
+        """
+        return self._made(create.split(self._core, color, key))
+
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Any]:
+        """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
+
+        Args:
+            split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
+            key: as of `Split`.
+            info: ignored.
+        """
+        return self._made(create.split_type(self._core, split_type, key, lambda: self._runtime.node))
+
+    def Free(self) -> Request[None]:
+        """Give the communicator up; it is null at once (MPI_Comm_free, section 5.4.3).
+
+        Operations that are pending complete as they would otherwise.
+
+        Returns:
+            A request that is complete when all its processes have called it.
+
+        Raises:
+            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
+        """
+        request = free(self)
+        self._core = freed(self._core)
+        return request
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job (section 7.5).
@@ -33,14 +129,188 @@ class Intracomm(PointToPoint, Collectives):
         Raises:
             JobAbortedError: this process was not started by a launcher.
         """
-        reason = f"rank {self._runtime.engine.rank} called Abort({errorcode})"
+        reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
         self._runtime.abort(errorcode, reason)
         if self._runtime.launched:
             self._runtime.exit(errorcode)
         raise JobAbortedError(reason)
 
+    def _made(self, request: Request[Communicator | None]) -> Request[Any]:
+        """What a constructor has made, as a communicator of this face."""
+
+        async def make() -> Any:
+            core = await request
+            return self._kin(OUTSIDE if core is None else core)
+
+        return self._core.run(make())
+
+    def _kin(self, core: Communicator) -> Any:
+        """A communicator of this face, of the kind that the core is of."""
+        return _kind(self, core)(self._runtime, core)
+
     def __repr__(self) -> str:
         return repr(self._core)
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> str:
+        """By name for COMM_NULL."""
+        if self is COMM_NULL:
+            return "COMM_NULL"
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
+
+
+class Intracomm(Comm, TopologyMap):
+    """A communicator of one group."""
+
+    __slots__ = ()
+
+    def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
+        """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3).
+
+        Args:
+            group: the same in all processes of it.
+            tag: keeps calls apart that are under way at once.
+        """
+        return self._made(create.create_group(self._core, group, tag))
+
+    def Create_intercomm(
+        self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
+    ) -> Request[Intercomm]:
+        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
+
+        Args:
+            local_leader: rank here of the process that communicates with the other leader.
+            peer_comm: a communicator that has both leaders; counts only at the leader.
+            remote_leader: rank in it of the other leader; counts only at the leader.
+            tag: keeps calls apart that are under way at once between the same leaders.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidCommError: awaiting it: the groups have processes in common.
+        """
+        return self._made(create.create_intercomm(self._core, local_leader, peer_comm._core, remote_leader, tag))
+
+    def Create_cart(
+        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
+    ) -> Request[Cartcomm]:
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over.
+
+        Args:
+            dims: number of processes along each dimension.
+            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
+            reorder: ignored: ranks stay as they are.
+        """
+        return self._made(create.cart(self._core, dims, periods))
+
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Request[Graphcomm]:
+        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
+
+        Args:
+            index: index[i] is the number of neighbours of the nodes 0..i together.
+            edges: the neighbours of node 0, of node 1, ...
+            reorder: ignored: ranks stay as they are.
+        """
+        return self._made(create.graph(self._core, index, edges))
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Sequence[int] | None,
+        destinations: Sequence[int] | None,
+        sourceweights: Sequence[int] | int | None = None,
+        destweights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Request[Distgraphcomm]:
+        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
+
+        Args:
+            sources, destinations: ranks from which and to which edges lead.
+            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+        """
+        ends = (sources, destinations, sourceweights, destweights)
+        return self._made(create.dist_graph_adjacent(self._core, *ends))
+
+    def Create_dist_graph(
+        self,
+        sources: Sequence[int],
+        degrees: Sequence[int],
+        destinations: Sequence[int],
+        weights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Request[Distgraphcomm]:
+        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
+
+        Args:
+            sources: ranks from which edges lead.
+            degrees: number of edges from each of them.
+            destinations: where these edges lead to, those of the first source first.
+            weights: one for each edge; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+        """
+        return self._made(create.dist_graph(self._core, sources, degrees, destinations, weights))
+
+
+class Cartcomm(Intracomm, CartesianInquiry):
+    """A communicator whose processes form a grid (chapter 6)."""
+
+    __slots__ = ()
+
+    def Sub(self, remain_dims: Sequence[bool]) -> Request[Cartcomm]:
+        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
+
+        Args:
+            remain_dims: for each dimension whether it is kept.
+        """
+        return self._made(create.cart_sub(self._core, remain_dims))
+
+
+class Graphcomm(Intracomm, GraphInquiry):
+    """A communicator whose processes are the nodes of a graph (chapter 6)."""
+
+    __slots__ = ()
+
+
+class Distgraphcomm(Intracomm, DistributedGraphInquiry):
+    """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
+
+    __slots__ = ()
+
+
+class Intercomm(Comm, Collectives):
+    """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
+
+    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
+    group PROC_NULL, those of the remote group its rank.
+    """
+
+    __slots__ = ()
+
+    def Merge(self, high: bool = False) -> Request[Intracomm]:
+        """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
+
+        Args:
+            high: whether the own group comes after the other; the same within a group.
+
+        Raises:
+            InvalidArgumentError: awaiting it: `high` differs within a group.
+        """
+        return self._made(create.merge(self._core, high))
+
+
+_ARRANGED: Final[dict[type, type[Intracomm]]] = {
+    NoneType: Intracomm,
+    Cartesian: Cartcomm,
+    Graph: Graphcomm,
+    DistributedGraph: Distgraphcomm,
+}
+
+
+def _kind(maker: Comm, core: Communicator) -> type[Comm]:
+    """The class for a communicator that another one has made."""
+    if core is OUTSIDE:
+        return Intercomm if isinstance(maker, Intercomm) else Intracomm
+    return Intercomm if core.remote is not None else _ARRANGED[type(core.topology)]
+
+
+COMM_NULL: Final = Comm()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiompi.datatype.buffer import disjoint
 from aiompi.datatype.buffer.bufspec import check_disjoint, memory_to_exchange, resolve_recv, resolve_send
-from aiompi.datatype.buffer.disjoint import MOST_RUNS, refuse_overlap, shares_memory
+from aiompi.datatype.buffer.disjoint import MOST_RUNS, groups_share_memory, refuse_overlap, shares_memory
 from aiompi.datatype.predefined import BYTE, DOUBLE, INT
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
@@ -71,6 +71,17 @@ def elements(spec: Any) -> set[int]:
 @given(one=types(), other=types())
 def test_exact_for_interleaved_types(one: Any, other: Any) -> None:
     assert shared(one, other) is bool(elements(one) & elements(other))
+
+
+@given(some=st.lists(types(), max_size=4), others=st.lists(types(), max_size=4))
+def test_groups_share_what_their_members_share(some: list[Any], others: list[Any]) -> None:
+    expected = any(elements(one) & elements(other) for one in some for other in others)
+    groups = [[resolve_send(spec) for spec in specs] for specs in (some, others)]
+    assert groups_share_memory(*groups) is groups_share_memory(*groups[::-1]) is expected
+
+
+def test_members_of_one_group_may_share_memory() -> None:
+    assert not groups_share_memory([resolve_send(TABLE[:3]), resolve_send(TABLE[2:4])], [resolve_send(TABLE[4:])])
 
 
 def test_regular_strides_are_exact_for_any_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:

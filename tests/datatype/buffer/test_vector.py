@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiompi.datatype.buffer.vector import resolve_vector_recv, resolve_vector_send
+from aiompi.datatype.buffer.vector import (
+    resolve_typed_recv,
+    resolve_typed_send,
+    resolve_vector_recv,
+    resolve_vector_send,
+)
 from aiompi.datatype.predefined import BYTE, DATATYPE_NULL, DOUBLE, INT
 from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidCountError, InvalidTypeError
 
 RESOLVE = [resolve_vector_send, resolve_vector_recv]
+RESOLVE_TYPED = [resolve_typed_send, resolve_typed_recv]
 NINE = np.arange(9, dtype="i")
 
 
@@ -123,3 +129,70 @@ def test_overlapping_and_read_only_receive_blocks() -> None:
 def test_refused(resolve: Any, spec: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         resolve(spec, "buf", 3)
+
+
+# A datatype for each rank.
+
+
+@pytest.mark.parametrize("resolve", RESOLVE_TYPED)
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize(
+    ("rest", "messages"),
+    [
+        ([([2, 1, 1], [0, 9, 16]), ["i", BYTE, DOUBLE]], [b"\0\1\2\3\4\5\6\7", b"\x09", bytes(range(16, 24))]),
+        ([(2, 1, 1), (0, 9, 16), (INT, "B", DOUBLE)], [b"\0\1\2\3\4\5\6\7", b"\x09", bytes(range(16, 24))]),
+        ([1, [0, 5, 9], [INT, INT, INT]], [b"\0\1\2\3", b"\5\6\7\x08", b"\x09\x0a\x0b\x0c"]),
+        ([([2, 0, 1], [3, 99, 1]), [BYTE, DOUBLE, BYTE]], [b"\3\4", b"", b"\1"]),
+    ],
+)
+def test_typed_forms(resolve: Any, kind: Any, rest: list[Any], messages: list[bytes]) -> None:
+    memory = bytearray(range(32))
+    blocks = resolve(kind([memory, *rest]), "buf", 3)
+    assert [bytes(block.packed()) for block in blocks] == messages
+
+
+def test_one_item_of_each_type_at_the_start() -> None:
+    second = INT.Create_hindexed([1], [4]).Commit()
+    assert [block.packed().tolist() for block in resolve_typed_send([bytes(range(8)), [INT, second]], "buf", 2)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
+
+
+def test_items_of_a_type_with_gaps_from_any_byte_on() -> None:
+    memory = bytearray(20)
+    hole = INT.Create_resized(0, 8).Commit()
+    (block,) = resolve_typed_recv([memory, [2], [5], [hole]], "buf", 1)
+    block.unpack(memoryview(b"abcdefgh"))
+    assert memory == bytes(5) + b"abcd" + bytes(4) + b"efgh" + bytes(3)
+
+
+@pytest.mark.parametrize("resolve", RESOLVE_TYPED)
+@pytest.mark.parametrize(
+    ("spec", "error", "says"),
+    [
+        (bytearray(8), TypeError, "with a datatype for each rank"),
+        ([bytearray(8), INT], TypeError, "with a datatype for each rank"),
+        ([bytearray(8), 1, INT], TypeError, "with a datatype for each rank"),
+        ([bytearray(8), [INT]], InvalidArgumentError, "types in buf has 1 entries: expected 2"),
+        ([bytearray(8), [INT, None]], TypeError, "types in buf has None"),
+        ([bytearray(8), ([1], [0, 4]), [INT, INT]], InvalidArgumentError, "counts in buf has 1 entries"),
+        ([bytearray(8), ([1, 1], [0]), [INT, INT]], InvalidArgumentError, "displs in buf has 1 entries"),
+        ([bytearray(8), ([1, -1], [0, 4]), [INT, INT]], InvalidCountError, "counts in buf are"),
+        ([bytearray(8), ([1, 1], [0, 5]), [INT, INT]], InvalidBufferError, "to byte 9"),
+        ([bytearray(8), ([1, 1], [-1, 4]), [INT, INT]], InvalidBufferError, "from byte -1"),
+        ([bytearray(8), ([1, 1], [0, 4]), [INT, DATATYPE_NULL]], InvalidTypeError, "type in buf"),
+        ([bytearray(8), ([1, 1], [0, 4]), [INT, "?!"]], InvalidTypeError, "unknown type code"),
+    ],
+)
+def test_typed_refused(resolve: Any, spec: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        resolve(spec, "buf", 2)
+
+
+@pytest.mark.spec("S4.5-5")
+def test_typed_blocks_that_receive_must_not_overlap() -> None:
+    spec = [bytearray(8), ([1, 1], [0, 3]), [INT, INT]]
+    with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
+        resolve_typed_recv(spec, "buf", 2)
+    assert len(resolve_typed_send(spec, "buf", 2)) == 2

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 import face.native.checks.collective
+import face.native.checks.collective_forms
+import face.native.checks.communicator
 import face.native.checks.exchange
 import face.native.checks.message
 import face.native.checks.modes

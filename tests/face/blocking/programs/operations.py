@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 
+import collective_forms  # noqa: F401
 import collectives  # noqa: F401
+import communicators  # noqa: F401
 import completion  # noqa: F401
 import environment  # noqa: F401
 import messages  # noqa: F401

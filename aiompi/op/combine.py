@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from aiompi.datatype.buffer.buffer import is_gapless
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.errors import InvalidTypeError
-from aiompi.op import Op
+
+if TYPE_CHECKING:
+    from aiompi.op.operation import Op
 
 # Takes two packed vectors, the one of lower ranks first, and puts the result into the second.
 Combine: TypeAlias = Callable[[memoryview, memoryview], None]

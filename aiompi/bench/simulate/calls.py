@@ -1,0 +1,116 @@
+"""Calls of the collectives with contributions that have a length and no content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from aiompi.bench.simulate.network import Model, Network, Node
+from aiompi.coll.operand import Operand
+from aiompi.coll.registry import COLLECTIVES
+from aiompi.coll.slot import Slot
+from aiompi.datatype.buffer.buffer import allocate
+
+
+class Shade(Slot):
+    """A block of some length in memory that all share, and which nobody touches."""
+
+    __slots__ = ()
+
+    def part(self, start: int, stop: int) -> Shade:
+        assert self.memory is not None
+        return Shade(self.memory[start:stop])
+
+    def copy(self, other: Slot) -> None:
+        """Nothing: the model has no cost for copies."""
+
+
+class ShadeOperand(Operand):
+    """A vector of bytes of which nobody knows the values.
+
+    Args:
+        node: the rank, which is busy while it combines.
+        memory: as long as the vector.
+    """
+
+    __slots__ = ("_memory", "_node")
+
+    def __init__(self, node: Node, memory: memoryview) -> None:
+        self._node = node
+        self._memory = memory
+
+    @property
+    def count(self) -> int:
+        return len(self._memory)
+
+    def slot(self) -> Slot:
+        return Shade(self._memory)
+
+    def incoming(self) -> Slot:
+        return self.slot()
+
+    def replacement(self) -> Slot:
+        return self.slot()
+
+    def absorb(self, lower: bool) -> None:
+        self._node.combine(len(self._memory))
+
+    def adopt(self) -> None:
+        pass
+
+    def part(self, start: int, stop: int) -> ShadeOperand:
+        return ShadeOperand(self._node, self._memory[start:stop])
+
+    def join(self, *parts: Operand) -> None:
+        pass
+
+    def keep(self, part: Operand) -> None:
+        assert isinstance(part, ShadeOperand)
+        self._memory = part._memory
+
+
+# Makes the arguments of an algorithm on a rank, out of memory of the length of its block or vector.
+Arguments: TypeAlias = Callable[[Node, memoryview], tuple[Any, ...]]
+
+
+def _blocks(node: Node, memory: memoryview) -> list[Slot]:
+    return [Shade(memory) for _ in range(node.size)]
+
+
+def _at_root(node: Node, memory: memoryview) -> list[Slot] | None:
+    return None if node.rank else _blocks(node, memory)
+
+
+def _segments(node: Node, memory: memoryview) -> list[int]:
+    """Their lengths, as equal as may be."""
+    length, size = len(memory), node.size
+    return [(rank + 1) * length // size - rank * length // size for rank in range(size)]
+
+
+ARGUMENTS: Final[Mapping[str, Arguments]] = {
+    "barrier": lambda node, memory: (),
+    "bcast": lambda node, memory: (Shade(memory), 0),
+    "gather": lambda node, memory: (Shade(memory), _at_root(node, memory), 0),
+    "scatter": lambda node, memory: (_at_root(node, memory), Shade(memory), 0),
+    "allgather": lambda node, memory: (_blocks(node, memory),),
+    "alltoall": lambda node, memory: (_blocks(node, memory), _blocks(node, memory)),
+    "reduce": lambda node, memory: (ShadeOperand(node, memory), 0),
+    "allreduce": lambda node, memory: (ShadeOperand(node, memory),),
+    "reduce_scatter": lambda node, memory: (ShadeOperand(node, memory), _segments(node, memory)),
+    "scan": lambda node, memory: (ShadeOperand(node, memory),),
+    "exscan": lambda node, memory: (ShadeOperand(node, memory),),
+}
+
+
+def predict(collective: str, algorithm: str, size: int, nbytes: int, model: Model) -> float:
+    """Seconds that a call takes.
+
+    Args:
+        collective, algorithm: names in the registry.
+        size: number of ranks.
+        nbytes: of one rank's block, or of the vector.
+        model: of the network.
+    """
+    run = COLLECTIVES[collective].algorithm(algorithm).run
+    arguments, memory = ARGUMENTS[collective], allocate(nbytes)
+    return Network(size, model).run(lambda node: run(node, *arguments(node, memory)))  # type: ignore[arg-type]

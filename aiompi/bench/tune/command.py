@@ -1,0 +1,112 @@
+"""The command: measure, show, and write tuning data."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from aiompi.bench import algorithms
+from aiompi.bench.algorithms import Times
+from aiompi.bench.report.contender import LAUNCHER, Answer, BenchError, Contender, Conversation
+from aiompi.bench.report.family import in_turns
+from aiompi.bench.tune import rules
+from aiompi.coll.registry import COLLECTIVES
+
+MOST_RANKS: Final = 64
+
+#: seconds that a block of calls takes, about; and at most how many calls it has
+_BLOCK: Final = 0.02
+_MOST_CALLS: Final = 200
+_BLOCKS: Final = 3
+
+_EPILOG: Final = f"""\
+Every algorithm has a job of its own, and they take turns; times are medians of the slowest rank. {algorithms.LEGEND}
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m aiompi.bench tune`; returns the exit code: 1 when something could not be measured."""
+    arguments = _parser().parse_args(argv)
+    collectives = arguments.collectives or list(COLLECTIVES)
+    measured: dict[str, dict[int, Times]] = {name: {} for name in collectives}
+    try:
+        for ranks in arguments.ranks:
+            for name, times in measure(collectives, ranks, arguments.sizes, arguments.repeat):
+                sizes = algorithms.sizes_of(name, arguments.sizes)
+                print("\n".join(algorithms.table(name, ranks, sizes, times)), flush=True)
+                measured[name][ranks] = times
+    except (BenchError, OSError) as error:
+        print(f"aiompi.bench: {error}", file=sys.stderr)
+        return 1
+    found = {n: rules.derive(n, algorithms.sizes_of(n, arguments.sizes), times) for n, times in measured.items()}
+    text = rules.render(found)
+    if arguments.output is None:
+        print(f"\n{text}", end="")
+    else:
+        arguments.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat: int) -> list[tuple[str, Times]]:
+    """Times of all algorithms of these collectives.
+
+    Raises:
+        BenchError: a job did not answer.
+    """
+    with ExitStack() as stack:
+        jobs = [stack.enter_context(Conversation(contender)) for contender in contenders(collectives, ranks)]
+        return [(name, _times(jobs, name, algorithms.sizes_of(name, sizes), repeat)) for name in collectives]
+
+
+def contenders(collectives: Sequence[str], ranks: int) -> list[Contender]:
+    """As many jobs as a collective has algorithms; in the first each uses its first one, and so on."""
+    names = {collective: list(COLLECTIVES[collective].algorithms) for collective in collectives}
+    jobs = []
+    for number in range(max(map(len, names.values()))):
+        chosen = ",".join(f"{collective}={those[number]}" for collective, those in names.items() if number < len(those))
+        job = (*LAUNCHER, "-n", str(ranks), "-m", "aiompi.bench.measure.collective")
+        jobs.append(Contender(f"{ranks} ranks, {chosen}", ("env", f"AIOMPI_COLL={chosen}", *job)))
+    return jobs
+
+
+def _times(jobs: Sequence[Conversation], collective: str, sizes: Sequence[int], repeat: int) -> Times:
+    names = list(COLLECTIVES[collective].algorithms)
+    columns = [_column(jobs[: len(names)], collective, size, repeat) for size in sizes]
+    return {name: [column[i] for column in columns] for i, name in enumerate(names)}
+
+
+def _column(jobs: Sequence[Conversation], collective: str, nbytes: int, repeat: int) -> list[float]:
+    """Seconds per call in each job, which take turns."""
+    work = {"work": "collective", "name": collective, "nbytes": nbytes}
+    trials = [slowest(job.ask({**work, "iterations": 1, "blocks": 1})) for job in jobs]
+    calls = max(1, min(_MOST_CALLS, int(_BLOCK / max(trials))))
+
+    def side(job: Conversation) -> Callable[[], float]:
+        return lambda: slowest(job.ask({**work, "iterations": calls, "blocks": _BLOCKS}))
+
+    return [statistics.median(samples) for samples in in_turns(repeat, *map(side, jobs))]
+
+
+def slowest(answer: Answer) -> float:
+    """Seconds per call: the median of the blocks, each as long as its slowest rank took."""
+    blocks: list[float] = [max(ranks) for ranks in zip(*answer, strict=True)]
+    return statistics.median(blocks)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m aiompi.bench tune",
+        description="Measure the algorithms of the collectives on this machine, and make tuning data of the times.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    algorithms.add_arguments(parser, "2,4", "8,512,4k,32k,256k,2m", MOST_RANKS)
+    turns = algorithms.rank_count(1000)
+    parser.add_argument("--repeat", type=turns, default=5, metavar="N", help="turns of each job (%(default)s)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the rules there, not to standard output")
+    return parser

@@ -1,0 +1,146 @@
+"""Collectives between the two groups of an intercommunicator (MPI-2, section 5.2.2 of MPI-3.1).
+
+The channel leads to the remote group, `channel.local` to the own one. Where there is a root, it passes ROOT, the others
+of its group PROC_NULL, and those of the remote group its rank. What one process has for a whole group, or gets from it,
+passes through the rank 0 of that group, the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+
+from aiompi.coll.barrier.dissemination import dissemination
+from aiompi.coll.bcast.binomial import binomial as bcast_binomial
+from aiompi.coll.operand import Operand
+from aiompi.coll.reduce.binomial import binomial as reduce_binomial
+from aiompi.coll.scatter.linear import linear as scatter_linear
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel, Communicator
+from aiompi.constants import PROC_NULL, ROOT
+from aiompi.errors import InvalidRootError
+
+
+def remote_root(comm: Communicator, root: int, operation: str) -> int | None:
+    """Check the root of a collective between groups, and say which rank it is; None in the rest of its group.
+
+    Raises:
+        InvalidRootError: neither ROOT nor PROC_NULL nor a rank of the remote group.
+    """
+    if root in (ROOT, PROC_NULL):
+        return comm.rank if root == ROOT else None
+    if not 0 <= index(root) < len(comm.targets):
+        raise InvalidRootError(
+            f"{comm.where(operation)}: root {root} is not in 0..{len(comm.targets) - 1}, the ranks of the remote "
+            "group; pass ROOT at the root itself, and PROC_NULL in the rest of its group"
+        )
+    return root
+
+
+async def barrier(channel: Channel) -> None:
+    """Nobody leaves before all of the remote group have entered.
+
+    Steps: those of two barriers in the own group, and one message between the leaders.
+    """
+    local, nothing = channel.local, Slot(memoryview(bytearray()))
+    await dissemination(local)
+    if local.rank == 0:
+        await swap(channel, nothing, nothing)
+    await bcast_binomial(local, nothing, 0)
+
+
+async def bcast(channel: Channel, slot: Slot, root: int) -> None:
+    """From the root to the leader of the remote group, and on along a tree.
+
+    Args:
+        slot: filled at the root; not used by the others of its group.
+        root: ROOT, PROC_NULL or its rank.
+    """
+    if root == ROOT:
+        await slot.isend(channel, 0)
+    elif root != PROC_NULL:
+        local = channel.local
+        if local.rank == 0:
+            await slot.irecv(channel, root)
+        await bcast_binomial(local, slot, 0)
+
+
+async def gather(channel: Channel, own: Slot | None, slots: Sequence[Slot] | None, root: int) -> None:
+    """From all ranks of the remote group straight to the root.
+
+    Args:
+        own: what this rank contributes; None in the group of the root.
+        slots: at the root one for each rank of the remote group; None elsewhere.
+        root: ROOT, PROC_NULL or its rank.
+    """
+    if own is not None:
+        await own.isend(channel, root)
+    for arrival in [slot.irecv(channel, source) for source, slot in enumerate(slots or ())]:
+        await arrival
+
+
+async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot | None, root: int) -> None:
+    """From the root straight to all ranks of the remote group; see `gather`."""
+    if own is not None:
+        await own.irecv(channel, root)
+    for send in [slot.isend(channel, target) for target, slot in enumerate(slots or ())]:
+        await send
+
+
+async def exchange(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+    """Between all ranks of one group and all of the other: Alltoall, and Allgather with one slot for all."""
+    arrivals = [slot.irecv(channel, source) for source, slot in enumerate(incoming)]
+    sends = [slot.isend(channel, target) for target, slot in enumerate(outgoing)]
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send
+
+
+async def swap(channel: Channel, outgoing: Slot, incoming: Slot) -> None:
+    """Between the leaders."""
+    arrival, send = incoming.irecv(channel, 0), outgoing.isend(channel, 0)
+    await arrival
+    await send
+
+
+async def reduce(channel: Channel, operand: Operand | None, result: Slot | None, root: int) -> None:
+    """Within the group that contributes, to its leader, and from there to the root.
+
+    Args:
+        operand: contribution; None in the group of the root.
+        result: for it at the root; None elsewhere.
+        root: ROOT, PROC_NULL or its rank.
+    """
+    if operand is not None:
+        local = channel.local
+        await reduce_binomial(local, operand, 0)
+        if local.rank == 0:
+            await operand.slot().isend(channel, root)
+    if result is not None:
+        await result.irecv(channel, 0)
+
+
+async def allreduce(channel: Channel, operand: Operand, result: Slot) -> None:
+    """Within each group to its leader; the leaders swap the results and spread them. All get the same bits."""
+    local = channel.local
+    await reduce_binomial(local, operand, 0)
+    if local.rank == 0:
+        await swap(channel, operand.slot(), result)
+    await bcast_binomial(local, result, 0)
+
+
+async def reduce_scatter(channel: Channel, operand: Operand, whole: Slot, stops: Sequence[int], own: Slot) -> None:
+    """Within each group to its leader; the leaders swap the results and scatter them.
+
+    Args:
+        whole: room for the result of the remote group.
+        stops: where the segments of the own group end in it, in bytes.
+        own: for the segment of this rank.
+    """
+    local, slots = channel.local, None
+    await reduce_binomial(local, operand, 0)
+    if local.rank == 0:
+        await swap(channel, operand.slot(), whole)
+        slots = [whole.part(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    await scatter_linear(local, slots, own, 0)

@@ -1,0 +1,56 @@
+"""Allgather by recursive doubling (section 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.fold import Fold
+from aiompi.coll.slot import Bundle, Slot
+from aiompi.comm import Channel
+
+
+async def recursive_doubling(channel: Channel, slots: Sequence[Slot]) -> None:
+    """Exchange all that is held with the partner 1, 2, 4, ... places away, so that blocks double in size.
+
+    Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
+    (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. Other
+    sizes than p: of the first 2 * (n - p) ranks the odd ones give their block to the even rank below and get all others
+    from it, which makes two steps more. Blocks may differ in length.
+
+    Five ranks, p = 4:
+
+        0     1   2   3   4
+        0<----1   2   3   4        01  2  3  4
+        0<------->2   3<->4        012 (in 0, 2)  34 (in 3, 4)
+        0<----------->3            01234 (in 0, 3)
+                  2<----->4        01234 (in 2, 4)
+        0---->1                    01234 (in 1)
+    """
+    rank, size = channel.rank, channel.size
+    fold = Fold(rank, size)
+    if fold.position is None:
+        await slots[rank].isend(channel, rank - 1)
+        await _others(slots, rank).irecv(channel, rank - 1)
+        return
+    if fold.partner is not None:
+        await slots[fold.partner].irecv(channel, fold.partner)
+    distance = 1
+    while distance < fold.power:
+        own = fold.position & -distance
+        partner = fold.rank(fold.position ^ distance)
+        arrival = _block(slots, fold, own ^ distance, distance).irecv(channel, partner)
+        send = _block(slots, fold, own, distance).isend(channel, partner)
+        await arrival
+        await send
+        distance *= 2
+    if fold.partner is not None:
+        await _others(slots, fold.partner).isend(channel, fold.partner)
+
+
+def _block(slots: Sequence[Slot], fold: Fold, position: int, length: int) -> Bundle:
+    """What belongs to `length` positions."""
+    return Bundle(slots[fold.first(position) : fold.first(position + length)])
+
+
+def _others(slots: Sequence[Slot], rank: int) -> Bundle:
+    return Bundle([*slots[:rank], *slots[rank + 1 :]])

@@ -1,0 +1,48 @@
+"""Allreduce by Rabenseifner's algorithm: halving, then doubling (section 4.9.6)."""
+
+from __future__ import annotations
+
+from aiompi.coll.fold import Fold
+from aiompi.coll.halving import halve
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def rabenseifner(channel: Channel, operand: Operand) -> None:
+    """Combine ever smaller halves of the vector, until each rank has a piece of the result, and exchange the pieces.
+
+    Order-safe: partners hold neighbouring blocks of ranks. Each piece is combined by one rank, so that all ranks get
+    the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes:
+    2 * log2 p messages and 2 * (p - 1) / p * m bytes sent, as many received, half of which are combined. Time:
+    2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). Other sizes than p: of the first 2 * (n - p) ranks the
+    odd ones give their contribution to the even rank below and get the result from it, which makes two steps of m
+    bytes more.
+
+    Five ranks, p = 4; the vector has the quarters a to d, and those in capital letters are results:
+
+                  rank 0   rank 1   rank 2   rank 3   rank 4
+        start     abcd     abcd     abcd     abcd     abcd
+        pair      abcd              abcd     abcd     abcd      1 > 0
+        step 1    ab                cd       ab       cd        0 = 2, 3 = 4
+        step 2    A                 C        B        D         0 = 3, 2 = 4
+        step 3    AB                CD       AB       CD        0 = 3, 2 = 4
+        step 4    ABCD              ABCD     ABCD     ABCD      0 = 2, 3 = 4
+        pair      ABCD     ABCD     ABCD     ABCD     ABCD      0 > 1
+    """
+    rank = channel.rank
+    fold = Fold(rank, channel.size)
+    if fold.position is None:
+        await operand.slot().isend(channel, rank - 1)
+        await operand.replacement().irecv(channel, rank - 1)
+        return
+    if fold.partner is not None:
+        await operand.incoming().irecv(channel, fold.partner)
+        operand.absorb(lower=False)
+    for half in reversed(await halve(channel, operand, fold, fold.position)):
+        arrival = half.given.replacement().irecv(channel, half.partner)
+        send = half.kept.slot().isend(channel, half.partner)
+        await arrival
+        await send
+        half.whole.join(half.kept, half.given)
+    if fold.partner is not None:
+        await operand.slot().isend(channel, fold.partner)

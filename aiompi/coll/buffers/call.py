@@ -1,0 +1,217 @@
+"""The call of a collective on buffers: the check of its arguments, and the slots of its buffers while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from aiompi import errors
+from aiompi.coll.across import remote_root
+from aiompi.coll.registry import Collective
+from aiompi.coll.select import select
+from aiompi.coll.signature import Signature
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel, Communicator
+from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
+from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
+from aiompi.datatype.buffer.disjoint import groups_share_memory
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
+from aiompi.op import Op
+from aiompi.op.combine import combiner
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Runs a collective whose arguments have been checked, with what is in its buffers then.
+Run: TypeAlias = Callable[[Channel], Coroutine[Any, None, None]]
+
+
+class Call:
+    """The call whose arguments are being checked, which every error message names.
+
+    Args:
+        comm: communicator.
+        name: of the collective.
+        algorithm: that the caller wants, by name.
+    """
+
+    __slots__ = ("_algorithm", "_op", "_root", "comm", "name")
+
+    def __init__(self, comm: Communicator, name: str, algorithm: str | None = None) -> None:
+        self.comm = comm
+        self.name = name
+        self._algorithm = algorithm
+        self._root: int | None = None
+        self._op: Op | None = None
+
+    @property
+    def where(self) -> str:
+        """Which call this is, for messages."""
+        return self.comm.where(self.name)
+
+    @property
+    def note(self) -> int:
+        """What other ranks must agree on, once the arguments have been checked."""
+        return Signature.of(self.name, self._root, self._op).note
+
+    def checked(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function returns; its errors name the call."""
+        try:
+            return function(*args, **kwargs)
+        except (errors.Exception, TypeError) as error:
+            raise type(error)(f"{self.where}: {error}") from None
+
+    @property
+    def reach(self) -> int:
+        """Number of ranks that there is a block for: of the communicator, or of the remote group."""
+        return len(self.comm.targets)
+
+    def is_root(self, root: int) -> bool:
+        """Whether this rank is the root, which must be a rank of the communicator."""
+        self.comm.check_root(root, self.name)
+        self._root = root
+        return self.comm.rank == root
+
+    def check_remote_root(self, root: int) -> None:
+        """Check the root of a collective between groups: ROOT, PROC_NULL, or a rank of the remote group."""
+        self._root = remote_root(self.comm, root, self.name)
+
+    def select(
+        self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
+    ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
+        """The algorithm for this call; see `aiompi.coll.select`."""
+        return self.checked(select, self.comm, collective, nbytes, commute, self._algorithm, equal=equal)
+
+    # Buffers.
+
+    def send(self, spec: object) -> Buffer:
+        self._refuse_in_place(spec, "sendbuf")
+        return self.checked(resolve_send, spec, "sendbuf")
+
+    def receive(self, spec: object) -> Buffer:
+        self._refuse_in_place(spec, "recvbuf")
+        return self.checked(resolve_recv, spec, "recvbuf")
+
+    def send_blocks(self, spec: object) -> list[Buffer]:
+        """The equal blocks for all ranks in a send buffer."""
+        self._refuse_in_place(spec, "sendbuf")
+        return self._cut(self.checked(resolve_send, spec, "sendbuf", self.reach), "sendbuf")
+
+    def receive_blocks(self, spec: object) -> list[Buffer]:
+        """The equal blocks of all ranks in a receive buffer."""
+        self._refuse_in_place(spec, "recvbuf")
+        return self._cut(self.checked(resolve_recv, spec, "recvbuf", self.reach), "recvbuf")
+
+    def _cut(self, buffer: Buffer, name: str) -> list[Buffer]:
+        return self.checked(blocks, buffer, self.reach, name)
+
+    def vector(self, resolve: Callable[[object, str, int], list[Buffer]], spec: object, name: str) -> list[Buffer]:
+        """The blocks of all ranks, of any lengths."""
+        self._refuse_in_place(spec, name)
+        return self.checked(resolve, spec, name, self.reach)
+
+    def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
+        """What this rank contributes to blocks of all ranks; under IN_PLACE it is the very object in its place.
+
+        Args:
+            places: where the blocks go; None if they do not go to this rank.
+        """
+        if places is None:
+            return self.send(spec)
+        own = places[self.comm.rank]
+        if spec is IN_PLACE:
+            return own
+        sendbuf = self.send(spec)
+        self.check_blocks(sendbuf.nbytes, own.nbytes)
+        self.check_apart([sendbuf], places)
+        return sendbuf
+
+    def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
+        """Contribution to a reduction, and where its result goes; under IN_PLACE they are one object."""
+        recvbuf = self.receive(recvspec)
+        if sendspec is IN_PLACE:
+            return recvbuf, recvbuf
+        sendbuf = self.send(sendspec)
+        self.check_types(sendbuf, recvbuf)
+        self.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
+        self.check_apart([sendbuf], [recvbuf])
+        return sendbuf, recvbuf
+
+    # Checks of several arguments together.
+
+    def check_op(self, op: object, vector: Buffer) -> None:
+        """Refuse what is no operation, or not defined for the items of a vector."""
+        if not isinstance(op, Op):
+            raise InvalidOpError(
+                f"{self.where}: {op!r} is no reduction operation; pass one such as SUM, or make one with Op.Create"
+            )
+        self.checked(op.check, vector.datatype)
+        if not op.is_predefined:
+            self.checked(combiner, op, vector.datatype, min(vector.count, 1))
+        self._op = op
+
+    def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
+        if sendbuf.datatype != recvbuf.datatype:
+            raise InvalidTypeError(
+                f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
+                "datatype"
+            )
+
+    def check_counts(self, sendbuf: Buffer, count: int, otherwise: str) -> None:
+        if sendbuf.count != count:
+            raise InvalidCountError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
+
+    def check_blocks(self, sent: int, received: int) -> None:
+        if sent != received:
+            raise InvalidCountError(
+                f"{self.where}: sendbuf has {sent} bytes for a rank, recvbuf {received}; they must be equal (an "
+                "explicit count is the one of one rank's block)"
+            )
+
+    def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
+        """Refuse memory that is read and written by the same call (section 2.2)."""
+        if groups_share_memory(sources, places):
+            raise InvalidBufferError(
+                f"{self.where}: sendbuf and recvbuf share memory; pass IN_PLACE or separate buffers"
+            )
+
+    def _refuse_in_place(self, spec: object, name: str) -> None:
+        if spec is IN_PLACE:
+            raise InvalidBufferError(
+                f"{self.where}: {name} cannot be IN_PLACE here; see the arguments of the operation"
+            )
+
+
+class Stage:
+    """The slots of one run. What is received elsewhere than where it belongs gets there by `finish`."""
+
+    __slots__ = ("_received",)
+
+    def __init__(self) -> None:
+        self._received: list[tuple[Buffer, Slot]] = []
+
+    def outgoing(self, buffer: Buffer) -> Slot:
+        """A slot that holds what is in a buffer."""
+        return Slot(buffer.packed())
+
+    def copied(self, buffer: Buffer) -> Slot:
+        """The same in memory of its own."""
+        return Slot(memoryview(bytearray(buffer.packed())))
+
+    def incoming(self, buffer: Buffer) -> Slot:
+        """A slot for what belongs into a buffer."""
+        if buffer.contiguous:
+            return Slot(buffer.view)
+        slot = Slot(allocate(buffer.nbytes))
+        self._received.append((buffer, slot))
+        return slot
+
+    def contribution(self, own: Buffer, places: Sequence[Buffer]) -> tuple[Slot, list[Slot]]:
+        """Slots of `Call.contribution`: own block, and the blocks of all ranks, of which it may be one."""
+        slot = self.outgoing(own)
+        return slot, [slot if place is own else self.incoming(place) for place in places]
+
+    def finish(self) -> None:
+        """Unpack what has been received."""
+        for buffer, slot in self._received:
+            buffer.unpack(slot.data)

@@ -1,0 +1,237 @@
+"""Collectives that move the contents of buffers (sections 4.3 to 4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aiompi.coll import registry
+from aiompi.coll.buffers.call import Call, Run, Stage
+from aiompi.coll.buffers.prepared import Prepared
+from aiompi.comm import Channel
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
+from aiompi.datatype.buffer.vector import (
+    resolve_typed_recv,
+    resolve_typed_send,
+    resolve_vector_recv,
+    resolve_vector_send,
+)
+
+
+@Prepared
+def barrier(call: Call) -> Run:
+    """Complete when every rank has called it (MPI_Barrier, section 4.3)."""
+    return call.select(registry.BARRIER, 0)
+
+
+@Prepared
+def bcast(call: Call, spec: object, root: int) -> Run:
+    """Fill the buffer of every rank with the root's (MPI_Bcast, section 4.4).
+
+    Args:
+        spec: (count,) items; read at the root, which may pass read-only memory, written elsewhere.
+        root: rank.
+    """
+    is_root = call.is_root(root)
+    buffer = call.checked(resolve_send if is_root else resolve_recv, spec, "buffer")
+    algorithm = call.select(registry.BCAST, buffer.nbytes)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        await algorithm(channel, stage.outgoing(buffer) if is_root else stage.incoming(buffer), root)
+        stage.finish()
+
+    return run
+
+
+@Prepared
+def scatter(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
+    """Give block i of the root's buffer to rank i (MPI_Scatter, section 4.6).
+
+    Args:
+        sendspec: at the root (size, count) items, C order; ignored elsewhere.
+        recvspec: (count,) items; IN_PLACE at the root leaves its block where it is.
+        root: rank.
+    """
+    return _scatter(call, call.send_blocks(sendspec) if call.is_root(root) else None, recvspec, root)
+
+
+@Prepared
+def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
+    """Give rank i its block, of any length, of the root's buffer (MPI_Scatterv, section 4.6).
+
+    Args:
+        sendspec: at the root a vector specification, see `aiompi.datatype.buffer.vector`, whose blocks may overlap;
+            ignored elsewhere.
+        recvspec: (count,) items, of which every rank has its own number; IN_PLACE at the root leaves its block where
+            it is.
+        root: rank.
+    """
+    is_root = call.is_root(root)
+    sources = call.vector(resolve_vector_send, sendspec, "sendbuf") if is_root else None
+    return _scatter(call, sources, recvspec, root, equal=False)
+
+
+def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: int, *, equal: bool = True) -> Run:
+    in_place = sources is not None and recvspec is IN_PLACE
+    own = sources[root] if sources is not None and in_place else call.receive(recvspec)
+    if sources is not None and not in_place:
+        call.check_blocks(sources[root].nbytes, own.nbytes)
+        call.check_apart(sources, [own])
+    algorithm = call.select(registry.SCATTER, own.nbytes if equal else None, equal=equal)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        slots = None if sources is None else [stage.outgoing(source) for source in sources]
+        slot = slots[root] if slots is not None and in_place else stage.incoming(own)
+        await algorithm(channel, slots, slot, root)
+        stage.finish()
+
+    return run
+
+
+@Prepared
+def gather(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
+    """Store the block of rank i as block i of the root's buffer (MPI_Gather, section 4.5).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE at the root: its block is in its place already.
+        recvspec: at the root (size, count) items, C order; ignored elsewhere.
+        root: rank.
+    """
+    return _gather(call, sendspec, call.receive_blocks(recvspec) if call.is_root(root) else None, root)
+
+
+@Prepared
+def gatherv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
+    """Store the block of rank i at its place in the root's buffer (MPI_Gatherv, section 4.5).
+
+    Args:
+        sendspec: (count,) items, of which every rank has its own number; IN_PLACE at the root: its block is in its
+            place already.
+        recvspec: at the root a vector specification, see `aiompi.datatype.buffer.vector`; ignored elsewhere.
+        root: rank.
+    """
+    is_root = call.is_root(root)
+    places = call.vector(resolve_vector_recv, recvspec, "recvbuf") if is_root else None
+    return _gather(call, sendspec, places, root, equal=False)
+
+
+def _gather(call: Call, sendspec: object, places: list[Buffer] | None, root: int, *, equal: bool = True) -> Run:
+    own = call.contribution(sendspec, places)
+    algorithm = call.select(registry.GATHER, own.nbytes if equal else None, equal=equal)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        if places is None:
+            await algorithm(channel, stage.outgoing(own), None, root)
+        else:
+            await algorithm(channel, *stage.contribution(own, places), root)
+            stage.finish()
+
+    return run
+
+
+@Prepared
+def allgather(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Store the block of rank i as block i of every rank's buffer (MPI_Allgather, section 4.7).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE: the block is in its place already.
+        recvspec: (size, count) items, C order.
+    """
+    return _allgather(call, sendspec, call.receive_blocks(recvspec))
+
+
+@Prepared
+def allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Store the block of rank i at its place in every rank's buffer (MPI_Allgatherv, section 4.7).
+
+    Args:
+        sendspec: (count,) items, of which every rank has its own number; IN_PLACE: the block is in its place already.
+        recvspec: a vector specification with the same counts on all ranks, see `aiompi.datatype.buffer.vector`.
+    """
+    places = call.vector(resolve_vector_recv, recvspec, "recvbuf")
+    return _allgather(call, sendspec, places, equal=False)
+
+
+def _allgather(call: Call, sendspec: object, places: list[Buffer], *, equal: bool = True) -> Run:
+    own = call.contribution(sendspec, places)
+    mean = sum(place.nbytes for place in places) // len(places)
+    algorithm = call.select(registry.ALLGATHER, mean, equal=equal)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        slot, slots = stage.contribution(own, places)
+        slots[channel.rank].copy(slot)
+        await algorithm(channel, slots)
+        stage.finish()
+
+    return run
+
+
+@Prepared
+def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Store block j of rank i as block i of rank j (MPI_Alltoall, section 4.8).
+
+    Args:
+        sendspec: (size, count) items, C order; IN_PLACE: what is sent is in the receive buffer, of which a copy
+            is made.
+        recvspec: (size, count) items, C order.
+    """
+    places = call.receive_blocks(recvspec)
+    sources = places if sendspec is IN_PLACE else call.send_blocks(sendspec)
+    call.check_blocks(sources[0].nbytes, places[0].nbytes)
+    return _alltoall(call, sources, places)
+
+
+@Prepared
+def alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Store what rank i has for rank j at the place that rank j has for it (MPI_Alltoallv, section 4.8).
+
+    Args:
+        sendspec: a vector specification, see `aiompi.datatype.buffer.vector`, whose blocks may overlap; IN_PLACE: what
+            is sent is in the receive buffer, of which a copy is made.
+        recvspec: a vector specification; its count for rank i is what rank i sends here.
+    """
+    return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
+
+
+@Prepared
+def alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
+    """As `alltoallv`, with a datatype for each rank and displacements in bytes (MPI_Alltoallw, MPI-2).
+
+    Args:
+        sendspec, recvspec: `[buf, (counts, displs), types]` or `[buf, types]`, see `aiompi.datatype.buffer.vector`;
+            IN_PLACE for the first as in `alltoallv`.
+    """
+    return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
+
+
+def _alltoall_any(
+    call: Call,
+    sendspec: object,
+    recvspec: object,
+    resolve_sources: Callable[[object, str, int], list[Buffer]],
+    resolve_places: Callable[[object, str, int], list[Buffer]],
+) -> Run:
+    rank = call.comm.rank
+    places = call.vector(resolve_places, recvspec, "recvbuf")
+    sources = places if sendspec is IN_PLACE else call.vector(resolve_sources, sendspec, "sendbuf")
+    call.check_blocks(sources[rank].nbytes, places[rank].nbytes)
+    return _alltoall(call, sources, places, equal=False)
+
+
+def _alltoall(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, equal: bool = True) -> Run:
+    in_place = sources is places
+    if not in_place:
+        call.check_apart(sources, places)
+    algorithm = call.select(registry.ALLTOALL, places[0].nbytes if equal else None, equal=equal)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        outgoing = [stage.copied(source) if in_place else stage.outgoing(source) for source in sources]
+        await algorithm(channel, outgoing, [stage.incoming(place) for place in places])
+        stage.finish()
+
+    return run

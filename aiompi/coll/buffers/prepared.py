@@ -1,0 +1,75 @@
+"""Prepared collectives: arguments are checked once, then the collective is started once or many times."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, Generic, ParamSpec
+
+from aiompi.coll.buffers.call import Call, Run
+from aiompi.coll.signature import signed
+from aiompi.comm import Channel, Communicator
+from aiompi.engine import PersistentRequest, Request
+from aiompi.errors import InvalidCommError
+
+P = ParamSpec("P")
+
+
+class Prepared(Generic[P]):
+    """A collective. Calling it with a communicator and the arguments starts it.
+
+    Args:
+        check: checks the arguments and returns what runs with them, any number of times; its name is the one of the
+            collective.
+        algorithm: to be used, by name; None: whatever the settings and the tuning data say.
+    """
+
+    def __init__(self, check: Callable[Concatenate[Call, P], Run], algorithm: str | None = None) -> None:
+        functools.update_wrapper(self, check)
+        self.name = check.__name__.capitalize()
+        self._check = check
+        self._between: Callable[Concatenate[Call, P], Run] | None = None
+        self._algorithm = algorithm
+
+    def between_groups(self, check: Callable[Concatenate[Call, P], Run]) -> Callable[Concatenate[Call, P], Run]:
+        """Give it another check for intercommunicators (a decorator); without one it is not defined there."""
+        self._between = check
+        return check
+
+    def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
+        """Start the collective on a communicator."""
+        return comm.start(self._prepare(comm, *args, **kwargs), self.name)
+
+    def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
+        """Bind the arguments, which are checked now; each start of the request runs the collective once more.
+
+        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13): each
+        keeps a channel of its own, on which the messages of one run do not overtake those of the run before.
+        """
+        run = self._prepare(comm, *args, **kwargs)
+        channel = comm.start(_reserve, self.name).result()
+        return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
+
+    def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> Run:
+        call = Call(comm, self.name, self._algorithm)
+        check = self._check if comm.remote is None else self._between
+        if check is None:
+            raise InvalidCommError(
+                f"{call.where}: not defined on an intercommunicator; merge it, or use its local group"
+            )
+        run = check(call, *args, **kwargs)
+        return signed(run, call.note)
+
+    def using(self, algorithm: str) -> Prepared[P]:
+        """The same collective by an algorithm of this name; all ranks must name the same.
+
+        Raises:
+            InvalidArgumentError: by the call, if there is no algorithm of that name, or if it cannot serve the call.
+        """
+        same = Prepared(self._check, algorithm)
+        same._between = self._between
+        return same
+
+
+async def _reserve(channel: Channel) -> Channel:
+    return channel

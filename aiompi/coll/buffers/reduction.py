@@ -1,0 +1,200 @@
+"""Collectives that combine the contents of buffers element by element (sections 4.9 to 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll import registry
+from aiompi.coll.buffers.call import Call, Run
+from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll.operand import Operand, VectorOperand
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
+from aiompi.datatype import arguments
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.buffer.bufspec import IN_PLACE
+from aiompi.errors import InvalidArgumentError, InvalidCountError
+from aiompi.op import Op
+
+COUNT_BYTES = 8
+
+
+@Prepared
+def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) -> Run:
+    """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE at the root: its contribution is in the receive buffer.
+        recvspec: at the root (count,) items; ignored elsewhere.
+        op: operation, defined for the datatype.
+        root: rank.
+    """
+    recvbuf: Buffer | None = None
+    if call.is_root(root):
+        sendbuf, recvbuf = call.vectors(sendspec, recvspec)
+    else:
+        sendbuf = call.send(sendspec)
+    call.check_op(op, sendbuf)
+    algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
+
+    async def run(channel: Channel) -> None:
+        operand = VectorOperand(sendbuf, recvbuf, op)
+        await algorithm(channel, operand, root)
+        operand.finish()
+
+    return run
+
+
+@Prepared
+def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
+    """Combine the vectors of all ranks element by element on every rank (MPI_Allreduce, section 4.9.6).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
+        recvspec: (count,) items; the same bits on all ranks.
+        op: operation, defined for the datatype.
+    """
+    return _prefix(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
+
+
+@Prepared
+def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
+    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
+        recvspec: (count,) items.
+        op: operation, defined for the datatype.
+    """
+    return _prefix(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
+
+
+@Prepared
+def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
+    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2).
+
+    Args:
+        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
+        recvspec: (count,) items; on rank 0, below which there is none, only looked at under IN_PLACE, and not changed.
+        op: operation, defined for the datatype.
+    """
+    if call.comm.rank or sendspec is IN_PLACE:
+        sendbuf, recvbuf = call.vectors(sendspec, recvspec)
+    else:
+        sendbuf = recvbuf = call.send(sendspec)
+    return _prefix(call, registry.EXSCAN, sendbuf, recvbuf if call.comm.rank else None, op)
+
+
+def _prefix(
+    call: Call, collective: registry.Collective[[Operand]], sendbuf: Buffer, recvbuf: Buffer | None, op: Op
+) -> Run:
+    """Run a reduction without a root."""
+    call.check_op(op, sendbuf)
+    algorithm = call.select(collective, sendbuf.nbytes, op.commute)
+
+    async def run(channel: Channel) -> None:
+        operand = VectorOperand(sendbuf, recvbuf, op)
+        await algorithm(channel, operand)
+        operand.finish()
+
+    return run
+
+
+@Prepared
+def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
+    """Combine the vectors of all ranks, and give rank i block i of the result (MPI_Reduce_scatter_block, MPI-2.2).
+
+    Args:
+        sendspec: (size, count) items, C order; IN_PLACE: they are in the receive buffer.
+        recvspec: (count,) items; under IN_PLACE (size, count), of which the result takes the first `count`.
+        op: operation, defined for the datatype.
+    """
+    size = call.comm.size
+    recvbuf = call.receive(recvspec)
+    if sendspec is IN_PLACE:
+        count, rest = divmod(recvbuf.count, size)
+        if rest:
+            raise InvalidCountError(
+                f"{call.where}: recvbuf holds {recvbuf.count} items, which cannot be cut into {size} equal blocks, one "
+                f"per rank; under IN_PLACE pass a multiple of {size} items"
+            )
+        return _reduce_scatter(call, recvbuf, recvbuf, [count] * size, op)
+    counts = [recvbuf.count] * size
+    return _reduce_scatter(call, call.send(sendspec), recvbuf, counts, op)
+
+
+@Prepared
+def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: Sequence[int] | None, op: Op) -> Run:
+    """Combine the vectors of all ranks, and give rank i segment i of the result (MPI_Reduce_scatter, section 4.10).
+
+    Args:
+        sendspec: (sum(recvcounts),) items; IN_PLACE: they are in the receive buffer.
+        recvspec: (recvcounts[rank],) items; under IN_PLACE as many as there are in all, of which the result takes the
+            first ones.
+        recvcounts: number of items for each rank, the same on all ranks; None, which must then be so on all of them:
+            the ranks tell each other how many items `recvspec` has.
+        op: operation, defined for the datatype.
+    """
+    recvbuf = call.receive(recvspec)
+    if recvcounts is not None:
+        counts = call.checked(numbers, recvcounts, call.comm.size)
+        sendbuf = recvbuf if sendspec is IN_PLACE else call.send(sendspec)
+        return _reduce_scatter(call, sendbuf, recvbuf, counts, op)
+    if sendspec is IN_PLACE:
+        raise InvalidArgumentError(f"{call.where}: recvcounts is None; with IN_PLACE pass one number for each rank")
+    return _asking_for_counts(call, call.send(sendspec), recvbuf, op)
+
+
+def numbers(recvcounts: Sequence[int], size: int) -> list[int]:
+    """The numbers of items for `size` ranks."""
+    counts = [arguments.count(number, "a number in recvcounts") for number in recvcounts]
+    if len(counts) != size:
+        raise InvalidArgumentError(f"recvcounts has {len(counts)} entries: expected {size}, one for each rank")
+    return counts
+
+
+def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequence[int], op: Op) -> Run:
+    """Run it with known counts; under IN_PLACE the buffers are one object."""
+    own, total = counts[call.comm.rank], sum(counts)
+    call.check_counts(sendbuf, total, f"for which the ranks receive {total} together; these must be equal")
+    if sendbuf is recvbuf:
+        # Where the segment is everything, it is the same object, so that no other memory is taken for the result.
+        recvbuf = recvbuf if own == total else recvbuf.part(0, own)
+    else:
+        check_segment(call, sendbuf, recvbuf, own)
+    call.check_op(op, sendbuf)
+    algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
+
+    async def run(channel: Channel) -> None:
+        operand = VectorOperand(sendbuf, recvbuf, op)
+        await algorithm(channel, operand, counts)
+        operand.finish()
+
+    return run
+
+
+def check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> None:
+    """Check that the receive buffer is one for a segment of so many items."""
+    call.check_types(sendbuf, recvbuf)
+    call.check_apart([sendbuf], [recvbuf])
+    if recvbuf.count != count:
+        raise InvalidCountError(
+            f"{call.where}: recvbuf holds {recvbuf.count} items, recvcounts[{call.comm.rank}] is {count}; pass as many "
+            "in both"
+        )
+
+
+def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
+    """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
+    check_segment(call, sendbuf, recvbuf, recvbuf.count)
+    call.check_op(op, sendbuf)
+    exchange = call.select(registry.ALLGATHER, COUNT_BYTES)
+
+    async def run(channel: Channel) -> None:
+        slots = [Slot(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]
+        slots[channel.rank].data[:] = recvbuf.count.to_bytes(COUNT_BYTES, "little")
+        await exchange(channel, slots)
+        counts = [int.from_bytes(slot.data, "little") for slot in slots]
+        await _reduce_scatter(call, sendbuf, recvbuf, counts, op)(channel)
+
+    return run

@@ -1,0 +1,99 @@
+"""The collectives on objects between the groups of an intercommunicator (MPI-2, section 5.2.2 of MPI-3.1).
+
+Roots are ROOT, PROC_NULL, or ranks of the remote group. Results are those of `aiompi.coll.objects` with what the
+remote group contributes; in the group of the root only the root has one, of bcast and scatter it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiompi.coll import across
+from aiompi.coll.across import remote_root
+from aiompi.coll.objects.common import commutes, empty, filled, start
+from aiompi.coll.operand import Codec, ObjectOperand
+from aiompi.coll.signature import Signature
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel, Communicator
+from aiompi.constants import ROOT
+from aiompi.engine import Request
+from aiompi.op import Op
+
+
+def bcast(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[Any]:
+    rank = remote_root(comm, root, "bcast")
+    slot = Slot.holding(*codec.dumps(obj)) if root == ROOT else Slot()
+
+    async def run(channel: Channel) -> Any:
+        await across.bcast(channel, slot, root)
+        return codec.loads(slot.data) if root >= 0 else None
+
+    return start(comm, run, Signature.of("bcast", rank))
+
+
+def scatter(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int) -> Request[Any]:
+    rank = remote_root(comm, root, "scatter")
+    slots = filled(comm, codec, sequence, "scatter") if root == ROOT else None
+    own = Slot() if root >= 0 else None
+
+    async def run(channel: Channel) -> Any:
+        await across.scatter(channel, slots, own, root)
+        return None if own is None else codec.loads(own.data)
+
+    return start(comm, run, Signature.of("scatter", rank))
+
+
+def gather(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[list[Any] | None]:
+    rank = remote_root(comm, root, "gather")
+    own = Slot.holding(*codec.dumps(obj)) if root >= 0 else None
+    slots = empty(comm) if root == ROOT else None
+
+    async def run(channel: Channel) -> list[Any] | None:
+        await across.gather(channel, own, slots, root)
+        return None if slots is None else [codec.loads(slot.data) for slot in slots]
+
+    return start(comm, run, Signature.of("gather", rank))
+
+
+def allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
+    own = Slot.holding(*codec.dumps(obj))
+    return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
+
+
+def alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
+    return _exchange(comm, codec, filled(comm, codec, sequence, "alltoall"), "alltoall")
+
+
+def _exchange(comm: Communicator, codec: Codec, outgoing: Sequence[Slot], operation: str) -> Request[list[Any]]:
+    incoming = empty(comm)
+
+    async def run(channel: Channel) -> list[Any]:
+        await across.exchange(channel, outgoing, incoming)
+        return [codec.loads(slot.data) for slot in incoming]
+
+    return start(comm, run, Signature.of(operation))
+
+
+def reduce(comm: Communicator, codec: Codec, obj: Any, op: Op | Callable[[Any, Any], Any], root: int) -> Request[Any]:
+    rank = remote_root(comm, root, "reduce")
+    commutes(comm, op, "reduce")
+
+    async def run(channel: Channel) -> Any:
+        operand = ObjectOperand(obj, op, codec) if root >= 0 else None
+        result = Slot() if root == ROOT else None
+        await across.reduce(channel, operand, result, root)
+        return None if result is None else codec.loads(result.data)
+
+    return start(comm, run, Signature.of("reduce", rank, op))
+
+
+def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Op | Callable[[Any, Any], Any]) -> Request[Any]:
+    commutes(comm, op, "allreduce")
+
+    async def run(channel: Channel) -> Any:
+        result = Slot()
+        await across.allreduce(channel, ObjectOperand(obj, op, codec), result)
+        return codec.loads(result.data)
+
+    return start(comm, run, Signature.of("allreduce", None, op))

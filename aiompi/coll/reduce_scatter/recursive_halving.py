@@ -1,0 +1,66 @@
+"""Reduce-scatter by recursive halving (section 4.10)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from aiompi.coll.fold import Fold
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def recursive_halving(channel: Channel, operand: Operand, counts: Sequence[int]) -> None:
+    """Exchange with the partner p / 2, p / 4, ... 1 places away the half of the segments that lies on its side.
+
+    Not order-safe: partners do not hold neighbouring blocks of ranks. Steps: log2 p, p being the largest power of two
+    that is not above n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes sent, and
+    as many received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). Other sizes than p: of the
+    first 2 * (n - p) ranks the odd ones give their contribution to the even rank below and get their segment from it,
+    which makes two steps and m * (1 + 1 / n) bytes more; a half that stands for more ranks is sent more. Segments may
+    differ in length.
+
+    Five ranks, p = 4, segments a to e; which of them a rank still works on:
+
+                  rank 0   rank 1   rank 2   rank 3   rank 4
+        start     abcde    abcde    abcde    abcde    abcde
+        pair      abcde             abcde    abcde    abcde     1 > 0
+        step 1    abc               abc      de       de        0 = 3, 2 = 4
+        step 2    ab                c        d        e         0 = 2, 3 = 4
+        pair      a        b        c        d        e         0 > 1
+    """
+    rank = channel.rank
+    fold = Fold(rank, channel.size)
+    bounds = [0, *itertools.accumulate(counts)]
+    if fold.position is None:
+        await operand.slot().isend(channel, rank - 1)
+        own = operand.part(bounds[rank], bounds[rank + 1])
+        await own.replacement().irecv(channel, rank - 1)
+        operand.keep(own)
+        return
+    if fold.partner is not None:
+        await operand.incoming().irecv(channel, fold.partner)
+        operand.absorb(lower=False)
+    kept = await _halve(channel, operand, fold, fold.position, bounds)
+    if fold.partner is not None:
+        own, other = kept.part(0, counts[rank]), kept.part(counts[rank], kept.count)
+        await other.slot().isend(channel, fold.partner)
+        kept = own
+    operand.keep(kept)
+
+
+async def _halve(channel: Channel, operand: Operand, fold: Fold, position: int, bounds: Sequence[int]) -> Operand:
+    """Combine until only the segments of one position are left."""
+    distance = fold.power // 2
+    while distance:
+        start, middle, stop = (bounds[fold.first((position & -2 * distance) + i * distance)] for i in range(3))
+        low, high = operand.part(0, middle - start), operand.part(middle - start, stop - start)
+        operand, given = (high, low) if position & distance else (low, high)
+        partner = fold.rank(position ^ distance)
+        arrival = operand.incoming().irecv(channel, partner)
+        send = given.slot().isend(channel, partner)
+        await arrival
+        await send
+        operand.absorb(lower=partner < channel.rank)
+        distance //= 2
+    return operand

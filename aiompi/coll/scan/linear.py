@@ -1,0 +1,25 @@
+"""Scan from rank to rank (section 4.11)."""
+
+from __future__ import annotations
+
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, operand: Operand) -> None:
+    """Receive the result of the rank below, combine it with the own contribution, and send that to the rank above.
+
+    Order-safe. Steps: n - 1. Per rank, for m bytes: 1 message and m bytes sent, except by the last rank, which is the
+    least possible, and 1 combination. Any number of ranks.
+
+    Five ranks:
+
+        0 ---> 1 ---> 2 ---> 3 ---> 4
+           0      01     012    0123
+    """
+    rank = channel.rank
+    if rank:
+        await operand.incoming().irecv(channel, rank - 1)
+        operand.absorb(lower=True)
+    if rank + 1 < channel.size:
+        await operand.slot().isend(channel, rank + 1)

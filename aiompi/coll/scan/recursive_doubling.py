@@ -1,0 +1,34 @@
+"""Scan by recursive doubling (section 4.11)."""
+
+from __future__ import annotations
+
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def recursive_doubling(channel: Channel, operand: Operand) -> None:
+    """Send the partial result to the rank 1, 2, 4, ... places above, so that what is combined doubles.
+
+    Order-safe: what comes from below is of the ranks just below those combined already. Steps: ceil(log2 n). Per
+    rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent, and one message in each step in
+    which there is a rank to send to. Any number of ranks: those at the ends send or receive less.
+
+    Five ranks; contributions that are combined:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    0        1        2        3        4
+        step 1   0        01       12       23       34
+        step 2   0        01       012      0123     1234
+        step 3   0        01       012      0123     01234
+    """
+    rank, size = channel.rank, channel.size
+    distance = 1
+    while distance < size:
+        above, below = rank + distance, rank - distance
+        arrival = operand.incoming().irecv(channel, below) if below >= 0 else None
+        if above < size:
+            await operand.slot().isend(channel, above)
+        if arrival is not None:
+            await arrival
+            operand.absorb(lower=True)
+        distance *= 2

@@ -1,0 +1,113 @@
+"""Signatures: which collective a message is part of, so that ranks that do not agree find out (section 4.1).
+
+A signature travels as a number beside each message of a collective (see `aiompi.wire.frame`):
+
+    bits 0-7     the collective, its place in NAMES + 1
+    bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; USER for those of users; 0 for none
+    bits 16-47   the root + 1; 0 for none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple, TypeVar
+
+from aiompi.comm import Channel
+from aiompi.errors import Exception, InvalidOpError, InvalidRootError, OtherError
+from aiompi.op import Op
+from aiompi.op.operation import PREDEFINED
+
+T = TypeVar("T")
+
+#: in the order of their numbers, to which new names are appended
+NAMES: Final = (
+    "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv",
+    "Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan", "bcast", "gather",
+    "scatter", "allgather", "alltoall", "reduce", "allreduce", "scan", "exscan",
+)  # fmt: skip
+OPERATIONS: Final = tuple(PREDEFINED)
+USER: Final = 255
+
+_COLLECTIVE_NUMBERS: Final = {name: place for place, name in enumerate(NAMES, 1)}
+_OPERATION_NUMBERS: Final[dict[str | None, int]] = {name: place for place, name in enumerate(OPERATIONS, 1)}
+_OPERATION_NUMBERS.update({None: 0, "": USER})
+
+
+class Signature(NamedTuple):
+    """What all ranks must agree on.
+
+    Attributes:
+        name: of the collective.
+        root: rank, None if there is none.
+        operation: name of a predefined one; "" for those of users, None if there is none.
+    """
+
+    name: str
+    root: int | None = None
+    operation: str | None = None
+
+    @classmethod
+    def of(cls, name: str, root: int | None = None, op: object = None) -> Signature:
+        """The signature of a call; `op` is an operation, or a function of two objects."""
+        if op is None:
+            return cls(name, root)
+        return cls(name, root, op.name if isinstance(op, Op) and op.is_predefined else "")
+
+    @property
+    def note(self) -> int:
+        """The signature as a number."""
+        root = 0 if self.root is None else self.root + 1
+        return _COLLECTIVE_NUMBERS[self.name] | _OPERATION_NUMBERS[self.operation] << 8 | root << 16
+
+    @classmethod
+    def from_note(cls, note: int) -> Signature:
+        """The signature of another rank.
+
+        Raises:
+            IndexError: it knows other collectives than this one.
+        """
+        name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16
+        return cls(
+            NAMES[name - 1],
+            root - 1 if root else None,
+            "" if operation == USER else OPERATIONS[operation - 1] if operation else None,
+        )
+
+    def __str__(self) -> str:
+        details = [] if self.operation is None else [self.operation or "an operation of the user"]
+        details += [] if self.root is None else [f"root {self.root}"]
+        return f"{self.name} with {' and '.join(details)}" if details else self.name
+
+
+def signed(
+    run: Callable[[Channel], Coroutine[Any, None, T]], note: int
+) -> Callable[[Channel], Coroutine[Any, None, T]]:
+    """The same on a channel whose messages carry a note."""
+
+    def start(channel: Channel) -> Coroutine[Any, None, T]:
+        channel.note = note
+        return run(channel)
+
+    return start
+
+
+def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
+    """The error for a message of a rank whose call is another one than ours, with both views.
+
+    Args:
+        where: our call.
+        source: rank.
+        theirs, ours: notes.
+    """
+    own = Signature.from_note(ours)
+    try:
+        other: object = Signature.from_note(theirs)
+    except IndexError:
+        other = "a collective that is not known here"
+    kind: type[Exception] = OtherError
+    if isinstance(other, Signature) and other.name == own.name:
+        kind = InvalidOpError if other.root == own.root else InvalidRootError
+    return kind(
+        f"{where}: rank {source} has called {other}, this rank {own}; all ranks must call the same collectives in the "
+        "same order, with the same roots and operations"
+    )

@@ -1,0 +1,92 @@
+"""The environment of the blocking face (chapters 7 and 8): threads, versions, control of profilers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+from operator import index
+from typing import Any
+
+from aiompi import hooks
+from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED, THREAD_SINGLE
+from aiompi.errors import InvalidArgumentError, LocalProtocolError
+from aiompi.face import errhandlers
+from aiompi.face.blocking.communicator import COMM_WORLD
+from aiompi.face.blocking.message import Message
+from aiompi.face.blocking.process import process
+from aiompi.face.blocking.requests import Prequest, Request
+
+__all__ = ["Get_library_version", "Init_thread", "Is_thread_main", "Pcontrol", "Query_thread", "get_vendor"]
+
+for _seen in (Request, Prequest, Message):
+    hooks.surface(_seen)
+
+
+def Init_thread(required: int = THREAD_MULTIPLE) -> int:
+    """Join the job now, as `Init`, for a program with threads (MPI_Init_thread, MPI-2).
+
+    Args:
+        required: THREAD_SINGLE, THREAD_FUNNELED, THREAD_SERIALIZED or THREAD_MULTIPLE.
+
+    Returns:
+        What the library gives, whatever was required: THREAD_SERIALIZED. Any thread may call, but two never at once:
+        the sockets are looked after by the thread that is inside a call, without locks.
+
+    Raises:
+        LocalProtocolError: the job has been joined already.
+        InvalidArgumentError: there is no such level.
+    """
+    if not THREAD_SINGLE <= index(required) <= THREAD_MULTIPLE:
+        raise InvalidArgumentError(f"Init_thread: {required} is none of the THREAD_ levels")
+    if process.initialized:
+        raise LocalProtocolError(
+            "MPI_Init_thread was called after MPI_Init, or a communicator has been used: call it first and once"
+        )
+    process.runtime  # noqa: B018
+    return Query_thread()
+
+
+def Query_thread() -> int:
+    """What threads may do (MPI_Query_thread, MPI-2): THREAD_SERIALIZED; see `Init_thread`."""
+    return THREAD_SERIALIZED
+
+
+def Is_thread_main() -> bool:
+    """Whether this thread is the one that has joined the job (MPI_Is_thread_main, MPI-2)."""
+    process.runtime  # noqa: B018
+    return process.driver.in_first_thread
+
+
+def Get_library_version() -> str:
+    """Name and version of the library, and of the Python that it runs in (MPI_Get_library_version, MPI-3)."""
+    return f"aiompi {_version()}, {platform.python_implementation()} {platform.python_version()}"
+
+
+def get_vendor() -> tuple[str, tuple[int, int, int]]:
+    """Name and version of the library, as mpi4py tells those of the MPI below it."""
+    major, minor, micro = (int(number) for number in re.findall(r"\d+", _version())[:3])
+    return "aiompi", (major, minor, micro)
+
+
+def _version() -> str:
+    return importlib.metadata.version("aiompi")
+
+
+def Pcontrol(level: int, *args: Any) -> None:
+    """Nothing: a profiler sees this call through its hook, and may obey it (MPI_Pcontrol, section 8.3.1).
+
+    Args:
+        level: 0 to switch profiling off, 1 for the usual amount, 2 to write out what has been recorded; others have
+            the meaning that the profiler gives them. Programs start as if 1 had been called.
+        args: for the profiler.
+    """
+    index(level)
+
+
+def _world() -> errhandlers.ErrorHandling | None:
+    comm: Any = COMM_WORLD
+    return comm if process.initialized and isinstance(comm, errhandlers.ErrorHandling) else None
+
+
+errhandlers.serve_calls_without_communicator(_world)

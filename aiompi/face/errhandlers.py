@@ -1,0 +1,155 @@
+"""Error handlers of communicators (section 7.2), with mpi4py's names; the same in both faces.
+
+A call that fails raises. Before that it asks the error handler of its communicator, through a hook that is added when
+the first one other than ERRORS_RETURN is set: until then no call pays for it. An operation that fails after the call
+that has started it asks the handler when the error is reported: in the native face as soon as it is known, in the
+blocking one when the request is completed (section 2.7).
+"""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from aiompi import hooks
+from aiompi.comm.errhandler import Errhandler, HandlerFunction
+from aiompi.engine import Owned, Request
+from aiompi.errors import Exception as MPIException
+from aiompi.errors import InvalidErrhandlerError, JobAbortedError
+from aiompi.face import surface as surface  # what hooks see besides communicators
+from aiompi.face.common import Membership
+
+
+class ErrorHandling(Membership):
+    """What happens when a call on a communicator fails."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """All classes of communicators are seen by hooks, of which error handlers are one."""
+        super().__init_subclass__(**arguments)
+        hooks.surface(cls)
+
+    @classmethod
+    def Create_errhandler(cls, errhandler_fn: HandlerFunction) -> Errhandler:
+        """A new error handler (MPI_Errhandler_create, section 7.2).
+
+        Args:
+            errhandler_fn: called with the communicator and the error code, before the call raises. What it raises
+                itself is raised instead.
+        """
+        return Errhandler.create(errhandler_fn)
+
+    def Set_errhandler(self, errhandler: Errhandler) -> None:
+        """Use an error handler for this communicator, in this process (MPI_Errhandler_set, section 7.2).
+
+        Raises:
+            InvalidErrhandlerError: it is ERRHANDLER_NULL.
+        """
+        if not errhandler:
+            raise InvalidErrhandlerError(f"Set_errhandler on {self!r}: the error handler is null, or was freed")
+        self._core.errhandler = Errhandler(errhandler)
+        if not errhandler.raises_only and consult not in hooks.active():
+            hooks.add(consult, always=True)
+
+    def Get_errhandler(self) -> Errhandler:
+        """A new handle of the error handler in use (MPI_Errhandler_get, section 7.2): ERRORS_RETURN until it is set."""
+        return Errhandler(self._core.errhandler)
+
+    def Call_errhandler(self, errorcode: int) -> None:
+        """Call the error handler, as a library on top of MPI does for errors of its own (MPI-2)."""
+        self._core.errhandler.call(self, errorcode)
+
+
+_find_world: Callable[[], ErrorHandling | None] | None = None
+
+_starters: Final[weakref.WeakKeyDictionary[Request[Any], ErrorHandling]] = weakref.WeakKeyDictionary()
+
+
+def serve_calls_without_communicator(find: Callable[[], ErrorHandling | None]) -> None:
+    """Say how COMM_WORLD is found in a process that is one rank: its handler serves these calls (section 7.2).
+
+    Args:
+        find: gives it, or None while there is none.
+    """
+    global _find_world
+    _find_world = find
+
+
+def consult(call: hooks.Call) -> Any:
+    """Hook: ask the error handler about a call that fails, and remember who started what may fail later."""
+    completing = list(_operations(call))
+    try:
+        result = call()
+    except MPIException as error:
+        comm = _responsible(call, completing)
+        if comm is not None:
+            _handle(comm, error)
+        raise
+    if isinstance(call.receiver, ErrorHandling):
+        _watch(call.receiver, result)
+    return result
+
+
+def _operations(call: hooks.Call) -> Iterator[Request[Any]]:
+    """The operations that a call on requests of the blocking face completes."""
+    for value in (call.receiver, *call.args, *call.kwargs.values()):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            operation = None if isinstance(item, type) else getattr(item, "_core", None)
+            if isinstance(operation, Request):
+                yield operation
+
+
+def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandling | None:
+    """The communicator whose error handler is to be asked, None if that is not known."""
+    if isinstance(call.receiver, ErrorHandling) and call.receiver:
+        return call.receiver
+    failed = [operation for operation in completing if _failed(operation) is not None]
+    if completing:
+        return _starters.get((failed or completing)[0])
+    return None if _find_world is None else _find_world()
+
+
+def _watch(comm: ErrorHandling, result: Any) -> None:
+    """See to it that the handler is asked if an operation fails that a call has started."""
+    operation = result._request if isinstance(result, Owned) else result
+    if isinstance(operation, Request):
+        if not operation.done():
+            operation.when_done(lambda ended: _conclude(comm, ended))
+        else:
+            _conclude(comm, operation)
+    elif isinstance(getattr(result, "_core", None), Request):
+        _starters[result._core] = comm
+
+
+def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
+    """An operation has ended; what its handler raises becomes its error."""
+    failed = _failed(operation)
+    if failed is not None and isinstance(failed._error, MPIException):
+        try:
+            _handle(comm, failed._error)
+        except BaseException as raised:
+            failed._error = raised
+
+
+def _failed(operation: Request[Any]) -> Request[Any] | None:
+    """The operation, or the one of the two of an exchange, that has failed; None when it has succeeded so far.
+
+    `exception()` would tell more, and turn the message into an object, after which it cannot be put back when the
+    await is cancelled.
+    """
+    parts = operation, getattr(operation, "_send", None), getattr(operation, "_receive", None)
+    return next((part for part in parts if isinstance(part, Request) and part._error is not None), None)
+
+
+def _handle(comm: ErrorHandling, error: MPIException) -> None:
+    """Ask the handler, whose own calls have none: they would ask it again."""
+    if isinstance(error, JobAbortedError):
+        return  # the job is over, and nothing can be done about it
+    with hooks.library():
+        handler = comm._core.errhandler
+        if handler.aborts:
+            traceback.print_exception(error)
+        handler.call(comm, error.error_code)

@@ -1,0 +1,195 @@
+"""Collectives on buffers of the native face (chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiompi.coll import buffers
+from aiompi.engine import Request
+from aiompi.face.common import Membership
+from aiompi.op import SUM, Op
+
+
+class BufferCollectives(Membership):
+    """The collectives of a communicator on buffers; each starts at once and returns its request."""
+
+    __slots__ = ()
+
+    def Barrier(self) -> Request[None]:
+        """Complete when every rank has called it (section 4.3)."""
+        return buffers.barrier(self._core)
+
+    def Bcast(self, buf: Any, root: int = 0) -> Request[None]:
+        """Fill the buffer of every rank with the root's (section 4.4)."""
+        return buffers.bcast(self._core, buf, root)
+
+    def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+        """Block i of the root's buffer goes to rank i (section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank.
+        """
+        return buffers.scatter(self._core, sendbuf, recvbuf, root)
+
+    def Scatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank.
+        """
+        return buffers.scatterv(self._core, sendbuf, recvbuf, root)
+
+    def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+        """The buffers of all ranks become the blocks of the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank.
+        """
+        return buffers.gather(self._core, sendbuf, recvbuf, root)
+
+    def Gatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank.
+        """
+        return buffers.gatherv(self._core, sendbuf, recvbuf, root)
+
+    def Allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """The buffers of all ranks become the blocks of everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+        """
+        return buffers.allgather(self._core, sendbuf, recvbuf)
+
+    def Allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+        """
+        return buffers.allgatherv(self._core, sendbuf, recvbuf)
+
+    def Alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """Block r of every rank goes to rank r (section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+        """
+        return buffers.alltoall(self._core, sendbuf, recvbuf)
+
+    def Alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, or IN_PLACE.
+            recvbuf: the same; its count for a rank is what that one sends here.
+        """
+        return buffers.alltoallv(self._core, sendbuf, recvbuf)
+
+    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """As `Alltoallv`, with a datatype for each rank (MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+        """
+        return buffers.alltoallw(self._core, sendbuf, recvbuf)
+
+    def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Request[None]:
+        """Combine the buffers of all ranks element by element, into the root's (section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank.
+        """
+        return buffers.reduce(self._core, sendbuf, recvbuf, op, root)
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+        """
+        return buffers.allreduce(self._core, sendbuf, recvbuf, op)
+
+    def Reduce_scatter(
+        self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op = SUM
+    ) -> Request[None]:
+        """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+        """
+        return buffers.reduce_scatter(self._core, sendbuf, recvbuf, recvcounts, op)
+
+    def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+        """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+        """
+        return buffers.reduce_scatter_block(self._core, sendbuf, recvbuf, op)
+
+    def Scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+        """
+        return buffers.scan(self._core, sendbuf, recvbuf, op)
+
+    def Exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+        """Combine the buffers of the ranks below this one element by element (MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+        """
+        return buffers.exscan(self._core, sendbuf, recvbuf, op)
+
+    Ibarrier = Barrier
+    Ibcast = Bcast
+    Iscatter = Scatter
+    Iscatterv = Scatterv
+    Igather = Gather
+    Igatherv = Gatherv
+    Iallgather = Allgather
+    Iallgatherv = Allgatherv
+    Ialltoall = Alltoall
+    Ialltoallv = Alltoallv
+    Ialltoallw = Alltoallw
+    Ireduce = Reduce
+    Iallreduce = Allreduce
+    Ireduce_scatter = Reduce_scatter
+    Ireduce_scatter_block = Reduce_scatter_block
+    Iscan = Scan
+    Iexscan = Exscan

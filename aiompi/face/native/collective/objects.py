@@ -1,0 +1,71 @@
+"""Collectives on Python objects of the native face (chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiompi.coll import buffers, objects
+from aiompi.engine import Request
+from aiompi.face.common import Membership
+from aiompi.objects import Codec
+from aiompi.op import SUM, Op
+
+
+class ObjectCollectives(Membership):
+    """The collectives of a communicator on objects; each starts at once and returns its request."""
+
+    __slots__ = ()
+
+    _codec: Codec
+
+    def barrier(self) -> Request[None]:
+        """Complete when every rank has called it (section 4.3)."""
+        return buffers.barrier(self._core)
+
+    def bcast(self, obj: Any, root: int = 0) -> Request[Any]:
+        """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
+        return objects.bcast(self._core, self._codec, obj, root)
+
+    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Request[Any]:
+        """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
+        return objects.scatter(self._core, self._codec, sendobj, root)
+
+    def gather(self, sendobj: Any, root: int = 0) -> Request[list[Any] | None]:
+        """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+        return objects.gather(self._core, self._codec, sendobj, root)
+
+    def allgather(self, sendobj: Any) -> Request[list[Any]]:
+        """The objects of all ranks in rank order (section 4.7)."""
+        return objects.allgather(self._core, self._codec, sendobj)
+
+    def alltoall(self, sendobj: Sequence[Any]) -> Request[list[Any]]:
+        """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
+        return objects.alltoall(self._core, self._codec, sendobj)
+
+    def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Request[Any]:
+        """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
+        return objects.reduce(self._core, self._codec, sendobj, op, root)
+
+    def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+        """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
+        return objects.allreduce(self._core, self._codec, sendobj, op)
+
+    def scan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+        """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
+        return objects.scan(self._core, self._codec, sendobj, op)
+
+    def exscan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+        """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
+        return objects.exscan(self._core, self._codec, sendobj, op)
+
+    ibarrier = barrier
+    ibcast = bcast
+    iscatter = scatter
+    igather = gather
+    iallgather = allgather
+    ialltoall = alltoall
+    ireduce = reduce
+    iallreduce = allreduce
+    iscan = scan
+    iexscan = exscan

@@ -1,0 +1,290 @@
+"""Topologies of communicators (chapter 6), with mpi4py's names; the same in both faces. All of it is local.
+
+The classes are for: every communicator (`TopologyTest`), intracommunicators (`TopologyMap`), those with a topology
+(`Neighborhood`), and those with one of its kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from aiompi.comm.topology import Cartesian, DistributedGraph, Graph, Topology
+from aiompi.constants import UNDEFINED
+from aiompi.errors import InvalidCommError, InvalidTopologyError
+from aiompi.face.common import Membership
+
+K = TypeVar("K", Cartesian, Graph, DistributedGraph)
+
+
+class TopologyTest(Membership):
+    """Whether a communicator has a topology."""
+
+    __slots__ = ()
+
+    def Get_topology(self) -> int:
+        """CART, GRAPH or DIST_GRAPH; UNDEFINED for none (MPI_Topo_test, section 6.5.4)."""
+        topology: Topology | None = self._core.topology
+        return UNDEFINED if topology is None else topology.kind
+
+    @property
+    def topology(self) -> int:
+        """As `Get_topology`."""
+        return self.Get_topology()
+
+    @property
+    def is_topo(self) -> bool:
+        """Whether the communicator has a topology."""
+        return self.Get_topology() != UNDEFINED
+
+
+class TopologyMap(Membership):
+    """Which rank a process would get in a topology."""
+
+    __slots__ = ()
+
+    def Cart_map(self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None) -> int:
+        """Rank of this process in a grid, UNDEFINED if it would be left over (MPI_Cart_map, section 6.5.7).
+
+        Raises:
+            InvalidDimsError: the grid needs more processes than there are.
+        """
+        self._check_intra("Cart_map")
+        return Cartesian.create(dims, periods, self.size).map(self.rank)
+
+    def Graph_map(self, index: Sequence[int], edges: Sequence[int]) -> int:
+        """Rank of this process in a graph, UNDEFINED if it would be left over (MPI_Graph_map, section 6.5.7).
+
+        Raises:
+            InvalidTopologyError: the graph needs more processes than there are.
+            InvalidArgumentError: it is no graph.
+        """
+        self._check_intra("Graph_map")
+        return Graph.create(index, edges, self.size).map(self.rank)
+
+    def _check_intra(self, call: str) -> None:
+        if self._core.remote is not None:
+            raise InvalidCommError(f"{call} on {self!r}: an intercommunicator has no topology")
+
+
+class Neighborhood(Membership):
+    """The neighbours of this process, in the order of neighbourhood collectives."""
+
+    __slots__ = ()
+
+    @property
+    def inoutedges(self) -> tuple[list[int], list[int]]:
+        """Ranks from which and to which edges lead; PROC_NULL beyond the border of a grid.
+
+        Raises:
+            InvalidTopologyError: the communicator has no topology.
+        """
+        topology: Topology | None = self._core.topology
+        if topology is None:
+            raise InvalidTopologyError(f"{self!r} has no topology: make one with Create_cart or Create_graph")
+        return topology.neighbors(self.rank)
+
+    @property
+    def inedges(self) -> list[int]:
+        """Ranks from which edges lead here."""
+        return self.inoutedges[0]
+
+    @property
+    def outedges(self) -> list[int]:
+        """Ranks to which edges lead from here."""
+        return self.inoutedges[1]
+
+    @property
+    def degrees(self) -> tuple[int, int]:
+        """Numbers of edges from and to others."""
+        sources, destinations = self.inoutedges
+        return len(sources), len(destinations)
+
+    @property
+    def indegree(self) -> int:
+        """Number of edges that lead here."""
+        return self.degrees[0]
+
+    @property
+    def outdegree(self) -> int:
+        """Number of edges that lead from here."""
+        return self.degrees[1]
+
+    def _topology(self, kind: type[K], name: str) -> K:
+        """
+        Raises:
+            InvalidTopologyError: the topology of the communicator is of another kind, or it has none.
+        """
+        topology = self._core.topology
+        if not isinstance(topology, kind):
+            raise InvalidTopologyError(f"{self!r} has no {name} topology")
+        return topology
+
+
+class CartesianInquiry(Neighborhood):
+    """Questions about a grid (sections 6.5.4 and 6.5.5)."""
+
+    __slots__ = ()
+
+    @property
+    def _grid(self) -> Cartesian:
+        return self._topology(Cartesian, "Cartesian")
+
+    def Get_dim(self) -> int:
+        """Number of dimensions (MPI_Cartdim_get, section 6.5.4)."""
+        return self._grid.ndims
+
+    def Get_topo(self) -> tuple[list[int], list[bool], list[int]]:
+        """Dimensions, which of them are periodic, and where this process is (MPI_Cart_get, section 6.5.4)."""
+        return list(self._grid.dims), list(self._grid.periods), self._grid.coords(self.rank)
+
+    def Get_cart_rank(self, coords: Sequence[int]) -> int:
+        """Rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
+
+        Args:
+            coords: one for each dimension; those of a periodic one are wrapped around.
+
+        Raises:
+            InvalidArgumentError: one is outside a dimension that is not periodic.
+        """
+        return self._grid.rank(coords)
+
+    def Get_coords(self, rank: int) -> list[int]:
+        """Coordinates of a process (MPI_Cart_coords, section 6.5.4).
+
+        Raises:
+            InvalidRankError: there is no such rank.
+        """
+        return self._grid.coords(rank)
+
+    def Shift(self, direction: int, disp: int) -> tuple[int, int]:
+        """From whom to receive and to whom to send, to shift data along a dimension (MPI_Cart_shift, section 6.5.5).
+
+        Returns:
+            (source, dest), as for Sendrecv; PROC_NULL beyond an open border.
+
+        Raises:
+            InvalidDimsError: there is no such direction; they count from 0.
+        """
+        return self._grid.shift(self.rank, direction, disp)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.Get_dim()
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.Get_dim()
+
+    @property
+    def topo(self) -> tuple[list[int], list[bool], list[int]]:
+        """As `Get_topo`."""
+        return self.Get_topo()
+
+    @property
+    def dims(self) -> list[int]:
+        """Number of processes along each dimension."""
+        return self.Get_topo()[0]
+
+    @property
+    def periods(self) -> list[bool]:
+        """For each dimension, whether it is periodic."""
+        return self.Get_topo()[1]
+
+    @property
+    def coords(self) -> list[int]:
+        """Where this process is."""
+        return self.Get_topo()[2]
+
+
+class GraphInquiry(Neighborhood):
+    """Questions about a graph (section 6.5.4)."""
+
+    __slots__ = ()
+
+    @property
+    def _graph(self) -> Graph:
+        return self._topology(Graph, "graph")
+
+    def Get_dims(self) -> tuple[int, int]:
+        """Numbers of nodes and of edges (MPI_Graphdims_get, section 6.5.4)."""
+        return self._graph.nnodes, len(self._graph.edges)
+
+    def Get_topo(self) -> tuple[list[int], list[int]]:
+        """(index, edges) that the graph was made of (MPI_Graph_get, section 6.5.4)."""
+        return list(self._graph.index), list(self._graph.edges)
+
+    def Get_neighbors_count(self, rank: int) -> int:
+        """Number of neighbours of a process (MPI_Graph_neighbors_count, section 6.5.4).
+
+        Raises:
+            InvalidRankError: there is no such rank.
+        """
+        return len(self._graph.neighbors_of(rank))
+
+    def Get_neighbors(self, rank: int) -> list[int]:
+        """Neighbours of a process, in the order in which they were given (MPI_Graph_neighbors, section 6.5.4).
+
+        Raises:
+            InvalidRankError: there is no such rank.
+        """
+        return self._graph.neighbors_of(rank)
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Numbers of nodes and of edges."""
+        return self.Get_dims()
+
+    @property
+    def nnodes(self) -> int:
+        """Number of nodes."""
+        return self.Get_dims()[0]
+
+    @property
+    def nedges(self) -> int:
+        """Number of edges."""
+        return self.Get_dims()[1]
+
+    @property
+    def topo(self) -> tuple[list[int], list[int]]:
+        """As `Get_topo`."""
+        return self.Get_topo()
+
+    @property
+    def index(self) -> list[int]:
+        """For each node, the number of neighbours of all nodes up to it."""
+        return self.Get_topo()[0]
+
+    @property
+    def edges(self) -> list[int]:
+        """The neighbours of all nodes."""
+        return self.Get_topo()[1]
+
+    @property
+    def nneighbors(self) -> int:
+        """Number of neighbours of this process."""
+        return self.Get_neighbors_count(self.rank)
+
+    @property
+    def neighbors(self) -> list[int]:
+        """Neighbours of this process."""
+        return self.Get_neighbors(self.rank)
+
+
+class DistributedGraphInquiry(Neighborhood):
+    """Questions about a distributed graph (section 7.5.5 of MPI-3.1)."""
+
+    __slots__ = ()
+
+    def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
+        """Numbers of edges from and to others, and whether they have weights (MPI_Dist_graph_neighbors_count)."""
+        graph = self._topology(DistributedGraph, "distributed graph")
+        return len(graph.sources), len(graph.destinations), graph.weights is not None
+
+    def Get_dist_neighbors(self) -> tuple[list[int], list[int], tuple[list[int], list[int]] | None]:
+        """Sources, destinations, and the weights of both if there are any (MPI_Dist_graph_neighbors)."""
+        graph = self._topology(DistributedGraph, "distributed graph")
+        weights = None if graph.weights is None else (list(graph.weights[0]), list(graph.weights[1]))
+        return list(graph.sources), list(graph.destinations), weights

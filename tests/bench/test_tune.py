@@ -1,0 +1,82 @@
+"""Tuning: times become rules, and jobs are measured with the algorithms that they name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aiompi.bench.__main__ import main
+from aiompi.bench.measure.collective import CALLS
+from aiompi.bench.tune import command, rules
+from aiompi.coll import select
+from aiompi.coll.registry import COLLECTIVES
+
+SIZES = [8, 512, 32768]
+
+
+def names(job):
+    return dict(pair.split("=") for pair in job.command[1].removeprefix("AIOMPI_COLL=").split(","))
+
+
+def test_rules_change_between_the_sizes_where_the_fastest_does():
+    times = {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}
+    assert rules.derive("bcast", SIZES, {4: times}) == [
+        {"algorithm": "binomial", "max_bytes": 4096},
+        {"algorithm": "scatter_ring"},
+        {"algorithm": "binomial"},
+    ]
+
+
+def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_last_for_more():
+    measured = {2: {"linear": [1.0], "binomial": [2.0]}, 8: {"linear": [2.0], "binomial": [1.0]}}
+    assert rules.derive("gather", [8], measured) == [
+        {"algorithm": "linear", "max_ranks": 2},
+        {"algorithm": "binomial"},
+        {"algorithm": "linear"},
+    ]
+
+
+def test_noise_makes_no_rules():
+    times = {"linear": [1.0, 1.04, 1.0], "pairwise": [1.1, 1.0, 0.99]}
+    assert rules.derive("alltoall", SIZES, {4: times}) == [{"algorithm": "linear"}, {"algorithm": "pairwise"}]
+
+
+def test_rules_are_written_in_the_form_of_the_tuning_data():
+    derived = {"bcast": rules.derive("bcast", SIZES, {4: {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}})}
+    text = rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]})
+    assert json.loads(text)["bcast"] == derived["bcast"]
+    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_bytes=4096)
+
+
+def test_each_algorithm_has_a_job():
+    jobs = command.contenders(list(COLLECTIVES), 3)
+    for collective, entry in COLLECTIVES.items():
+        assert [names(job).get(collective) for job in jobs if collective in names(job)] == list(entry.algorithms)
+    assert all(job.command[job.command.index("-n") + 1] == "3" for job in jobs)
+
+
+def test_a_block_takes_as_long_as_its_slowest_rank():
+    assert command.slowest([[1, 2, 9], [3, 1, 8]]) == 3
+
+
+@pytest.mark.timeout(120)
+def test_jobs_are_measured(capsys, tmp_path):
+    output = tmp_path / "tuning.json"
+    sizes = ["--ranks", "2", "--sizes", "0,10", "--repeat", "1", "--output", str(output)]
+    assert CALLS.keys() == COLLECTIVES.keys()
+    assert main(["tune", *sizes]) == 0
+    printed = capsys.readouterr().out
+    for collective, entry in COLLECTIVES.items():
+        assert f"{collective}, 2 ranks" in printed
+        assert all(name in printed for name in entry.algorithms)
+    parsed = select.parse(output.read_text())
+    assert parsed.keys() == COLLECTIVES.keys()
+    assert all(those[-1].max_ranks is those[-1].max_bytes is None for those in parsed.values())
+
+
+@pytest.mark.parametrize("text", ["x", "0", "65", "1.5", "2,"])
+def test_a_number_of_ranks_is_checked(text, capsys):
+    with pytest.raises(SystemExit):
+        main(["tune", "--ranks", text])
+    assert "is no number from 1 to 64" in capsys.readouterr().err
