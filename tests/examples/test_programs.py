@@ -127,6 +127,27 @@ def test_life_needs_a_cell_for_each_rank(site: Site) -> None:
     assert "4 ranks need at least 2 rows and 2 columns" in result.err
 
 
+def test_timecalls(site: Site) -> None:
+    program = site.program("""
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+for _ in range(3):
+    comm.bcast(comm.rank)
+comm.Barrier()
+""")
+    result = site.launch("-n", "2", str(EXAMPLES / "timecalls.py"), program).finish()
+    assert result.code == 0
+    rows = [line.split() for line in result.err.splitlines()]
+    assert rows[0] == ["call", "times", "seconds"]
+    assert {(name, int(times)) for name, times, _ in rows[1:]} == {("bcast", 6), ("Barrier", 2)}
+    assert all(float(seconds) > 0 for _, _, seconds in rows[1:])
+
+
+def test_timecalls_keeps_the_exit_status(site: Site) -> None:
+    result = site.launch("-n", "2", str(EXAMPLES / "timecalls.py"), site.program("raise SystemExit(3)")).finish()
+    assert result.code == 3
+
+
 def test_heat_stops_when_nothing_changes(site: Site, tmp_path: Path) -> None:
     array = tmp_path / "heat.npy"
     out = run(site, 2, "heat.py", "--cells", 6, "--steps", 5000, "--tolerance", 1e-4, "--array", array).out

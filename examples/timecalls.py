@@ -1,0 +1,81 @@
+"""How long a program spends in its MPI calls: a profiler in the manner of chapter 8 of the standard.
+
+    aiompi-launch -n 4 examples/timecalls.py examples/pi.py --samples 1000000
+
+It runs a program of the blocking face, whatever that is, with a hook around every call, and prints what each kind of
+call took, all ranks together. The program itself is not changed, and does not notice.
+"""
+
+import runpy
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiompi import MPI, hooks
+
+
+class Timer:
+    """Counts calls and their seconds, by name."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+
+    def __call__(self, call: hooks.Call) -> object:
+        began = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self.calls[call.name] += 1
+            self.seconds[call.name] += time.perf_counter() - began  # type: ignore[assignment]
+
+
+@contextmanager
+def timed() -> Iterator[Timer]:
+    """A block whose MPI calls are timed."""
+    with hooks.added(Timer()) as timer:
+        yield timer
+
+
+def run(program: str) -> str | int | None:
+    """Run a program as `python program` would; its exit status."""
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+def collect(timer: Timer) -> list[Timer]:
+    """The timers of all ranks at rank 0, nothing elsewhere; of this rank alone if the program has called Finalize."""
+    if MPI.Is_finalized():
+        return [timer]
+    return MPI.COMM_WORLD.gather(timer) or []
+
+
+def table(timers: list[Timer]) -> Iterator[str]:
+    """The sums over ranks, the longest first."""
+    calls = sum((timer.calls for timer in timers), Counter())
+    seconds = sum((timer.seconds for timer in timers), Counter())
+    yield f"{'call':20}{'times':>10}{'seconds':>12}"
+    for name, duration in seconds.most_common():
+        yield f"{name:20}{calls[name]:10}{duration:12.6f}"
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(f"usage: {sys.argv[0]} program [arguments]")
+    program = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    with timed() as timer:
+        status = run(program)
+    if not status:
+        for line in table(timers) if (timers := collect(timer)) else ():
+            print(line, file=sys.stderr)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
