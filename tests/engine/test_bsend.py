@@ -36,7 +36,7 @@ def test_send_is_complete_at_once_and_the_memory_free(size: int) -> None:
     assert receive.result() == pattern(size)
 
 
-@pytest.mark.spec("S3.6-7", "S3.6-8")
+@pytest.mark.spec("S3.6-7", "S3.6-8", "S7.1.1-5")
 def test_buffer_of_exactly_the_size_takes_the_messages() -> None:
     count = 5
     w = world(count * (LONG + BSEND_OVERHEAD))

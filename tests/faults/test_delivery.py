@@ -138,7 +138,7 @@ FREED: Final = [
 ]
 
 
-@pytest.mark.spec("S2.7-5", "S3.7.3-13")
+@pytest.mark.spec("S2.7-5", "S3.7.3-13", "S7.5-5")
 @pytest.mark.parametrize(("name", "end", "face"), FREED)
 def test_failure_after_the_request_was_freed(site: Site, name: str, end: str, face: str) -> None:
     """No call can report it: the job ends with it, and does not hang."""
