@@ -4,7 +4,7 @@ An algorithm moves slots (`slot`) or combines operands (`operand`) over the chan
 buffers nor objects, neither waiting nor event loops: so it serves both kinds of call in every face. `registry`
 lists the algorithms of each collective, `select` chooses among them by the data in `tuning.json`, `buffers` and
 `objects` check the arguments of a call and start it. `signature` lets ranks find out that they do not agree on a call.
-`across` has the algorithms between the two groups of an intercommunicator.
+`across` has the algorithms between the two groups of an intercommunicator, `neighborhood` the one between neighbours.
 
 To add an algorithm, write a file beside its siblings and enter it in `registry`; the tests then run it.
 """

@@ -24,6 +24,8 @@ NAMES: Final = (
     "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv",
     "Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan", "bcast", "gather",
     "scatter", "allgather", "alltoall", "reduce", "allreduce", "scan", "exscan",
+    "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
+    "neighbor_allgather", "neighbor_alltoall",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
 USER: Final = 255

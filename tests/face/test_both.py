@@ -87,6 +87,19 @@ def test_collectives_have_three_forms_with_the_same_arguments(name: str, face: t
     assert same_parameters(getattr(face, f"{name}_init"), getattr(face, name), ("info",))
 
 
+@pytest.mark.parametrize("kind", ["Cartcomm", "Graphcomm", "Distgraphcomm"])
+def test_communicators_with_a_topology(kind: str) -> None:
+    """As those without; collectives between neighbours have three forms too."""
+    faces = [getattr(aiompi, kind), getattr(MPI, kind)]
+    native, blocking = (public(face).keys() for face in faces)
+    nonblocking = {"ineighbor_allgather", "ineighbor_alltoall"}
+    assert (native - blocking, blocking - native) == (ALWAYS_NONBLOCKING | nonblocking, set())
+    for name in map(str.capitalize, buffers.neighborhood.__all__):
+        forms = [getattr(face, form) for face in faces for form in (name, f"I{name.lower()}")]
+        assert all(same_parameters(form, forms[0], ()) for form in forms)
+        assert all(same_parameters(getattr(face, f"{name}_init"), forms[0], ("info",)) for face in faces)
+
+
 @pytest.mark.parametrize("name", sorted(name for name in public(NATIVE)))
 def test_spelling_tells_buffers_from_objects(name: str) -> None:
     """Where both exist: the first letter is the only difference."""

@@ -92,23 +92,34 @@ class Call:
         self._refuse_in_place(spec, "recvbuf")
         return self.checked(resolve_recv, spec, "recvbuf")
 
-    def send_blocks(self, spec: object) -> list[Buffer]:
-        """The equal blocks for all ranks in a send buffer."""
-        self._refuse_in_place(spec, "sendbuf")
-        return self._cut(self.checked(resolve_send, spec, "sendbuf", self.reach), "sendbuf")
+    def send_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
+        """The equal blocks for all ranks in a send buffer, or for so many neighbours."""
+        return self._cut(resolve_send, spec, "sendbuf", number)
 
-    def receive_blocks(self, spec: object) -> list[Buffer]:
-        """The equal blocks of all ranks in a receive buffer."""
-        self._refuse_in_place(spec, "recvbuf")
-        return self._cut(self.checked(resolve_recv, spec, "recvbuf", self.reach), "recvbuf")
+    def receive_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
+        """The equal blocks of all ranks in a receive buffer, or of so many neighbours."""
+        return self._cut(resolve_recv, spec, "recvbuf", number)
 
-    def _cut(self, buffer: Buffer, name: str) -> list[Buffer]:
-        return self.checked(blocks, buffer, self.reach, name)
-
-    def vector(self, resolve: Callable[[object, str, int], list[Buffer]], spec: object, name: str) -> list[Buffer]:
-        """The blocks of all ranks, of any lengths."""
+    def _cut(
+        self, resolve: Callable[[object, str, int], Buffer], spec: object, name: str, number: int | None
+    ) -> list[Buffer]:
         self._refuse_in_place(spec, name)
-        return self.checked(resolve, spec, name, self.reach)
+        if number is None:
+            number = self.reach
+        return self.checked(blocks, self.checked(resolve, spec, name, number), number, name) if number else []
+
+    def vector(
+        self,
+        resolve: Callable[[object, str, int], list[Buffer]],
+        spec: object,
+        name: str,
+        number: int | None = None,
+    ) -> list[Buffer]:
+        """The blocks of all ranks, or of so many neighbours, of any lengths."""
+        self._refuse_in_place(spec, name)
+        if number is None:
+            number = self.reach
+        return self.checked(resolve, spec, name, number) if number else []
 
     def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
         """What this rank contributes to blocks of all ranks; under IN_PLACE it is the very object in its place.

@@ -19,6 +19,8 @@ from typing import Any
 from aiompi.coll import registry
 from aiompi.coll.objects import across
 from aiompi.coll.objects.common import commutes, empty, filled, start
+from aiompi.coll.objects.neighborhood import neighbor_allgather as neighbor_allgather
+from aiompi.coll.objects.neighborhood import neighbor_alltoall as neighbor_alltoall
 from aiompi.coll.operand import Codec, ObjectOperand, Operand
 from aiompi.coll.select import select
 from aiompi.coll.signature import Signature

@@ -14,6 +14,7 @@ from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.attributes import Caching
 from aiompi.face.blocking.collective import Collectives
+from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
@@ -214,7 +215,7 @@ class Intracomm(Comm, TopologyMap):
         return cast(Distgraphcomm, self._made(create.dist_graph(self._core, sources, degrees, destinations, weights)))
 
 
-class Cartcomm(Intracomm, CartesianInquiry):
+class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
     """A communicator whose processes form a grid (chapter 6)."""
 
     __slots__ = ()
@@ -229,13 +230,13 @@ class Cartcomm(Intracomm, CartesianInquiry):
         return cast(Cartcomm, self._made(create.cart_sub(self._core, remain_dims)))
 
 
-class Graphcomm(Intracomm, GraphInquiry):
+class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
     """A communicator whose processes are the nodes of a graph (chapter 6)."""
 
     __slots__ = ()
 
 
-class Distgraphcomm(Intracomm, DistributedGraphInquiry):
+class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry):
     """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
 
     __slots__ = ()

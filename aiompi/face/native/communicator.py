@@ -16,6 +16,7 @@ from aiompi.face.attributes import Caching
 from aiompi.face.common import duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
+from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.native.point_to_point import PointToPoint
 from aiompi.face.topology import (
     CartesianInquiry,
@@ -251,7 +252,7 @@ class Intracomm(Comm, TopologyMap):
         return self._made(create.dist_graph(self._core, sources, degrees, destinations, weights))
 
 
-class Cartcomm(Intracomm, CartesianInquiry):
+class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
     """A communicator whose processes form a grid (chapter 6)."""
 
     __slots__ = ()
@@ -265,13 +266,13 @@ class Cartcomm(Intracomm, CartesianInquiry):
         return self._made(create.cart_sub(self._core, remain_dims))
 
 
-class Graphcomm(Intracomm, GraphInquiry):
+class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
     """A communicator whose processes are the nodes of a graph (chapter 6)."""
 
     __slots__ = ()
 
 
-class Distgraphcomm(Intracomm, DistributedGraphInquiry):
+class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry):
     """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
 
     __slots__ = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 from checks import check, comm, predecessor, raises, rank, size, successor
 
 from aiompi import MPI
@@ -261,3 +262,28 @@ def arranged() -> None:
     assert [type(made) for made in (ring, edges, adjacent)] == [MPI.Graphcomm, MPI.Distgraphcomm, MPI.Distgraphcomm]
     for made in (line, ring, edges, adjacent):
         made.Free()
+
+
+@check
+def neighbours() -> None:
+    """Neighbourhood collectives in all forms, around a circle: what is sent forward arrives from before."""
+    line = comm.Create_cart([size], periods=True)
+    mine, expected = [10 * rank + 1, 10 * rank], [10 * predecessor, 10 * successor + 1]
+    sent, received = np.array(mine), np.zeros(2, int)
+    assert line.neighbor_alltoall(mine) == expected
+    assert line.neighbor_allgather(rank) == line.inedges == [predecessor, successor]
+    layout, gathered = (([1, 1], [0, 8]), ["l", "l"]), [10 * predecessor + 1, 10 * successor + 1]
+    every = {name: getattr(line, name) for name in dir(line) if name.startswith(("Neighbor_", "Ineighbor_"))}
+    assert len(every) == 15
+    for name, call in every.items():
+        received[:] = -1
+        if "alltoallw" in name:
+            request = call([sent, *layout], [received, *layout])
+        else:
+            request = call(sent[:1] if "allgather" in name else sent, received)
+        if name.endswith("_init"):
+            request.Start()
+        if request is not None:
+            request.Wait()
+        assert received.tolist() == (gathered if "allgather" in name else expected), name
+    line.Free()

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from face.native.checks import SIZE, World, check, everywhere, expect
 
@@ -328,3 +329,35 @@ async def bad_groups(world: World) -> None:
         pair.Create(world[0].group)
     results = await asyncio.gather(*(comm.Create(Group([comm.rank])) for comm in world), return_exceptions=True)
     assert [type(result) for result in results] == [aiompi.InvalidGroupError] * SIZE
+
+
+@check
+async def neighbours(world: World) -> None:
+    """Neighbourhood collectives in all forms, around a circle: what is sent forward arrives from before."""
+
+    async def around(comm: Intracomm) -> None:
+        line = await comm.Create_cart([SIZE], periods=True)
+        before, behind = line.Shift(0, 1)
+        mine, expected = [10 * line.rank + 1, 10 * line.rank], [10 * before, 10 * behind + 1]
+        sent, received = np.array(mine), np.zeros(2, int)
+        assert await line.neighbor_alltoall(mine) == expected
+        assert await line.neighbor_allgather(line.rank) == line.inedges == [before, behind]
+        every = {name: getattr(line, name) for name in dir(line) if name.startswith(("Neighbor_", "Ineighbor_"))}
+        assert len(every) == 15
+        for name, call in every.items():
+            received[:] = -1
+            request = call(*arguments(name, sent, received))
+            if name.endswith("_init"):
+                request.start()
+            await request
+            gathered = [10 * before + 1, 10 * behind + 1]
+            assert received.tolist() == (gathered if "allgather" in name else expected), name
+        await line.Free()
+
+    def arguments(name: str, sent: Any, received: Any) -> tuple[Any, Any]:
+        if "alltoallw" in name:
+            layout = ([1, 1], [0, 8]), ["l", "l"]
+            return [sent, *layout], [received, *layout]
+        return sent[:1] if "allgather" in name else sent, received
+
+    await everywhere(world, around)

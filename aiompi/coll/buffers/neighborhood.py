@@ -1,0 +1,119 @@
+"""The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
+
+There is one block for each neighbour, in the order in which `neighbors` of the topology has them. Blocks of PROC_NULL,
+beyond the border of a grid, are counted, but neither sent nor touched. A buffer with blocks of no neighbour at all is
+not looked at. IN_PLACE is not allowed. Besides what other collectives raise, at the call
+
+    InvalidTopologyError     the communicator has no topology, or a graph with more edges one way than back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aiompi.coll.buffers.call import Call, Run, Stage
+from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll.neighborhood import Neighborhood, exchange
+from aiompi.comm import Channel
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.buffer.vector import (
+    resolve_typed_recv,
+    resolve_typed_send,
+    resolve_vector_recv,
+    resolve_vector_send,
+)
+
+__all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
+
+
+@Prepared
+def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1).
+
+    Args:
+        sendspec: (count,) items.
+        recvspec: (indegree, count) items, C order.
+    """
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.receive_blocks(recvspec, near.indegree)
+    own = call.send(sendspec)
+    if places:
+        call.check_blocks(own.nbytes, places[0].nbytes)
+    return _exchange(call, near, [own], places, near.outdegree)
+
+
+@Prepared
+def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send the same to all neighbours, of a length of one's own (MPI_Neighbor_allgatherv, section 7.6.1).
+
+    Args:
+        sendspec: (count,) items.
+        recvspec: a vector specification of `indegree` blocks, see `aiompi.datatype.buffer.vector`.
+    """
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
+    return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
+
+
+@Prepared
+def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2).
+
+    Args:
+        sendspec: (outdegree, count) items, C order.
+        recvspec: (indegree, count) items, C order.
+    """
+    near = Neighborhood.of(call.comm, call.name)
+    sources = call.send_blocks(sendspec, near.outdegree)
+    places = call.receive_blocks(recvspec, near.indegree)
+    if sources and places:
+        call.check_blocks(sources[0].nbytes, places[0].nbytes)
+    return _exchange(call, near, sources, places)
+
+
+@Prepared
+def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2).
+
+    Args:
+        sendspec: a vector specification of `outdegree` blocks, which may overlap.
+        recvspec: a vector specification of `indegree` blocks.
+    """
+    return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
+
+
+@Prepared
+def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
+    """As `neighbor_alltoallv`, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
+
+    Args:
+        sendspec, recvspec: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
+    """
+    return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
+
+
+def _alltoall_any(
+    call: Call,
+    sendspec: object,
+    recvspec: object,
+    resolve_sources: Callable[[object, str, int], list[Buffer]],
+    resolve_places: Callable[[object, str, int], list[Buffer]],
+) -> Run:
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.vector(resolve_places, recvspec, "recvbuf", near.indegree)
+    return _exchange(call, near, call.vector(resolve_sources, sendspec, "sendbuf", near.outdegree), places)
+
+
+def _exchange(
+    call: Call, near: Neighborhood, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1
+) -> Run:
+    """What sends the sources, so many times over, and fills the places."""
+    call.check_apart(sources, places)
+
+    async def run(channel: Channel) -> None:
+        stage = Stage()
+        outgoing = [stage.outgoing(source) for source in sources] * times
+        await exchange(channel, near, outgoing, {block: stage.incoming(places[block]) for block, _ in near.arrivals})
+        stage.finish()
+
+    return run

@@ -1,0 +1,106 @@
+"""Neighbourhood collectives of the native face (section 7.6 of MPI-3.1). IN_PLACE is not allowed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiompi.coll import objects
+from aiompi.coll.buffers import neighborhood
+from aiompi.engine import PersistentRequest, Request
+from aiompi.face.common import Membership
+from aiompi.info import INFO_NULL, Info
+from aiompi.objects import Codec
+
+
+class NeighborhoodCollectives(Membership):
+    """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
+
+    Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
+    dimension what is sent to the next process arrives there from the one before, also where both are the same.
+    """
+
+    __slots__ = ()
+
+    _codec: Codec
+
+    def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: (indegree, count) items, C order.
+        """
+        return neighborhood.neighbor_allgather(self._core, sendbuf, recvbuf)
+
+    def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+        """
+        return neighborhood.neighbor_allgatherv(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: (outdegree, count) items, C order.
+            recvbuf: (indegree, count) items, C order.
+        """
+        return neighborhood.neighbor_alltoall(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here.
+            recvbuf: the same for the edges that lead here.
+        """
+        return neighborhood.neighbor_alltoallv(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+        """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
+            recvbuf: the same.
+        """
+        return neighborhood.neighbor_alltoallw(self._core, sendbuf, recvbuf)
+
+    def neighbor_allgather(self, sendobj: Any) -> Request[list[Any]]:
+        """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
+        return objects.neighbor_allgather(self._core, self._codec, sendobj)
+
+    def neighbor_alltoall(self, sendobj: Sequence[Any]) -> Request[list[Any]]:
+        """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
+        return objects.neighbor_alltoall(self._core, self._codec, sendobj)
+
+    def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+        """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
+        return neighborhood.neighbor_allgather.init(self._core, sendbuf, recvbuf)
+
+    def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+        """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
+        return neighborhood.neighbor_allgatherv.init(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+        """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
+        return neighborhood.neighbor_alltoall.init(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+        """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
+        return neighborhood.neighbor_alltoallv.init(self._core, sendbuf, recvbuf)
+
+    def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+        """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
+        return neighborhood.neighbor_alltoallw.init(self._core, sendbuf, recvbuf)
+
+    Ineighbor_allgather = Neighbor_allgather
+    Ineighbor_allgatherv = Neighbor_allgatherv
+    Ineighbor_alltoall = Neighbor_alltoall
+    Ineighbor_alltoallv = Neighbor_alltoallv
+    Ineighbor_alltoallw = Neighbor_alltoallw
+    ineighbor_allgather = neighbor_allgather
+    ineighbor_alltoall = neighbor_alltoall
