@@ -155,3 +155,13 @@ def _existing(datatype: _Datatype) -> _Datatype:
     if not datatype:
         raise errors.InvalidTypeError("datatype is MPI_DATATYPE_NULL, or was freed; pass the type of the items")
     return datatype
+
+
+def check_status(status: object) -> None:
+    """Refuse what cannot be filled, before anything has been received.
+
+    Raises:
+        TypeError: it is no Status.
+    """
+    if not isinstance(status, Status):
+        raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")

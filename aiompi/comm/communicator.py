@@ -44,7 +44,7 @@ from aiompi.errors import (
     InvalidRootError,
     InvalidTagError,
 )
-from aiompi.status import Status
+from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
@@ -211,8 +211,8 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
         peer_rank = self._peer_rank(source, tag)
-        if status is not None and not isinstance(status, Status):
-            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
+        if status is not None:
+            check_status(status)
         if memory is None or isinstance(memory, memoryview):
             receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
         else:
@@ -274,8 +274,8 @@ class Communicator:
         if message is None:
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
         envelope = message.source, message.tag, message.peer.rank
-        if status is not None and not isinstance(status, Status):
-            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
+        if status is not None:
+            check_status(status)
         receive: MatchedReceive | MatchedScatteredReceive
         if memory is None or isinstance(memory, memoryview):
             receive = MatchedReceive(self.engine, self._matcher, memory, *envelope, decode, status)

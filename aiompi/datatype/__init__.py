@@ -10,6 +10,7 @@ from aiompi.datatype.buffer.bufspec import (
     check_disjoint,
     memory_to_exchange,
     memory_to_receive,
+    memory_to_replace,
     memory_to_send,
     resolve_recv,
     resolve_send,
@@ -23,7 +24,8 @@ from aiompi.datatype.predefined import *  # noqa: F403
 __all__ = [
     "BOTTOM", "IN_PLACE", "Aint_add", "Aint_diff", "Buffer", "Free_address", "Get_address", "InPlace", "allocate",
     "blocks", "bytes_of", "check_disjoint", "from_code", "from_dtype", "memory_to_exchange", "memory_to_receive",
-    "memory_to_send", "resolve_recv", "resolve_send", "resolve_vector_recv", "resolve_vector_send", "shares_memory",
+    "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_vector_recv", "resolve_vector_send",
+    "shares_memory",
 ]  # fmt: skip
 __all__ += predefined.__all__
 __all__ += deprecated.__all__

@@ -40,7 +40,8 @@ from aiompi.errors import InvalidBufferError
 
 __all__ = [
     "IN_PLACE", "Buffer", "InPlace", "allocate", "blocks", "bytes_of", "check_disjoint", "memory_to_exchange",
-    "memory_to_receive", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type", "shares_memory",
+    "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type",
+    "shares_memory",
 ]  # fmt: skip
 
 
@@ -147,6 +148,16 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
         return memoryview(spec)  # type: ignore[arg-type]
     buffer = resolve_recv(spec, "buf")
     return buffer.view if buffer.contiguous else buffer
+
+
+def memory_to_replace(spec: object) -> tuple[memoryview, memoryview | Buffer]:
+    """A copy of what is in a buffer, and what `memory_to_receive` gives for it (Sendrecv_replace, section 3.10).
+
+    Raises:
+        As `resolve_recv`.
+    """
+    target = memory_to_receive(spec)
+    return memoryview(bytes(target)) if isinstance(target, memoryview) else target.packed(), target
 
 
 def memory_to_exchange(sendspec: object, recvspec: object) -> tuple[memoryview, memoryview | Buffer]:

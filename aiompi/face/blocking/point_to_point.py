@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_send, resolve_send
+from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_replace, memory_to_send, resolve_send
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Mode
 from aiompi.engine import Request as EngineRequest
@@ -113,7 +113,7 @@ class PointToPoint(Handle):
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
-        target, memory = memory_to_receive(buf), bytes(memory_to_send(buf))
+        memory, target = memory_to_replace(buf)
         received = self._core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 

@@ -11,7 +11,7 @@ from aiompi.engine import PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import ERR_PENDING, Exception, InStatusError, InvalidRequestError
 from aiompi.face.blocking.process import process
-from aiompi.status import Status
+from aiompi.status import Status, check_status
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ class Request(Generic[T]):
 
     def _complete(self, status: Status | None) -> T | None:
         """Take the result of a completed operation, if there is one; the request is null or inactive from now on."""
-        if status is not None and not isinstance(status, Status):
-            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")
+        if status is not None:
+            check_status(status)
         operation = self._active
         if operation is None:
             if status is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_send, resolve_send
+from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_replace, memory_to_send, resolve_send
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
 from aiompi.face.common import Membership, attach, contents
 from aiompi.face.native.exchange import exchange
@@ -207,7 +207,7 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> Owned[Status]:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
-        target, memory = memory_to_receive(buf), bytes(memory_to_send(buf))
+        memory, target = memory_to_replace(buf)
         receive = self._core.irecv(target, source, recvtag, None, status)
         return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 
