@@ -41,6 +41,7 @@ class Runtime:
         world, self_comm: the communicators COMM_WORLD and COMM_SELF, valid once started.
         codec: makes messages of objects.
         on_end: called with an exit status when the job ended early, not by this rank's will.
+        on_finalize: called first when communication is to end, while everything is still possible.
         finalized: whether communication has ended.
     """
 
@@ -51,6 +52,7 @@ class Runtime:
         self.codec = Codec(pickle=self.settings.pickle)
         self.finalized = False
         self.on_end: Callable[[int], object] = lambda code: None
+        self.on_finalize: Callable[[], object] = lambda: None
         self.world: Communicator
         self.self_comm: Communicator
         self._contact = contact
@@ -188,7 +190,11 @@ class Runtime:
         """End communication (MPI_Finalize, section 7.5): complete when every rank of the job has called it.
 
         Collectives that are still under way end first, and what was sent is delivered, as far as it is received.
+
+        Raises:
+            aiompi.Exception: a callback for the attributes of COMM_SELF failed; nothing has ended.
         """
+        self._before_end()
         return self.engine.spawn(self._finalize(list(self.engine.schedules)))
 
     async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
@@ -209,6 +215,7 @@ class Runtime:
 
     def leave(self) -> Schedule[None]:
         """End communication without waiting for the other ranks: deliver what was sent, and go."""
+        self._before_end()
         return self.engine.spawn(self._leave())
 
     async def _leave(self) -> None:
@@ -221,6 +228,10 @@ class Runtime:
             self._agent.send(control.Leave())
             await self._agent.finish()
         self._end_well()
+
+    def _before_end(self) -> None:
+        if not self.finalized and self.engine.error is None:
+            self.on_finalize()
 
     def _closing(self) -> None:
         self.finalized = True

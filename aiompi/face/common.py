@@ -187,8 +187,17 @@ def hints(info: Info) -> dict[str, str]:
 def free(comm: Membership) -> Request[None]:
     """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3)."""
     if not comm._core.predefined:
-        comm._core.attributes.clear(comm)
+        clear_attributes(comm)
     return create.free(comm._core)
+
+
+def clear_attributes(comm: Membership) -> None:
+    """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
+
+    Raises:
+        aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
+    """
+    comm._core.attributes.clear(comm)
 
 
 def contents(buffer: Buffer) -> Callable[[], tuple[Payload, int]]:

@@ -22,7 +22,7 @@ async def everywhere(world: list[Any], call: Callable[[Any], Any]) -> list[Any]:
 @pytest.mark.spec("S5.7-1", "S5.7-3")
 def test_values_belong_to_one_process_and_communicator() -> None:
     a, b = aiompi.local_world(2)
-    own = Intracomm(a._runtime, a._runtime.self_comm)
+    own = a.COMM_SELF
     key = Intracomm.Create_keyval()
     for comm, value in ((a, ["world"]), (own, ["self"])):
         comm.Set_attr(key, value)

@@ -18,7 +18,7 @@ from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import duplicate, free
+from aiompi.face.common import clear_attributes, duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.topology import (
     CartesianInquiry,
@@ -275,3 +275,5 @@ def _kind(maker: Comm, core: Communicator) -> type[Comm]:
 COMM_NULL: Final = Comm()
 COMM_WORLD: Final = Intracomm._named("world")
 COMM_SELF: Final = Intracomm._named("self_comm")
+
+process.on_finalize = lambda: clear_attributes(COMM_SELF)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 
 from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
@@ -13,9 +14,14 @@ from aiompi.transport.agent import Contact
 
 
 class Process:
-    """The one rank that a process of the blocking face is."""
+    """The one rank that a process of the blocking face is.
+
+    Attributes:
+        on_finalize: called first when communication is to end; given by the communicators of this face.
+    """
 
     def __init__(self) -> None:
+        self.on_finalize: Callable[[], object] = lambda: None
         self._runtime: Runtime | None = None
         self.driver: BlockingDriver
 
@@ -41,6 +47,7 @@ class Process:
         runtime = Runtime(self.driver, Contact.from_environ())
         self.driver.wait(runtime.start())
         self._runtime = runtime
+        runtime.on_finalize = self.on_finalize
         if runtime.launched:
             runtime.on_end = runtime.exit
         self._excepthook, sys.excepthook = sys.excepthook, self._failed

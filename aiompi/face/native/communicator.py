@@ -48,6 +48,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         self._core = core
         self._codec = Codec() if runtime is None else runtime.codec
 
+    @property
+    def COMM_SELF(self) -> Intracomm:
+        """The communicator of this rank alone (section 5.2.4)."""
+        return Intracomm(self._runtime, self._runtime.self_comm)
+
     # Constructors (section 5.4.2).
 
     def Dup(self: C, info: Info | None = None) -> Request[C]:

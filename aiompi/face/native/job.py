@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from aiompi.driver import aio
 from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
+from aiompi.face.common import clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings
@@ -55,7 +56,7 @@ class Session:
         except BaseException:
             self._runtime.abort(1, f"rank {self._runtime.engine.rank} gave up while the job was starting")
             raise
-        return World(self._runtime, self._runtime.world)
+        return _world(World, self._runtime)
 
     def __await__(self) -> Generator[Any, None, World]:
         return self._start().__await__()
@@ -190,4 +191,14 @@ def local_world(size: int, *, settings: Settings | None = None) -> list[Intracom
     """
     if size < 1:
         raise InvalidArgumentError(f"a world of {size} ranks: there must be at least one")
-    return [Intracomm(runtime, runtime.world) for runtime in local_runtimes(size, aio.AsyncioDriver(), settings)]
+    return [_world(Intracomm, runtime) for runtime in local_runtimes(size, aio.AsyncioDriver(), settings)]
+
+
+C = TypeVar("C", bound=Intracomm)
+
+
+def _world(kind: type[C], runtime: Runtime) -> C:
+    """COMM_WORLD of a rank that has started."""
+    world = kind(runtime, runtime.world)
+    runtime.on_finalize = lambda: clear_attributes(world.COMM_SELF)
+    return world

@@ -191,3 +191,16 @@ assert fails(lambda: MPI.COMM_NULL.Send(b"", 0), MPI.InvalidCommError)
 print(calls == [(comm, MPI.ERR_COUNT), (comm, MPI.ERR_TYPE), (comm, MPI.ERR_COMM)] or calls)
 """
     assert site.ok(1, program(body)).out == "True\n"
+
+
+@pytest.mark.parametrize("end", ["MPI.Finalize()", ""])
+def test_attributes_of_comm_self_are_deleted_first(site: Site, end: str) -> None:
+    """MPI-2, section 4.8: also when the program ends without Finalize."""
+    body = f"""
+def delete(own, keyval, value):
+    print(value, own is MPI.COMM_SELF, own.sendrecv(comm.rank, 0))
+
+MPI.COMM_SELF.Set_attr(MPI.Intracomm.Create_keyval(delete_fn=delete), "deleted")
+{end}
+"""
+    assert site.ok(2, program(body)).lines == ["deleted True 0", "deleted True 1"]

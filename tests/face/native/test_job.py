@@ -53,6 +53,37 @@ def test_run_uses_uvloop_when_it_is_there() -> None:
     assert aiompi.run(main) == "uvloop"
 
 
+@pytest.mark.parametrize("end", ["finalize", "leave"])
+def test_attributes_of_comm_self_are_deleted_first(run: Run, end: str) -> None:
+    """MPI-2, section 4.8: libraries clean up with communication still possible, the latest attribute first."""
+    calls: list[Any] = []
+
+    def delete(comm: aiompi.Intracomm, keyval: int, value: str) -> None:
+        calls.append((comm, value, comm.isend(value, dest=0).done()))
+
+    async def main() -> None:
+        world = await aiompi.init()
+        for value in ("first", "second"):
+            world.COMM_SELF.Set_attr(aiompi.Intracomm.Create_keyval(delete_fn=delete), value)
+        own = world.COMM_SELF
+        await getattr(world, end)()
+        assert calls == [(own, "second", True), (own, "first", True)]
+
+    run(main())
+
+
+def test_a_failing_callback_of_comm_self_ends_nothing(run: Run) -> None:
+    async def main() -> None:
+        world = await aiompi.init()
+        world.COMM_SELF.Set_attr(aiompi.Intracomm.Create_keyval(delete_fn=lambda *_: 1 / 0), None)
+        with pytest.raises(aiompi.OtherError, match="division by zero"):
+            world.finalize()
+        assert await world.COMM_SELF.sendrecv("still here", dest=0) == "still here"
+        await world.finalize()
+
+    run(main())
+
+
 @pytest.mark.spec("S7.5-1", "S7.5-4")
 def test_init_in_a_running_loop(run: Run) -> None:
     async def main() -> None:
