@@ -8,6 +8,7 @@
     client     one client's conversation with the server
     server     the server's conversation with all clients; collation joins their labels
     local      a server and its clients joined in memory
+    packet     what travels between hosts once the job runs
 
 Words (section 1): the *server* is the meeting point; a *client* is one MPI implementation with a client rank; a
 *host* is an agent of a client that serves some *procs*, the MPI processes. COMM_WORLD has the procs of client 0

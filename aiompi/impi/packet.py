@@ -1,0 +1,225 @@
+"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, and data after two types.
+
+| type      | meaning                                                        | fields that count besides pk_type    |
+|-----------|----------------------------------------------------------------|--------------------------------------|
+| DATA      | a short message, or the continuation of a long one             | all                                  |
+| DATASYNC  | a short synchronous message, or the beginning of a long one    | all                                  |
+| PROTOACK  | ackmark packets of this pair of processes have been received   | pk_src pk_dest                       |
+| SYNCACK   | the message has been matched                                   | pk_src pk_dest pk_srqid pk_drqid     |
+| CANCEL    | give the message back if it has not been matched               | pk_src pk_dest pk_srqid              |
+| CANCELYES | it will not be received                                        | pk_src pk_dest pk_srqid              |
+| CANCELNO  | it has been matched                                            | pk_src pk_dest pk_srqid              |
+| FINI      | the processes of the sending host will send nothing more       |                                      |
+
+All integers are big-endian. pk_src is the process that sends the packet and pk_dest the one it is for, so that
+answers have them swapped relative to their message. Implementations leave junk in the fields that do not count,
+pk_len among them: the reader takes data only after DATA and DATASYNC, and clears what does not count.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from aiompi.errors import RemoteProtocolError
+
+HEADER: Final = struct.Struct(">II 24s24s QQQ ii QQ qQQ".replace(" ", ""))
+HEADER_BYTES: Final = HEADER.size
+PROC: Final = struct.Struct(">16sq")
+PROC_BYTES: Final = PROC.size
+
+#: bytes that a reader takes at once, as long as no packet is longer
+READ_AHEAD: Final = 64 * 2**10 + 2 * HEADER_BYTES
+
+
+class PacketType(enum.IntEnum):
+    """IMPI_PK_ constants."""
+
+    DATA = 0
+    DATASYNC = 1
+    PROTOACK = 2
+    SYNCACK = 3
+    CANCEL = 4
+    CANCELYES = 5
+    CANCELNO = 6
+    FINI = 7
+
+
+#: types whose header is followed by pk_len bytes
+WITH_DATA: Final = frozenset({PacketType.DATA, PacketType.DATASYNC})
+
+#: types that flow control counts (section 3.6)
+COUNTED: Final = frozenset(PacketType) - {PacketType.PROTOACK, PacketType.FINI}
+
+
+class Packet(NamedTuple):
+    """A packet header; the names are those of the standard.
+
+    Attributes:
+        pk_type: what it is.
+        pk_len: bytes of data that follow.
+        pk_src, pk_dest: sending and receiving process, 24 bytes each as `pack_proc` makes them.
+        pk_srqid: request id of the message at its source.
+        pk_drqid: request id of the message at its destination.
+        pk_msglen: bytes of the whole message.
+        pk_lsrank: rank of its source in the local group of the communicator.
+        pk_tag: its tag.
+        pk_cid: context id.
+        pk_seqnum, pk_count, pk_dtype: sequence number, number of elements and handle of the datatype, for debugging.
+        pk_reserved: nothing.
+    """
+
+    pk_type: int
+    pk_len: int = 0
+    pk_src: bytes = bytes(PROC_BYTES)
+    pk_dest: bytes = bytes(PROC_BYTES)
+    pk_srqid: int = 0
+    pk_drqid: int = 0
+    pk_msglen: int = 0
+    pk_lsrank: int = 0
+    pk_tag: int = 0
+    pk_cid: int = 0
+    pk_seqnum: int = 0
+    pk_count: int = 0
+    pk_dtype: int = 0
+    pk_reserved: int = 0
+
+    def pack(self) -> bytes:
+        """Its 128 bytes."""
+        return HEADER.pack(*self)
+
+
+_PAIR: Final = ("pk_type", "pk_src", "pk_dest")
+
+#: the fields that count; the other ones may hold anything
+FIELDS: Final[dict[int, tuple[str, ...]]] = {
+    PacketType.DATA: Packet._fields,
+    PacketType.DATASYNC: Packet._fields,
+    PacketType.PROTOACK: _PAIR,
+    PacketType.SYNCACK: (*_PAIR, "pk_srqid", "pk_drqid"),
+    PacketType.CANCEL: (*_PAIR, "pk_srqid"),
+    PacketType.CANCELYES: (*_PAIR, "pk_srqid"),
+    PacketType.CANCELNO: (*_PAIR, "pk_srqid"),
+    PacketType.FINI: ("pk_type",),
+}
+_COUNT: Final = {kind: tuple(name in fields for name in Packet._fields) for kind, fields in FIELDS.items()}
+_NOTHING: Final = Packet(0)
+
+
+def pack_proc(p_hostid: bytes, p_pid: int) -> bytes:
+    """The 24 bytes by which a process is known (IMPI_Proc, section 3.2).
+
+    Args:
+        p_hostid: 16 bytes, exactly as its owner published them in P_IPV6.
+        p_pid: what it published in P_PID.
+    """
+    return PROC.pack(p_hostid, p_pid)
+
+
+def unpack(data: bytes | bytearray | memoryview, offset: int = 0) -> Packet:
+    """Read a header, clearing the fields that do not count in it.
+
+    Args:
+        data: at least 128 bytes from `offset` on.
+
+    Raises:
+        RemoteProtocolError: there is no such type, or more data than the message has.
+    """
+    packet = Packet._make(HEADER.unpack_from(data, offset))
+    if packet.pk_type in WITH_DATA:
+        if packet.pk_len > packet.pk_msglen:
+            raise RemoteProtocolError(
+                f"{describe(packet)} brings {packet.pk_len} bytes of a message that has {packet.pk_msglen}"
+            )
+        return packet
+    counts = _COUNT.get(packet.pk_type)
+    if counts is None:
+        raise RemoteProtocolError(f"{describe(packet)}: there is no such type")
+    return Packet._make(value if here else zero for value, here, zero in zip(packet, counts, _NOTHING, strict=True))
+
+
+def describe(packet: Packet) -> str:
+    """A packet in words, for messages to the user."""
+    known = packet.pk_type in PacketType._value2member_map_
+    name = PacketType(packet.pk_type).name if known else f"of type {packet.pk_type}"
+    source, dest = (_describe_proc(proc) for proc in (packet.pk_src, packet.pk_dest))
+    return f"packet {name} from process {source} to {dest}"
+
+
+def _describe_proc(proc: bytes) -> str:
+    p_hostid, p_pid = PROC.unpack(proc)
+    return f"{p_pid}@{p_hostid.hex()}"
+
+
+#: called with a header, and the whole packet with it; its memory is valid only during the call
+OnPacket: TypeAlias = Callable[[Packet, memoryview], object]
+
+
+class Reader:
+    """Cuts the byte stream of a channel, which TCP may split anywhere, into packets.
+
+    Read into `get_buffer()`, then report how much with `buffer_updated`. A packet is handed over when it has been
+    read completely, never before (sections 3.6 and 3.7.3).
+
+    Args:
+        maxdatalen: most bytes of data that a packet may have (IMPI_Pk_maxdatalen).
+        on_packet: takes the packets; the data of a packet begins at HEADER_BYTES.
+    """
+
+    __slots__ = ("_end", "_maxdatalen", "_on_packet", "_view")
+
+    def __init__(self, maxdatalen: int, on_packet: OnPacket) -> None:
+        self._maxdatalen = maxdatalen
+        self._on_packet = on_packet
+        self._view = memoryview(bytearray(READ_AHEAD))
+        self._end = 0
+
+    @property
+    def between_packets(self) -> bool:
+        """Whether the stream may end here."""
+        return self._end == 0
+
+    def get_buffer(self) -> memoryview:
+        """Memory for the next bytes of the stream, never empty."""
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
+
+        Raises:
+            RemoteProtocolError: they are no packet; the channel must be closed.
+        """
+        start, end = 0, self._end + nbytes
+        needed = HEADER_BYTES
+        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        try:
+            while end - start >= HEADER_BYTES:
+                packet = unpack(self._view, start)
+                needed = self._length(packet)
+                if end - start < needed:
+                    break
+                whole = self._view[start : start + needed]
+                start += needed
+                needed = HEADER_BYTES
+                self._on_packet(packet, whole)
+        finally:
+            self._keep(start, end, needed)
+
+    def _length(self, packet: Packet) -> int:
+        if packet.pk_len > self._maxdatalen:
+            raise RemoteProtocolError(
+                f"{describe(packet)} has {packet.pk_len} bytes of data; {self._maxdatalen} were agreed upon"
+            )
+        return HEADER_BYTES + packet.pk_len
+
+    def _keep(self, start: int, end: int, needed: int) -> None:
+        """Move what is left to the front, and have room for the packet that it begins."""
+        rest = end - start
+        view = self._view
+        if needed > len(view):
+            self._view = memoryview(bytearray(needed))
+        if rest and (start or view is not self._view):
+            self._view[:rest] = view[start:end]
+        self._end = rest
