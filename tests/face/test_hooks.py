@@ -26,8 +26,9 @@ from aiompi.info import Info
 
 SURFACES = dict(hooks.surfaces())
 CLASSES = [
-    aiompi.Comm, aiompi.Intracomm, aiompi.Intercomm, Cartcomm, World, MPI.Comm, MPI.Intracomm, MPI.Intercomm,
-    MPI.Cartcomm, MPI.Request, MPI.Prequest, MPI.Message, MPI.Group, aiompi.Datatype, MPI.Op, Info, Errhandler,
+    aiompi.Comm, aiompi.Intracomm, aiompi.Intercomm, Cartcomm, World, aiompi.Message, MPI.Comm, MPI.Intracomm,
+    MPI.Intercomm, MPI.Cartcomm, MPI.Request, MPI.Prequest, MPI.Message, MPI.Group, aiompi.Datatype, MPI.Op, Info,
+    Errhandler,
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from aiompi import engine
+from aiompi import engine, hooks
 from aiompi.comm import Communicator
 from aiompi.datatype import memory_to_receive
 from aiompi.engine import OwnedReceive, Receive, Request, Scattered
@@ -15,6 +15,7 @@ from aiompi.objects import Codec
 from aiompi.status import Status
 
 
+@hooks.surface
 class Message:
     """A message that no other receive can get; to be received once. It is false afterwards.
 
