@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aiompi import settings as settings_module
 from aiompi.comm import Communicator, Group
@@ -23,6 +23,9 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
+
+if TYPE_CHECKING:
+    from aiompi.impi.universe import Universe
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
@@ -94,12 +97,12 @@ class Runtime:
         await agent.connected
         agent.send(control.Join(os.getpid()))
         welcome = await self._welcome
-        self.engine.enrol(welcome.rank, welcome.size)
+        self.engine.enrol(welcome.rank, welcome.size, _universe(welcome))
         self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
-        if contact.local and not self.settings.transports:
+        if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
-        self._wire(Site(contact.key, welcome.directory, agent.local_host), kinds)
+        self._wire(_site(contact, welcome, agent.local_host), kinds)
         self._make_communicators(welcome.rank, welcome.size)
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}
@@ -292,6 +295,24 @@ class Runtime:
             transport.close()
         if self._agent is not None:
             self._agent.close()
+
+
+def _universe(welcome: control.Welcome) -> Universe | None:
+    if not welcome.universe:
+        return None
+    from aiompi.impi.universe import Universe  # no other job needs it
+
+    return Universe.unpack(welcome.universe)
+
+
+def _site(contact: Contact, welcome: control.Welcome, local_host: str) -> Site:
+    return Site(
+        welcome.key or contact.key,
+        welcome.directory,
+        host=local_host or welcome.address,
+        bind=welcome.address,
+        impi_host=welcome.host,
+    )
 
 
 def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) -> list[Runtime]:

@@ -30,18 +30,22 @@ class Settings:
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
         transports: names of transports that may be used, comma-separated in the environment; empty means all.
-        bind: address that TCP listeners bind to.
+        bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
+            address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
+        impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
+            between them is IMPI traffic between their hosts.
     """
 
     eager_limit: int = 64 * 2**10
     eager_window: int = 4 * 2**20
     pickle: bool = True
     transports: tuple[str, ...] = ()
-    bind: str = "127.0.0.1"
+    bind: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    impi_native: bool = True
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:

@@ -15,6 +15,8 @@ from worlds import open_descriptors
 import aiompi
 from aiompi import JobAbortedError, ProcessFailedError, Settings
 from aiompi.driver.aio import AsyncioDriver
+from aiompi.impi.label import ClientPart, HostPart, ProcPart
+from aiompi.impi.local import SoloJob
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.transport.agent import Contact
 from aiompi.wire import control, hello
@@ -51,10 +53,10 @@ class Agent:
         for message in messages:
             self._writer.write(message if isinstance(message, bytes) else control.encode(message))
 
-    async def start(self, size: int = 1) -> None:
+    async def start(self, size: int = 1, **more: Any) -> None:
         """Bring the rank, number 0, through its start; the others of the job are not there."""
         await self.hear(control.Join)
-        self.say(control.Welcome(0, size, "job", ""))
+        self.say(control.Welcome(0, size, "job", "", **more))
         card = (await self.hear(control.Card)).card
         self.say(control.Cards([card] * size))
 
@@ -154,6 +156,25 @@ def test_whole_conversation(run: Run) -> None:
             await agent.end()
             await ending
             assert open_descriptors() == before
+
+    run(main())
+
+
+def test_the_engine_knows_the_universe(run: Run) -> None:
+    identifier = bytes(16)
+    universe = SoloJob(ClientPart((HostPart(identifier, 1, (ProcPart(identifier, 7),)),), tagub=40000)).universe
+
+    async def main() -> None:
+        async with agency() as (address, agents):
+            runtime = Runtime(AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False))
+            starting = runtime.start()
+            agent = await agents.get()
+            await agent.shake_hands()
+            await agent.start(universe=universe.pack())
+            await starting
+            assert runtime.engine.universe == universe
+            runtime.close()
+            await agent.end()
 
     run(main())
 

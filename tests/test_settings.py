@@ -30,9 +30,10 @@ def test_defaults() -> None:
         eager_window=4194304,
         pickle=True,
         transports=(),
-        bind="127.0.0.1",
+        bind="",
         connect_timeout=30.0,
         coll={},
+        impi_native=True,
     )
 
 
@@ -56,6 +57,7 @@ def test_defaults() -> None:
         ("transports", " unix , tcp ,", ("unix", "tcp")),
         ("transports", "", ()),
         ("bind", "0.0.0.0", "0.0.0.0"),
+        ("impi_native", "0", False),
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),
         ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),

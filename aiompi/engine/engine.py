@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
@@ -21,6 +21,9 @@ from aiompi.errors import LocalProtocolError, OtherError
 from aiompi.settings import Settings
 from aiompi.wire.frame import FINI
 
+if TYPE_CHECKING:
+    from aiompi.impi.universe import Universe
+
 T = TypeVar("T")
 
 
@@ -34,6 +37,7 @@ class Engine:
         driver: how this rank waits.
 
     Attributes:
+        universe: which IMPI clients the world is made of, None without IMPI.
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
@@ -70,10 +74,17 @@ class Engine:
         self.peer_lost: Callable[[Peer, str], object] = Peer.gone
         self.enrol(rank, size)
 
-    def enrol(self, rank: int, size: int) -> None:
-        """Take a place in the world, before any communication."""
+    def enrol(self, rank: int, size: int, universe: Universe | None = None) -> None:
+        """Take a place in the world, before any communication.
+
+        Args:
+            rank: in the world.
+            size: ranks in the world.
+            universe: which IMPI clients the world is made of, None without IMPI.
+        """
         self.rank = rank
         self.size = size
+        self.universe = universe
         self.windows = [self.settings.eager_window] * size
         self._peers: list[Peer | None] = [None] * size
 

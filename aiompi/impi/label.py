@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.impi.command import Broadcast
-from aiompi.impi.universe import ClientInfo, HostInfo, ProcInfo, Universe, Version
+from aiompi.impi.universe import Universe, Version, place_clients, place_hosts, place_procs
 
 NO_LABEL: Final = 0
 
@@ -308,11 +308,12 @@ def _check_hosts(columns: Mapping[Label, Column]) -> None:
 
 
 def _universe(columns: Mapping[Label, Column]) -> Universe:
-    hosts = _hosts(columns)
+    rows = zip(*(itertools.chain(*columns[label]) for label in (H_IPV6, H_PORT, H_NPROCS)), strict=True)
+    hosts = place_hosts([nhosts for [nhosts] in columns[C_NHOSTS]], rows)
     return Universe(
-        clients=_clients(columns),
+        clients=place_clients(hosts, [tuple(versions) for versions in columns[C_VERSION]]),
         hosts=hosts,
-        procs=_procs(columns, hosts),
+        procs=place_procs(hosts, _identities(columns)),
         version=max(set.intersection(*map(set, columns[C_VERSION]))),
         native=all(NATIVE_VERSION in versions for versions in columns[C_VERSION]),
         datalen=_minimum(columns[C_DATALEN]),
@@ -324,39 +325,16 @@ def _universe(columns: Mapping[Label, Column]) -> Universe:
     )
 
 
-def _clients(columns: Mapping[Label, Column]) -> tuple[ClientInfo, ...]:
-    clients: list[ClientInfo] = []
-    first_host = first_proc = 0
-    for versions, [nhosts], [nprocs] in zip(columns[C_VERSION], columns[C_NHOSTS], columns[C_NPROCS], strict=True):
-        hosts, procs = range(first_host, first_host + nhosts), range(first_proc, first_proc + nprocs)
-        clients.append(ClientInfo(hosts=hosts, procs=procs, versions=tuple(versions)))
-        first_host, first_proc = hosts.stop, procs.stop
-    return tuple(clients)
-
-
-def _hosts(columns: Mapping[Label, Column]) -> tuple[HostInfo, ...]:
-    hosts: list[HostInfo] = []
-    first = 0
-    for client, rows in enumerate(zip(columns[H_IPV6], columns[H_PORT], columns[H_NPROCS], strict=True)):
-        for ipv6, port, nprocs in zip(*rows, strict=True):
-            hosts.append(HostInfo(ipv6=ipv6, port=port, client=client, procs=range(first, first + nprocs)))
-            first += nprocs
-    return tuple(hosts)
-
-
-def _procs(columns: Mapping[Label, Column], hosts: Sequence[HostInfo]) -> tuple[ProcInfo, ...]:
-    host_of = (rank for rank, host in enumerate(hosts) for _ in host.procs)
+def _identities(columns: Mapping[Label, Column]) -> list[tuple[bytes, int]]:
     identities = zip(itertools.chain(*columns[P_IPV6]), itertools.chain(*columns[P_PID]), strict=True)
     ranks: dict[tuple[bytes, int], int] = {}
-    procs: list[ProcInfo] = []
-    for rank, (identity, host) in enumerate(zip(identities, host_of, strict=True)):
+    for rank, identity in enumerate(identities):
         if identity in ranks:
             raise RemoteProtocolError(
                 f"ranks {ranks[identity]} and {rank} have the same identity, pid {identity[1]} at {identity[0].hex()}"
             )
         ranks[identity] = rank
-        procs.append(ProcInfo(ipv6=identity[0], pid=identity[1], host=host))
-    return tuple(procs)
+    return list(ranks)
 
 
 def _minimum(column: Column) -> int:

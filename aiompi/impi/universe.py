@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.impi.address import host_address
 
 #: (major, minor) of the protocol
@@ -97,3 +100,87 @@ class Universe:
     def size(self) -> int:
         """Size of COMM_WORLD."""
         return len(self.procs)
+
+    def client_of(self, rank: int) -> int:
+        """Rank of the client that a COMM_WORLD rank belongs to."""
+        return self.hosts[self.procs[rank].host].client
+
+    def pack(self) -> dict[str, Any]:
+        """Everything in plain types, for msgpack; what follows from the order is left out."""
+        packed: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
+        packed["version"] = list(self.version)
+        packed["clients"] = [[len(c.hosts), [list(version) for version in c.versions]] for c in self.clients]
+        packed["hosts"] = [[host.ipv6, host.port, len(host.procs)] for host in self.hosts]
+        packed["procs"] = [[proc.ipv6, proc.pid] for proc in self.procs]
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Universe:
+        """The inverse of `pack`.
+
+        Raises:
+            RemoteProtocolError: it is none.
+        """
+        try:
+            shape = [
+                (nhosts, tuple((major, minor) for major, minor in versions)) for nhosts, versions in packed["clients"]
+            ]
+            hosts = place_hosts([nhosts for nhosts, _ in shape], packed["hosts"])
+            major, minor = packed["version"]
+            return cls(
+                clients=place_clients(hosts, [versions for _, versions in shape]),
+                hosts=hosts,
+                procs=place_procs(hosts, packed["procs"]),
+                version=(major, minor),
+                **{name: packed[name] for name in _SCALARS},
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise RemoteProtocolError(f"the description of the job cannot be read: {error!r}") from None
+
+
+_SCALARS: Final = ("native", "datalen", "tagub", "xsize", "maxlinear", "ackmark", "hiwater")
+
+
+def place_hosts(nhosts: Sequence[int], rows: Iterable[tuple[bytes, int, int]]) -> tuple[HostInfo, ...]:
+    """Hosts with their clients and procs, numbered in the order of the clients.
+
+    Args:
+        nhosts: number of hosts of each client.
+        rows: identifier, port and number of procs of each host.
+    """
+    owners = [client for client, count in enumerate(nhosts) for _ in range(count)]
+    hosts: list[HostInfo] = []
+    first = 0
+    for client, (ipv6, port, nprocs) in zip(owners, rows, strict=True):
+        hosts.append(HostInfo(ipv6=ipv6, port=port, client=client, procs=range(first, first + nprocs)))
+        first += nprocs
+    return tuple(hosts)
+
+
+def place_clients(hosts: Sequence[HostInfo], versions: Sequence[tuple[Version, ...]]) -> tuple[ClientInfo, ...]:
+    """Clients with the ranges of their hosts and procs.
+
+    Args:
+        hosts: all of them.
+        versions: what each client supports.
+    """
+    clients: list[ClientInfo] = []
+    first = 0
+    for client, supported in enumerate(versions):
+        own = [host for host in hosts if host.client == client]
+        procs = range(own[0].procs.start, own[-1].procs.stop)
+        clients.append(ClientInfo(hosts=range(first, first + len(own)), procs=procs, versions=supported))
+        first += len(own)
+    return tuple(clients)
+
+
+def place_procs(hosts: Sequence[HostInfo], identities: Iterable[tuple[bytes, int]]) -> tuple[ProcInfo, ...]:
+    """Procs with the hosts that serve them.
+
+    Args:
+        hosts: all of them.
+        identities: of the procs in the order of their ranks.
+    """
+    served = itertools.chain.from_iterable([rank] * len(host.procs) for rank, host in enumerate(hosts))
+    pairs = zip(served, identities, strict=True)
+    return tuple(ProcInfo(ipv6=ipv6, pid=pid, host=host) for host, (ipv6, pid) in pairs)

@@ -20,7 +20,7 @@ class TCP(StreamTransport):
     preference: ClassVar[int] = 10
 
     def listen(self) -> tuple[socket.socket, Any]:
-        bind = self.engine.settings.bind
+        bind = self.engine.settings.bind or self.site.bind or _LOOPBACK["0.0.0.0"]
         family, _, _, _, target = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
         listener = bound(family, target)
         host, port = listener.getsockname()[:2]

@@ -5,7 +5,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
 
     rank                                        agent
     Join(pid)                             -->
-                                          <--   Welcome(rank, size, job, directory)
+                                          <--   Welcome(rank, size, job, directory, ...)
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
@@ -49,12 +49,27 @@ class Join:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who the rank is; `directory` is for its sockets, empty when there is none that all ranks share."""
+    """Who the rank is.
+
+    Attributes:
+        rank: in the world.
+        size: of the world.
+        job: its name.
+        directory: for sockets, empty when there is none that all ranks share.
+        key: for connections between ranks, empty when it is the one that the rank knows already.
+        address: of this machine, as ranks of other clients reach it; empty when there are none.
+        host: where the rank reaches its IMPI host, "unix:PATH"; empty in a job without an IMPI server.
+        universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
+    """
 
     rank: int
     size: int
     job: str
     directory: str
+    key: bytes = dataclasses.field(default=b"", repr=False)
+    address: str = ""
+    host: str = ""
+    universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +79,7 @@ class Card:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cards:
-    """Cards of all ranks, in rank order."""
+    """Cards of all ranks, in rank order; empty for those that only the IMPI host reaches."""
 
     cards: list[BusinessCard]
 
@@ -104,7 +119,7 @@ Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | F
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     1: (Join, (int,)),
-    2: (Welcome, (int, int, str, str)),
+    2: (Welcome, (int, int, str, str, bytes, str, str, dict)),
     3: (Card, (dict,)),
     4: (Cards, (list,)),
     5: (Abort, (int, str)),

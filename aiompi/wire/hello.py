@@ -28,6 +28,7 @@ MIN_KEY_BYTES: Final = 16
 # What a connection is for, and pseudo ranks of those who are not ranks (yet).
 ROLE_PEER: Final = 1
 ROLE_CONTROL: Final = 2
+ROLE_HOST: Final = 3
 RANK_AGENT: Final = -1
 RANK_ANY: Final = -2
 
@@ -114,9 +115,9 @@ class Connector(Handshake):
 
     Args:
         key: of the job, bytes.
-        role: ROLE_PEER or ROLE_CONTROL.
+        role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: own rank, RANK_ANY when it is still to be given.
-        target: rank that is expected to answer, RANK_AGENT for the agent.
+        target: rank that is expected to answer, RANK_AGENT for the agent and for an IMPI host.
     """
 
     def __init__(self, key: bytes, *, role: int, rank: int, target: int) -> None:

@@ -20,8 +20,8 @@ def tcp() -> Iterator[Callable[..., TCP]]:
     """Makes the transport of a rank."""
     made: list[TCP] = []
 
-    def make(bind: str = "127.0.0.1") -> TCP:
-        made.append(TCP(Engine(0, 2, Settings(bind=bind), BlockingDriver()), Site(KEY, "")))
+    def make(bind: str = "", site: str = "") -> TCP:
+        made.append(TCP(Engine(0, 2, Settings(bind=bind), BlockingDriver()), Site(KEY, "", bind=site)))
         return made[-1]
 
     yield make
@@ -31,7 +31,6 @@ def tcp() -> Iterator[Callable[..., TCP]]:
 
 
 def test_listens_on_loopback_unless_told_otherwise(tcp: Callable[..., TCP]) -> None:
-    assert Settings().bind == "127.0.0.1"
     host, port = tcp().address()
     assert host == "127.0.0.1"
     assert port > 1023
@@ -41,6 +40,8 @@ def test_listens_on_loopback_unless_told_otherwise(tcp: Callable[..., TCP]) -> N
 
 def test_binds_where_it_is_told(tcp: Callable[..., TCP]) -> None:
     assert tcp("127.0.0.2").address()[0] == "127.0.0.2"
+    assert tcp(site="127.0.0.3").address()[0] == "127.0.0.3"
+    assert tcp("127.0.0.2", site="127.0.0.3").address()[0] == "127.0.0.2", "the user knows best"
 
 
 def test_listens_on_ipv6(tcp: Callable[..., TCP]) -> None:

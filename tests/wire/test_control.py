@@ -17,7 +17,11 @@ from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000005 92 01 cd04d2"),
-    (control.Welcome(rank=1, size=4, job="j", directory="/d"), "00000009 95 02 01 04 a16a a22f64"),
+    (control.Welcome(rank=1, size=4, job="j", directory="/d"), "0000000e 99 02 01 04 a16a a22f64 c400 a0 a0 80"),
+    (
+        control.Welcome(1, 4, "j", "/d", b"k", "::1", "unix:/h", {"native": True}),
+        "00000021 99 02 01 04 a16a a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3",
+    ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
     (control.Cards([{"a": 1}, {}]), "00000008 92 04 92 81 a161 01 80"),
     (control.Abort(code=3, reason="why"), "00000007 93 05 03 a3776879"),
@@ -41,7 +45,7 @@ def test_golden_bytes(message: Any, golden: str) -> None:
 
 
 def test_every_message_is_in_the_table() -> None:
-    assert [message for message, _ in MESSAGES.values()] == [type(message) for message, _ in GOLDEN]
+    assert [message for message, _ in MESSAGES.values()] == list(dict.fromkeys(type(m) for m, _ in GOLDEN))
     for message, types in MESSAGES.values():
         assert len(dataclasses.fields(message)) == len(types)
 
@@ -49,6 +53,7 @@ def test_every_message_is_in_the_table() -> None:
 FIELDS = {
     int: st.integers(-(2**31), 2**31),
     str: st.text(max_size=30),
+    bytes: st.binary(max_size=8),
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
 }
 FIELDS[list] = st.lists(FIELDS[dict], max_size=3)
