@@ -24,12 +24,16 @@ from aiompi.bench.report.figure import Figure
 #: what is not a measurement of this machine -> its module
 COMMANDS: Final = {"simulate": "aiompi.bench.simulate.command", "tune": "aiompi.bench.tune.command"}
 
+#: distributions on which figures depend, those of the extra `bench` too
+_PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich")
+
 _EPILOG = """\
 python -m aiompi.bench simulate predicts collectives on other machines, python -m aiompi.bench tune makes tuning data
 for this one; see their --help.
 Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
-NumPy's own expressions need for the same. Values are medians over the turns. The two processes of a pair are bound to
-a core each, unless there is only one: taskset -c 0 python -m aiompi.bench.
+NumPy's own expressions need for the same; collectives with mpi4py and MPICH, which pip install 'aiompi[bench]'
+installs. Values are medians over the turns. Processes of a contender are bound to a core each, as far as there are as
+many: taskset -c 0 python -m aiompi.bench has them share one.
 """
 
 
@@ -59,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measured(name: str, options: Options) -> Iterator[Figure]:
     """The figures of a family, printed as they come."""
     family = report.family(name)
-    print(f"\n{table.head(family.title)}", flush=True)
+    note = f"{family.note}\n" if family.note else ""
+    print(f"\n{note}{table.head(family.title, family.beside)}", flush=True)
     for figure in family.figures(options):
         print(table.line(figure), flush=True)
         yield figure
@@ -70,12 +75,19 @@ def machine() -> dict[str, Any]:
     return {
         "aiompi": aiompi.__version__,
         "python": platform.python_version(),
-        "numpy": metadata.version("numpy"),
-        "uvloop": metadata.version("uvloop"),
+        **{name: metadata.version(name) for name in _PACKAGES if _is_installed(name)},
         "system": platform.platform(),
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="family",
         type=_family,
-        help=f"what to measure, all by default: {', '.join(report.FAMILIES)}",
+        help=f"what to measure: {', '.join(report.FAMILIES)} by default, or {', '.join(report.COMPARISONS)}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
     parser.add_argument(
@@ -101,8 +113,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _family(text: str) -> str:
-    if text not in report.FAMILIES:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(report.FAMILIES)}")
+    known = report.FAMILIES + report.COMPARISONS
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)}")
     return text
 
 

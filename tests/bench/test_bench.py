@@ -23,6 +23,7 @@ FIGURES = {
     "memory": 2,
     "matching": 4,
     "datatype": 16,
+    "collective": 60,
 }
 
 
@@ -39,7 +40,7 @@ def check(record: dict[str, Any]) -> None:
     assert (record["met"] is None) == (record["goal"] is None)
 
 
-@pytest.mark.parametrize("family", report.FAMILIES)
+@pytest.mark.parametrize("family", report.FAMILIES + report.COMPARISONS)
 def test_family(family: str, site: Site) -> None:
     path = site.directory / "bench.json"
     result = site.start(*BENCH, family, "--quick", "--repeat", "1", "--json", str(path)).finish(2 * LIMIT)
@@ -56,7 +57,7 @@ def test_family(family: str, site: Site) -> None:
 
 
 def test_all_families_are_tested() -> None:
-    assert set(FIGURES) == set(report.FAMILIES)
+    assert set(FIGURES) == {*report.FAMILIES, *report.COMPARISONS}
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)

@@ -61,7 +61,7 @@ def test_table() -> None:
         Figure("import", "ms", [150.25], [1000.0], Goal("difference", "at most", 80.0)),
         Figure("memory", "MiB", [0.03125], [0.0]),
     ]
-    assert [table.head("title"), *map(table.line, figures)] == [
+    assert [table.head("title", "floor"), *map(table.line, figures)] == [
         "title                                 unit     ours  min..max           floor  min..max         ratio  target",
         "8 B                                   us       22.0  20.0..24.0          5.50  5.50..5.50        4.00  "
         "<= 3.5               missed",

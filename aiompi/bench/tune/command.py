@@ -12,20 +12,20 @@ from typing import Final
 
 from aiompi.bench import algorithms
 from aiompi.bench.algorithms import Times
-from aiompi.bench.report.contender import LAUNCHER, Answer, BenchError, Contender, Conversation
-from aiompi.bench.report.family import in_turns
+from aiompi.bench.report.contender import BenchError, Contender, Conversation, aiompi_job
+from aiompi.bench.report.family import calls_within, in_turns, slowest
 from aiompi.bench.tune import rules
 from aiompi.coll.registry import COLLECTIVES
 
 MOST_RANKS: Final = 64
 
-#: seconds that a block of calls takes, about; and at most how many calls it has
-_BLOCK: Final = 0.02
+#: seconds that the calls of a turn take, about; and at most how many there are
+_TURN: Final = 0.05
 _MOST_CALLS: Final = 200
-_BLOCKS: Final = 3
 
 _EPILOG: Final = f"""\
-Every algorithm has a job of its own, and they take turns; times are medians of the slowest rank. {algorithms.LEGEND}
+Every algorithm has a job of its own, and they take turns. Each call begins after a barrier and takes as long as its
+slowest rank; times are medians of the turns. {algorithms.LEGEND}
 """
 
 
@@ -69,8 +69,7 @@ def contenders(collectives: Sequence[str], ranks: int) -> list[Contender]:
     jobs = []
     for number in range(max(map(len, names.values()))):
         chosen = ",".join(f"{collective}={those[number]}" for collective, those in names.items() if number < len(those))
-        job = (*LAUNCHER, "-n", str(ranks), "-m", "aiompi.bench.measure.collective")
-        jobs.append(Contender(f"{ranks} ranks, {chosen}", ("env", f"AIOMPI_COLL={chosen}", *job)))
+        jobs.append(aiompi_job(ranks, f"AIOMPI_COLL={chosen}"))
     return jobs
 
 
@@ -83,19 +82,13 @@ def _times(jobs: Sequence[Conversation], collective: str, sizes: Sequence[int], 
 def _column(jobs: Sequence[Conversation], collective: str, nbytes: int, repeat: int) -> list[float]:
     """Seconds per call in each job, which take turns."""
     work = {"work": "collective", "name": collective, "nbytes": nbytes}
-    trials = [slowest(job.ask({**work, "iterations": 1, "blocks": 1})) for job in jobs]
-    calls = max(1, min(_MOST_CALLS, int(_BLOCK / max(trials))))
+    trials = [slowest(job.ask({**work, "calls": 1})) for job in jobs]
+    calls = calls_within(_TURN, max(trials), _MOST_CALLS)
 
     def side(job: Conversation) -> Callable[[], float]:
-        return lambda: slowest(job.ask({**work, "iterations": calls, "blocks": _BLOCKS}))
+        return lambda: slowest(job.ask({**work, "calls": calls}))
 
     return [statistics.median(samples) for samples in in_turns(repeat, *map(side, jobs))]
-
-
-def slowest(answer: Answer) -> float:
-    """Seconds per call: the median of the blocks, each as long as its slowest rank took."""
-    blocks: list[float] = [max(ranks) for ranks in zip(*answer, strict=True)]
-    return statistics.median(blocks)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,116 @@
+"""Works that call collectives: for every library whose communicators have mpi4py's methods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+from aiompi.bench.measure import payloads, turns
+
+#: calls that are not timed, before those that are
+WARM_UP: Final = 2
+
+#: makes the arguments of a collective out of a communicator and a number of bytes, and returns the call
+Binding: TypeAlias = Callable[[Any, int], Callable[[], object]]
+
+
+def bind(comm: Any, cores: list[int]) -> None:
+    """Stay on one core."""
+    turns.bind(comm.Get_rank(), cores)
+
+
+def collective(comm: Any, name: str, nbytes: int, calls: int) -> list[float]:
+    """Seconds that each call of a collective takes.
+
+    Args:
+        name: in the registry of collectives.
+        nbytes: of one rank's block, or of the vector.
+        calls: to be timed.
+    """
+    return apart(comm, CALLS[name](comm, nbytes), calls)
+
+
+def collective_objects(comm: Any, name: str, payload: str, calls: int) -> list[float]:
+    """Seconds that each call of a collective on objects takes.
+
+    Args:
+        name: bcast or allgather.
+        payload: of every rank, see `payloads.make`.
+        calls: to be timed.
+    """
+    method, obj = getattr(comm, name), payloads.make(payload)
+    return apart(comm, lambda: method(obj), calls)
+
+
+def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
+    """Time calls one by one, each after a barrier.
+
+    Without the barrier a rank that only sends runs ahead of those that receive, so that calls overlap, and what is
+    timed is how many there are in a second, not how long one takes.
+
+    Returns:
+        Seconds of each call on this rank. The call takes as long as its slowest rank.
+    """
+    clock = time.perf_counter
+    seconds = []
+    for _ in range(WARM_UP + calls):
+        comm.Barrier()
+        start = clock()
+        call()
+        seconds.append(clock() - start)
+    return seconds[WARM_UP:]
+
+
+def _moved(name: str, sent: bool, received: bool) -> Binding:
+    """A call that moves blocks, of which the buffers have one, or one for each rank."""
+
+    def bind(comm: Any, nbytes: int) -> Callable[[], object]:
+        method = getattr(comm, name)
+        buffers = [payloads.touched(nbytes * (comm.Get_size() if many else 1)) for many in (sent, received)]
+        return lambda: method(*buffers)
+
+    return bind
+
+
+def _combined(name: str) -> Binding:
+    """A call that combines vectors of doubles, or of bytes if they are no whole number of doubles."""
+
+    def bind(comm: Any, nbytes: int) -> Callable[[], object]:
+        method = getattr(comm, name)
+        kind = "d" if nbytes % 8 == 0 else "B"
+        buffers = [payloads.touched(nbytes).view(kind) for _ in range(2)]
+        return lambda: method(*buffers)
+
+    return bind
+
+
+def _segmented(comm: Any, nbytes: int) -> Callable[[], object]:
+    size = comm.Get_size()
+    bounds = [rank * nbytes // size for rank in range(size + 1)]
+    counts = [stop - start for start, stop in pairwise(bounds)]
+    vector, segment = payloads.touched(nbytes), payloads.touched(counts[comm.Get_rank()])
+    return lambda: comm.Reduce_scatter(vector, segment, counts)
+
+
+def _broadcast(comm: Any, nbytes: int) -> Callable[[], object]:
+    buffer = payloads.touched(nbytes)
+    return lambda: comm.Bcast(buffer)
+
+
+CALLS: Final[Mapping[str, Binding]] = {
+    "barrier": lambda comm, nbytes: comm.Barrier,
+    "bcast": _broadcast,
+    "gather": _moved("Gather", sent=False, received=True),
+    "scatter": _moved("Scatter", sent=True, received=False),
+    "allgather": _moved("Allgather", sent=False, received=True),
+    "alltoall": _moved("Alltoall", sent=True, received=True),
+    "reduce": _combined("Reduce"),
+    "allreduce": _combined("Allreduce"),
+    "reduce_scatter": _segmented,
+    "scan": _combined("Scan"),
+    "exscan": _combined("Exscan"),
+}
+
+WORKS: Final[dict[str, Callable[..., Any]]] = {work.__name__: work for work in (bind, collective, collective_objects)}
