@@ -1,0 +1,14 @@
+"""The language of the test scripts, a small subset of C (IMPI 0.0, section 5.3).
+
+`parse` makes a program of a source text, or tells line and column of what is wrong; `Machine` runs it, with the MPI
+calls of whoever runs it. A script reaches nothing but its own variables, the calls of the table, and its output.
+"""
+
+from aiompi_launcher.conformance.script.errors import MPIFailure as MPIFailure
+from aiompi_launcher.conformance.script.errors import ScriptError as ScriptError
+from aiompi_launcher.conformance.script.machine import Level as Level
+from aiompi_launcher.conformance.script.machine import Limits as Limits
+from aiompi_launcher.conformance.script.machine import Machine as Machine
+from aiompi_launcher.conformance.script.machine import Mpi as Mpi
+from aiompi_launcher.conformance.script.parser import parse as parse
+from aiompi_launcher.conformance.script.syntax import Program as Program

@@ -1,0 +1,122 @@
+"""The types of variables, and their memory."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+LONG_DOUBLE: Final = "g"  # struct has no code for it
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of the language.
+
+    Attributes:
+        codes: struct codes of its parts, one or, of a pair, two; empty: a handle, which is no memory.
+        handle: kind of handle, empty for numbers.
+    """
+
+    name: str
+    codes: str = ""
+    handle: str = ""
+    offsets: tuple[int, ...] = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        offset, offsets, align = 0, [], 1
+        for code in self.codes:
+            size = _size(code)
+            offset += -offset % size
+            offsets.append(offset)
+            offset, align = offset + size, max(align, size)
+        object.__setattr__(self, "offsets", tuple(offsets))
+        object.__setattr__(self, "size", offset + -offset % align)
+
+
+def _size(code: str) -> int:
+    return ctypes.sizeof(ctypes.c_longdouble) if code == LONG_DOUBLE else struct.calcsize(code)
+
+
+TYPES: Final[dict[str, Type]] = {
+    type.name: type
+    for type in (
+        Type("char", "b"),
+        Type("short", "h"),
+        Type("int", "i"),
+        Type("long", "l"),
+        Type("long long", "q"),
+        Type("unsigned char", "B"),
+        Type("unsigned short", "H"),
+        Type("unsigned int", "I"),
+        Type("unsigned long", "L"),
+        Type("unsigned long long", "Q"),
+        Type("float", "f"),
+        Type("double", "d"),
+        Type("long double", LONG_DOUBLE),
+        # what MPI_MINLOC and MPI_MAXLOC work on; element 2 * i is the value of pair i, 2 * i + 1 its index
+        Type("float_int", "fi"),
+        Type("double_int", "di"),
+        Type("long_int", "li"),
+        Type("short_int", "hi"),
+        Type("long_double_int", LONG_DOUBLE + "i"),
+        Type("MPI_Comm", handle="comm"),
+        Type("MPI_Group", handle="group"),
+        Type("MPI_Request", handle="request"),
+        Type("MPI_Datatype", handle="type"),
+        Type("MPI_Op", handle="op"),
+    )
+}
+
+
+class Cells:
+    """The memory of a variable of numbers.
+
+    Args:
+        type: of its elements.
+        length: elements; of pairs, pairs.
+
+    Attributes:
+        data: as a C program would have it.
+        count: numbers in it.
+        hidden: what a status has besides its three numbers, by the place of the first.
+    """
+
+    def __init__(self, type: Type, length: int) -> None:
+        self.type = type
+        self.data = bytearray(type.size * length)
+        self.count = length * len(type.codes)
+        self.hidden: dict[int, Any] = {}
+
+    def offset(self, index: int) -> int:
+        """Where number `index` begins, in bytes."""
+        element, part = divmod(index, len(self.type.codes))
+        return element * self.type.size + self.type.offsets[part]
+
+    def get(self, index: int) -> int | float:
+        code = self.type.codes[index % len(self.type.codes)]
+        if code == LONG_DOUBLE:
+            return float(ctypes.c_longdouble.from_buffer(self.data, self.offset(index)).value)
+        value: int | float = struct.unpack_from(code, self.data, self.offset(index))[0]
+        return value
+
+    def set(self, index: int, value: int | float) -> None:
+        """Store as C does: fractions are cut off, unsigned numbers wrap.
+
+        Raises:
+            OverflowError: a signed number does not fit.
+        """
+        code = self.type.codes[index % len(self.type.codes)]
+        if code == LONG_DOUBLE:
+            ctypes.c_longdouble.from_buffer(self.data, self.offset(index)).value = float(value)
+            return
+        if code not in "fd":
+            value = int(value)
+            bits = 8 * struct.calcsize(code)
+            if code.isupper():
+                value &= (1 << bits) - 1
+            elif not -(1 << bits - 1) <= value < 1 << bits - 1:
+                raise OverflowError(f"{value} does not fit {self.type.name}")
+        struct.pack_into(code, self.data, self.offset(index), value)
