@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.attribute import Attributes, CopyFunction, DeleteFunction, Keyvals
+from aiompi.comm.placement import Colors
 from aiompi.constants import (
     ANY_SOURCE,
     APPNUM,
     HOST,
+    IMPI_CLIENT_COLOR,
+    IMPI_CLIENT_SIZE,
+    IMPI_HOST_COLOR,
+    IMPI_HOST_SIZE,
     IO,
     LASTUSEDCODE,
     PROC_NULL,
@@ -18,10 +23,25 @@ from aiompi.constants import (
 )
 from aiompi.errors import last_used_code
 
+if TYPE_CHECKING:
+    from aiompi.comm.communicator import Communicator
+
 __all__ = ["COMMUNICATOR_KEYVALS", "Attributes", "CopyFunction", "DeleteFunction"]
+
+
+def _clients(comm: Any) -> Colors:
+    core: Communicator = comm._core
+    return Colors.of(core.placement.clients, core.placement.clients[core.rank])
+
+
+def _hosts(comm: Any) -> Colors:
+    core: Communicator = comm._core
+    return Colors.of(core.placement.hosts, core.placement.hosts[core.rank])
+
 
 #: The keys for communicators. There is no host process, every process can read and write files, and no more processes
 #: can be started than there are; how many programs the job runs is not known, nor how the clocks of machines differ.
+#: Those of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",
     {
@@ -32,5 +52,9 @@ COMMUNICATOR_KEYVALS: Final = Keyvals(
         UNIVERSE_SIZE: lambda comm: comm._core.engine.size,
         APPNUM: lambda comm: None,
         LASTUSEDCODE: lambda comm: last_used_code(),
+        IMPI_CLIENT_SIZE: lambda comm: _clients(comm).size,
+        IMPI_CLIENT_COLOR: lambda comm: _clients(comm).color,
+        IMPI_HOST_SIZE: lambda comm: _hosts(comm).size,
+        IMPI_HOST_COLOR: lambda comm: _hosts(comm).color,
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiompi.comm.group import Group
 from aiompi.engine import Mode, NotedReceive, Request
@@ -12,13 +12,21 @@ from aiompi.wire.frame import Payload
 if TYPE_CHECKING:
     from aiompi.comm.communicator import Communicator
 
+#: Of collectives that IMPI 0.0 does not define, on communicators that span clients: the tags of those that it does,
+#: 110 to 230, are below. They run one after the other, so that one tag serves them all.
+EXTENSION_TAG: Final = 300
+#: of their messages within the own group of an intercommunicator
+LOCAL_GROUP_TAG: Final = 301
+#: of messages within a client
+CLIENT_TAG: Final = 302
+
 
 class Channel:
     """The collective context of a communicator, and a tag of this call's own.
 
     Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
     tag, and several can be under way at once. On an intercommunicator the channel leads to the remote group, and
-    `local` to the own one.
+    `local` to the own one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`).
 
     Args:
         comm: communicator.
@@ -30,13 +38,14 @@ class Channel:
             tag are apart.
 
     Attributes:
+        comm: communicator.
         rank: of this process in its group.
         size: number of processes that can be reached: of the group, or of the remote one.
         note: a number that messages carry beside their content, for receives to compare; 0: none.
     """
 
     __slots__ = (
-        "_comm", "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_tag", "note",
+        "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_tag", "comm", "note",
         "rank", "size",
     )  # fmt: skip
 
@@ -49,7 +58,7 @@ class Channel:
         rank: int | None = None,
         offset: int = 0,
     ) -> None:
-        self._comm = comm
+        self.comm = comm
         self._operation = operation
         self._engine = comm.engine
         self._members = comm.targets if members is None else members
@@ -65,10 +74,37 @@ class Channel:
     @property
     def local(self) -> Channel:
         """To the own group, which on an intracommunicator is the channel itself."""
-        comm = self._comm
+        comm = self.comm
         if comm.remote is None:
             return self
-        return Channel(comm, self._tag, self._operation, comm.group.members, offset=comm.remote.size)
+        if comm.native:
+            return Channel(comm, self._tag, self._operation, comm.group.members, offset=comm.remote.size)
+        return Channel(comm, LOCAL_GROUP_TAG, self._operation, comm.group.members)
+
+    def tagged(self, tag: int, *, point_to_point: bool = False) -> Channel:
+        """The same with another tag.
+
+        Args:
+            tag: for its messages.
+            point_to_point: whether they are in the context of point-to-point messages.
+        """
+        channel = Channel(self.comm, tag, self._operation, self._members, self.rank, self._offset)
+        channel.note = self.note
+        if point_to_point:
+            channel._context_id = self.comm.context_id
+            channel._matcher = self._engine.matcher(self.comm.context_id)
+        return channel
+
+    def among(self, ranks: Sequence[int]) -> Channel:
+        """For the members of this rank's IMPI client.
+
+        Args:
+            ranks: all of them, ascending; there they have ranks 0, 1, ....
+        """
+        members = [self._members[rank] for rank in ranks]
+        channel = Channel(self.comm, CLIENT_TAG, self._operation, members, ranks.index(self.rank))
+        channel.note = self.note
+        return channel
 
     @classmethod
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
@@ -83,7 +119,7 @@ class Channel:
     @property
     def where(self) -> str:
         """Which call this is, for messages."""
-        return self._comm.where(self._operation)
+        return self.comm.where(self._operation)
 
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start a send of `nbytes` in pieces to a rank."""

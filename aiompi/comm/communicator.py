@@ -7,10 +7,11 @@ from operator import index
 from typing import Any, Final, TypeVar
 
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
-from aiompi.comm.channel import Channel
+from aiompi.comm.channel import EXTENSION_TAG, Channel
 from aiompi.comm.contexts import ContextIds
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.comm.group import Group
+from aiompi.comm.placement import Placement
 from aiompi.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -76,9 +77,9 @@ class Communicator:
     """
 
     __slots__ = (
-        "_collectives", "_freed", "_matcher", "_peers", "_reach", "_running", "attachment", "attributes",
-        "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "rank", "remote", "size", "targets",
-        "topology",
+        "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "_running", "attachment",
+        "attributes", "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "rank", "remote", "size",
+        "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +104,8 @@ class Communicator:
         self._matcher = engine.matcher(context_id)
         self._peers: list[Peer | None] = [None] * self._reach
         self._collectives = 0
+        self._latest: Request[Any] | None = None
+        self._placement: Placement | None = None
         self._running: set[Request[Any]] = set()
         self._freed = False
         self.attachment = Attachment(engine)
@@ -353,6 +356,37 @@ class Communicator:
         """Which call a message is about: the operation, the communicator and this rank."""
         return f"{operation} on {self.label}, rank {self.rank}"
 
+    @property
+    def placement(self) -> Placement:
+        """The IMPI clients and hosts of the members, and after them those of the remote group."""
+        if self._placement is None:
+            remote = () if self.remote is None else self.remote.members
+            self._placement = Placement.of(self.engine.universe, (*self.group.members, *remote))
+        return self._placement
+
+    @property
+    def native(self) -> bool:
+        """Whether messages on it never pass through IMPI hosts; otherwise it spans clients, and chapter 4 of IMPI 0.0
+        says what its collectives send."""
+        return self.placement.native
+
+    def channel(self, operation: str) -> Channel:
+        """The channel of the next collective.
+
+        Args:
+            operation: its name, for messages.
+
+        Raises:
+            InvalidCommError: the communicator has been freed.
+        """
+        if self._freed:
+            raise self._gone()
+        if not self.native:
+            return Channel(self, EXTENSION_TAG, operation)
+        number = self._collectives
+        self._collectives = (number + 1) % TAG_UB
+        return Channel(self, number, operation)
+
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
         """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
 
@@ -360,9 +394,23 @@ class Communicator:
             algorithm: makes the coroutine that communicates through the channel, and through nothing else.
             operation: its name, for messages.
         """
-        channel = Channel(self, self._collectives, operation)
-        self._collectives = (self._collectives + 1) % TAG_UB
-        return self.run(algorithm(channel))
+        return self.start_on(self.channel(operation), algorithm)
+
+    def start_on(self, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
+        """Start a collective on a channel that was made for it before.
+
+        Where the communicator spans clients, the tags of chapter 4 of IMPI 0.0 do not tell one call from the next: so
+        it begins when the one before has ended here.
+        """
+        if self.native:
+            return self.run(algorithm(channel))
+        before = self._latest
+        if before is None or before.done():
+            schedule = self.run(algorithm(channel))
+        else:
+            schedule = self.run(_after(before, Request(self.engine), channel, algorithm))
+        self._latest = None if schedule.done() else schedule
+        return schedule
 
     def run(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
         """Start a coroutine that communicates through channels of this communicator, which it keeps alive.
@@ -421,3 +469,15 @@ class Communicator:
     def __repr__(self) -> str:
         remote = "" if self.remote is None else f", remote group of {self.remote.size}"
         return f"<{self.label}: rank {self.rank} of {self.size}{remote}>"
+
+
+async def _after(
+    before: Request[Any],
+    gate: Request[None],
+    channel: Channel,
+    algorithm: Callable[[Channel], Coroutine[Any, None, T]],
+) -> T:
+    """Run a collective when another one has ended, however it did."""
+    before.when_done(lambda _: gate.complete())
+    await gate
+    return await algorithm(channel)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
 
 __all__ = [
-    "DATAREP", "Element", "check_datarep", "element_of", "from_external32", "pack", "packed_size", "size_of",
-    "to_external32", "unpack",
+    "DATAREP", "Element", "check_datarep", "element_of", "from_external32", "is_native", "pack", "packed_layout",
+    "packed_size", "size_of", "to_external32", "unpack",
 ]  # fmt: skip
 
 DATAREP: Final = "external32"
@@ -62,9 +62,10 @@ class Element:
     Attributes:
         native, external: types of an element.
         nbytes: bytes of an element in external32.
+        same: whether it lies in memory as in external32.
     """
 
-    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts")
+    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same")
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Element:
         self.encode = encode
         self.decode = decode
         self.nbytes: int = self.external.itemsize
+        self.same = self.native == self.external and encode is decode is _unchanged
 
 
 def _of_parts(parts: Parts, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -171,6 +173,20 @@ def size_of(basic: Datatype) -> int:
 def packed_size(count: int, datatype: Datatype) -> int:
     """Bytes of `count` items of any datatype in external32."""
     return count * datatype.external.size
+
+
+def is_native(datatype: Datatype) -> bool:
+    """Whether a packed message of the datatype is the same bytes in external32 as in the form of this machine."""
+    return all(element_of(block.kind).same for block in datatype.external.blocks)
+
+
+def packed_layout(datatype: Datatype, count: int) -> Layout:
+    """The external form of `count` items that are packed in memory: their elements follow each other without gaps."""
+    parts, at = [], 0
+    for basic, number in datatype.signature:
+        parts.append(basic.external.repeat(number, basic.size).shift(at))
+        at += number * basic.size
+    return Layout.concat(parts).repeat(count, at)
 
 
 def check_datarep(datarep: object) -> None:

@@ -49,7 +49,10 @@ class Caching(Membership):
         """The value under a key (MPI_Attr_get, section 5.7.1).
 
         Args:
-            keyval: made by `Create_keyval`, or TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, LASTUSEDCODE.
+            keyval: made by `Create_keyval`, or TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, LASTUSEDCODE, or the
+                keys of IMPI 0.0, section 2.5: IMPI_CLIENT_SIZE and IMPI_HOST_SIZE, the number of clients and of hosts
+                that the processes of the communicator belong to, and IMPI_CLIENT_COLOR and IMPI_HOST_COLOR, the number
+                of the one of this process among them.
             default: returned when there is none; tells that from a value of None.
 
         Raises:

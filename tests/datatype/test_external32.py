@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.datatype import binary128, external32, predefined
-from aiompi.datatype.external32 import from_external32, packed_size, size_of, to_external32
+from aiompi.datatype.external32 import (
+    from_external32,
+    is_native,
+    packed_layout,
+    packed_size,
+    size_of,
+    to_external32,
+)
 from aiompi.datatype.handle import PREDEFINED
-from aiompi.datatype.predefined import Datatype
+from aiompi.datatype.predefined import BYTE, CHAR, DOUBLE, INT, Datatype
 from aiompi.errors import ERR_ARG, InvalidArgumentError, InvalidBufferError, InvalidTypeError
 
 INF, NAN = float("inf"), float("nan")
@@ -313,3 +322,17 @@ def test_what_is_not_in_the_memory() -> None:
         external32.pack(layout, memoryview(bytes(12)), 0, memoryview(bytearray(11)))
     with pytest.raises(InvalidBufferError):
         from_external32(layout, memoryview(bytes(13)), memoryview(bytearray(12)))
+
+
+def test_packed_items_have_no_gaps_on_either_side() -> None:
+    """An INT and a DOUBLE, whose packed form is 12 bytes here and there."""
+    typed = Datatype.Create_struct([1, 1], [0, 8], [INT, DOUBLE]).Create_resized(0, 24)
+    native = struct.pack("=idid", 1, 1.0, 2, 2.0)
+    message = to_external32(packed_layout(typed, 2), memoryview(native))
+    assert bytes(message) == struct.pack(">idid", 1, 1.0, 2, 2.0)
+
+
+@pytest.mark.parametrize(("datatype", "same"), [(CHAR, True), (INT, sys.byteorder == "big"), (BYTE, True)])
+def test_what_lies_in_memory_as_in_external32(datatype: Datatype, same: bool) -> None:
+    assert is_native(datatype) is same
+    assert is_native(datatype.Create_vector(2, 1, 3)) is same

@@ -8,7 +8,7 @@ from typing import Concatenate, Generic, ParamSpec
 
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.signature import signed
-from aiompi.comm import Channel, Communicator
+from aiompi.comm import Communicator
 from aiompi.engine import PersistentRequest, Request
 from aiompi.errors import InvalidCommError
 
@@ -44,11 +44,12 @@ class Prepared(Generic[P]):
         """Bind the arguments, which are checked now; each start of the request runs the collective once more.
 
         Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13): each
-        keeps a channel of its own, on which the messages of one run do not overtake those of the run before.
+        keeps a channel of its own, on which the messages of one run do not overtake those of the run before. On a
+        communicator that spans IMPI clients, whose tags do not tell them apart, all ranks start them in the same order.
         """
         run = self._prepare(comm, *args, **kwargs)
-        channel = comm.start(_reserve, self.name).result()
-        return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
+        channel = comm.channel(self.name)
+        return PersistentRequest(comm.engine, lambda: comm.start_on(channel, run), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> Run:
         call = Call(comm, self.name, self._algorithm)
@@ -69,7 +70,3 @@ class Prepared(Generic[P]):
         same = Prepared(self._check, algorithm)
         same._between = self._between
         return same
-
-
-async def _reserve(channel: Channel) -> Channel:
-    return channel

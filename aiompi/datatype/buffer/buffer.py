@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import Piece, registry
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
@@ -100,6 +101,44 @@ class Buffer:
         for piece in self.pieces:
             move.unpack(piece.layout, message, piece.memory, piece.base)
 
+    # In external32, the form of user data that goes to other implementations (IMPI 0.0, section 1.2.2).
+
+    @property
+    def external_nbytes(self) -> int:
+        """Length of the message in external32."""
+        return self.count * self.datatype.external.size
+
+    @property
+    def external_pieces(self) -> Sequence[Piece]:
+        """As `pieces`, with layouts in external form."""
+        return (Piece(self.external_layout, self.memory, self.base),)
+
+    @property
+    def external_layout(self) -> Layout:
+        """As `layout`, in external form."""
+        return self.datatype.external.repeat(self.count, self.datatype.extent)
+
+    def to_external32(self) -> memoryview:
+        """The message in external32: the memory itself if it lies there so, otherwise a copy."""
+        if external32.is_native(self.datatype):
+            return self.packed()
+        message = allocate(self.external_nbytes)
+        for piece in self.external_pieces:
+            external32.pack(piece.layout, piece.memory, piece.base, message)
+        return message
+
+    def from_external32(self, message: memoryview) -> None:
+        """Put a message in external32 into its place, or the first bytes of one; no other memory is touched.
+
+        Args:
+            message: at most `external_nbytes` long; elements that are not complete in it are left alone.
+        """
+        if external32.is_native(self.datatype):
+            self.unpack(message)
+            return
+        for piece in self.external_pieces:
+            external32.unpack(piece.layout, message, piece.memory, piece.base)
+
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
         """The same memory as a numpy array of shape (count,); read-only if the memory is.
 
@@ -148,6 +187,11 @@ class AbsoluteBuffer(Buffer):
     @property
     def pieces(self) -> Sequence[Piece]:
         return self._pieces
+
+    @property
+    def external_pieces(self) -> Sequence[Piece]:
+        layout = self.external_layout.shift(self._displ * self.datatype.extent)
+        return registry.resolve(layout, self._writable, self._name)
 
     def part(self, start: int, count: int) -> Buffer:
         return AbsoluteBuffer(count, self.datatype, self._displ + start, self._writable, self._name)

@@ -14,7 +14,7 @@ from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import memory_to_receive, memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import shares_memory
 from aiompi.datatype.datatype import Datatype
-from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, INT
+from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, INT, LONG
 from aiompi.errors import ERR_TYPE, InvalidBufferError, InvalidCountError, InvalidTypeError
 
 FIVE = np.arange(5.0)
@@ -222,3 +222,59 @@ def test_items_at_absolute_addresses_are_an_extent_apart() -> None:
 def test_bottom_needs_count_type_and_known_addresses(spec: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         resolve_send(spec, "buf")
+
+
+# External32, in which user data goes to other implementations.
+
+PADDED = Datatype.Create_struct([1, 1], [0, 8], [INT.Create_contiguous(1), DOUBLE]).Create_resized(0, 16).Commit()
+
+
+@pytest.mark.spec("I1.2.2-1", "I1.2.2-2")
+def test_a_message_in_external32() -> None:
+    """Elements in the order of the type map, big-endian, without gaps; an INT and a DOUBLE are 12 bytes."""
+    memory = np.zeros(3, "i4, i4, f8")
+    memory["f0"], memory["f1"], memory["f2"] = [1, 2, 3], -7, [1.0, 0.5, -2.0]
+    buffer = resolve_send([memory, (2, 1), PADDED])
+    message = bytes.fromhex("00000002 3fe0000000000000 00000003 c000000000000000")
+    assert (bytes(buffer.to_external32()), buffer.external_nbytes) == (message, 24)
+    place = np.full(3, -7, "i4, i4, f8")
+    resolve_recv([place, (2, 1), PADDED]).from_external32(memoryview(message))
+    assert place.tolist() == [(-7, -7, -7.0), (2, -7, 0.5), (3, -7, -2.0)]
+
+
+def test_a_shorter_message_in_external32_leaves_the_rest_alone() -> None:
+    place = np.full(2, 9, "i")
+    resolve_recv(place).from_external32(memoryview(bytes.fromhex("00000001 0000")))
+    assert place.tolist() == [1, 9]
+
+
+@pytest.mark.spec("I1.2.2-1")
+def test_a_long_is_shorter_in_external32() -> None:
+    longs = np.array([1, -2], "l")
+    buffer = resolve_send([longs, LONG])
+    assert (bytes(buffer.to_external32()), buffer.external_nbytes) == (bytes.fromhex("00000001 fffffffe"), 8)
+    place = np.zeros(2, "l")
+    resolve_recv([place, LONG]).from_external32(buffer.to_external32())
+    assert place.tolist() == [1, -2]
+
+
+@pytest.mark.spec("I1.2.2-5")
+def test_bytes_are_not_copied_for_external32() -> None:
+    memory = bytearray(b"abc")
+    message = resolve_send([memory, BYTE]).to_external32()
+    memory[0] = ord("x")
+    assert bytes(message) == b"xbc"
+
+
+def test_items_at_absolute_addresses_in_external32() -> None:
+    one, two = np.array([1], "i"), np.array([2.0])
+    place, other = np.zeros(1, "i"), np.zeros(1)
+
+    def spec(*arrays: Any) -> Any:
+        where = [Get_address(array) for array in arrays]
+        return [BOTTOM, 1, Datatype.Create_struct([1, 1], where, [INT, DOUBLE]).Commit()]
+
+    message = resolve_send(spec(one, two)).to_external32()
+    assert bytes(message) == bytes.fromhex("00000001 4000000000000000")
+    resolve_recv(spec(place, other)).from_external32(message)
+    assert (place.tolist(), other.tolist()) == ([1], [2.0])
