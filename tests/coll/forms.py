@@ -67,6 +67,15 @@ class Memory:
         self.array = np.full(end * form.extent + 1, GAP, "i")
         self.places = places
 
+    @classmethod
+    def apart(cls, form, counts):
+        """Blocks in the reverse order, with an item between them."""
+        displs, reach = [0] * len(counts), 0
+        for block in reversed(range(len(counts))):
+            displs[block] = reach
+            reach += form.items(counts[block]) + 1
+        return cls(form, counts, displs)
+
     @property
     def spec(self):
         """As a buffer whose blocks are equal, with the count of one block."""
@@ -81,6 +90,13 @@ class Memory:
     def vector(self):
         """As a buffer of blocks of any lengths."""
         return [self.array, (self.counts, self.displs), self.form.datatype]
+
+    @property
+    def typed(self):
+        """As blocks with displacements in bytes and a datatype for each."""
+        datatype = self.form.datatype
+        displs = [displ * datatype.extent for displ in self.displs]
+        return [self.array, (self.counts, displs), [datatype] * len(self.counts)]
 
     def put(self, block, numbers):
         """Fill a block, shape (2 * count,)."""

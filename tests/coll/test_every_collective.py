@@ -1,9 +1,11 @@
-"""Every collective on buffers: any size, root, counts, datatypes with gaps, order of arrival; against numpy."""
+"""Every collective on buffers against numpy: any algorithm, size, root, counts, datatypes with gaps, order of arrival;
+started at once, or bound first."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import random
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.coll import buffers
+from aiompi.coll.registry import COLLECTIVES
 from aiompi.datatype import IN_PLACE
 from aiompi.op import Op
 
@@ -28,8 +31,9 @@ class Case:
         table: pairs that rank i has for rank j.
         forms: of each rank, what it sends and what it receives.
         in_place: whether IN_PLACE is passed where it may be.
-        seed: of the order of arrival.
+        seed: of the order of arrival, and the choice of algorithms.
         eager_limit: bytes.
+        persistent: whether the arguments are bound before it is started.
     """
 
     size: int
@@ -39,6 +43,7 @@ class Case:
     in_place: bool
     seed: int
     eager_limit: int
+    persistent: bool
 
     @property
     def count(self):
@@ -48,8 +53,23 @@ class Case:
     def counts(self):
         return self.table[0]
 
-    def world(self, world):
-        return world(self.size, self.seed, eager_limit=self.eager_limit)
+    def results(self, world, call):
+        """Let all ranks make their calls, by any algorithm that can serve them.
+
+        Args:
+            call: rank -> a collective and its arguments.
+        """
+        chance = random.Random(self.seed)
+        coll = {name: chance.choice([*collective.algorithms]) for name, collective in COLLECTIVES.items()}
+        ranks = world(self.size, self.seed, eager_limit=self.eager_limit, coll=coll)
+        assert ranks.results(lambda comm: self._start(comm, *call(comm.rank))) == [None] * self.size
+
+    def _start(self, comm, collective, *arguments):
+        if not self.persistent:
+            return collective(comm, *arguments)
+        request = collective.init(comm, *arguments)
+        request.start()
+        return request
 
 
 @st.composite
@@ -65,6 +85,7 @@ def cases(draw):
         draw(st.booleans()),
         draw(st.integers(0, 2**32)),
         draw(st.sampled_from([0, 65536])),
+        draw(st.booleans()),
     )
 
 
@@ -81,15 +102,6 @@ def sources(case, counts):
     return memories
 
 
-def apart(form, counts):
-    """Blocks in the reverse order, with an item between them."""
-    displs, reach = [0] * len(counts), 0
-    for block in reversed(range(len(counts))):
-        displs[block] = reach
-        reach += form.items(counts[block]) + 1
-    return Memory(form, counts, displs)
-
-
 def everyone(counts):
     return [numbers(rank, 0, count) for rank, count in enumerate(counts)]
 
@@ -98,7 +110,7 @@ def everyone(counts):
 @given(case=cases())
 def test_bcast(case, world):
     made = sources(case, [case.count] * case.size)
-    case.world(world).results(lambda comm: buffers.bcast(comm, made[comm.rank].whole, case.root))
+    case.results(world, lambda rank: (buffers.bcast, made[rank].whole, case.root))
     assert all(memory.blocks() == [numbers(case.root, 0, case.count)] for memory in made)
     assert all(memory.intact() for memory in made)
 
@@ -109,17 +121,17 @@ def test_bcast(case, world):
 def test_gather_and_gatherv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
     made, form = sources(case, counts), case.forms[case.root][1]
-    place = apart(form, counts) if vector else Memory(form, counts)
+    place = Memory.apart(form, counts) if vector else Memory(form, counts)
     if case.in_place:
         place.put(case.root, made[case.root].get(0))
 
-    def call(comm):
-        send = IN_PLACE if case.in_place and comm.rank == case.root else made[comm.rank].whole
+    def call(rank):
+        send = IN_PLACE if case.in_place and rank == case.root else made[rank].whole
         if vector:
-            return buffers.gatherv(comm, send, place.vector if comm.rank == case.root else None, case.root)
-        return buffers.gather(comm, send, place.spec if comm.rank == case.root else None, case.root)
+            return buffers.gatherv, send, place.vector if rank == case.root else None, case.root
+        return buffers.gather, send, place.spec if rank == case.root else None, case.root
 
-    case.world(world).results(call)
+    case.results(world, call)
     assert place.blocks() == everyone(counts)
     assert place.intact()
 
@@ -130,19 +142,19 @@ def test_gather_and_gatherv(vector, case, world):
 def test_scatter_and_scatterv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
     form = case.forms[case.root][0]
-    source = apart(form, counts) if vector else Memory(form, counts)
+    source = Memory.apart(form, counts) if vector else Memory(form, counts)
     for rank in range(case.size):
         source.put(rank, numbers(case.root, rank, counts[rank]))
     before = source.array.copy()
     made = [Memory(case.forms[rank][1], [counts[rank]]) for rank in range(case.size)]
 
-    def call(comm):
-        receive = IN_PLACE if case.in_place and comm.rank == case.root else made[comm.rank].whole
+    def call(rank):
+        receive = IN_PLACE if case.in_place and rank == case.root else made[rank].whole
         if vector:
-            return buffers.scatterv(comm, source.vector if comm.rank == case.root else None, receive, case.root)
-        return buffers.scatter(comm, source.spec if comm.rank == case.root else None, receive, case.root)
+            return buffers.scatterv, source.vector if rank == case.root else None, receive, case.root
+        return buffers.scatter, source.spec if rank == case.root else None, receive, case.root
 
-    case.world(world).results(call)
+    case.results(world, call)
     assert np.array_equal(source.array, before)
     for rank, memory in enumerate(made):
         if not (case.in_place and rank == case.root):
@@ -156,25 +168,19 @@ def test_scatter_and_scatterv(vector, case, world):
 def test_allgather_and_allgatherv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
     made = sources(case, counts)
-    places = [apart(form, counts) if vector else Memory(form, counts) for _, form in case.forms]
+    places = [Memory.apart(form, counts) if vector else Memory(form, counts) for _, form in case.forms]
     for rank in range(case.size if case.in_place else 0):
         places[rank].put(rank, made[rank].get(0))
 
-    def call(comm):
-        send = IN_PLACE if case.in_place else made[comm.rank].whole
+    def call(rank):
+        send = IN_PLACE if case.in_place else made[rank].whole
         if vector:
-            return buffers.allgatherv(comm, send, places[comm.rank].vector)
-        return buffers.allgather(comm, send, places[comm.rank].spec)
+            return buffers.allgatherv, send, places[rank].vector
+        return buffers.allgather, send, places[rank].spec
 
-    case.world(world).results(call)
+    case.results(world, call)
     assert all(place.blocks() == everyone(counts) for place in places)
     assert all(place.intact() for place in places)
-
-
-def typed(memory):
-    """The same blocks for Alltoallw: displacements in bytes, a datatype for each."""
-    size, datatype = len(memory.counts), memory.form.datatype
-    return [memory.array, (memory.counts, [displ * datatype.extent for displ in memory.displs]), [datatype] * size]
 
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.8-1", "S4.8-2", "S4.8-3")
@@ -185,19 +191,19 @@ def test_alltoall_and_its_kin(name, case, world):
     table = np.full((size, size), case.count) if name == "alltoall" else np.array(case.table)
     if case.in_place:
         table = np.tril(table) + np.tril(table, -1).T  # what is sent has the length of what is received
-    make = Memory if name == "alltoall" else apart
+    make = Memory if name == "alltoall" else Memory.apart
     out = [make(case.forms[rank][0], table[rank].tolist()) for rank in range(size)]
     into = [make(case.forms[rank][1], table[:, rank].tolist()) for rank in range(size)]
     for rank in range(size):
         for other in range(size):
             (into if case.in_place else out)[rank].put(other, numbers(rank, other, table[rank, other]))
-    form = {"alltoall": lambda m: m.spec, "alltoallv": lambda m: m.vector, "alltoallw": typed}[name]
+    form = {"alltoall": lambda m: m.spec, "alltoallv": lambda m: m.vector, "alltoallw": lambda m: m.typed}[name]
 
-    def call(comm):
-        send = IN_PLACE if case.in_place else form(out[comm.rank])
-        return getattr(buffers, name)(comm, send, form(into[comm.rank]))
+    def call(rank):
+        send = IN_PLACE if case.in_place else form(out[rank])
+        return getattr(buffers, name), send, form(into[rank])
 
-    case.world(world).results(call)
+    case.results(world, call)
     for rank, memory in enumerate(into):
         assert memory.blocks() == [numbers(other, rank, table[other, rank]) for other in range(size)]
         assert memory.intact()
@@ -248,16 +254,16 @@ def test_reductions(name, case, form, world):
     out, into = filled(form, mine, True), filled(form, mine, case.in_place)
     op, root = composition(form), case.root
 
-    def call(comm):
-        receive = into[comm.rank].whole
+    def call(rank):
+        receive = into[rank].whole
         if name == "reduce":
-            send = IN_PLACE if case.in_place and comm.rank == root else out[comm.rank].whole
-            return buffers.reduce(comm, send, receive, op, root)
-        send = IN_PLACE if case.in_place else out[comm.rank].whole
-        return getattr(buffers, name)(comm, send, receive, op)
+            send = IN_PLACE if case.in_place and rank == root else out[rank].whole
+            return buffers.reduce, send, receive, op, root
+        send = IN_PLACE if case.in_place else out[rank].whole
+        return getattr(buffers, name), send, receive, op
 
     before = [memory.array.copy() for memory in (*out, *into)]
-    case.world(world).results(call)
+    case.results(world, call)
     expected = {
         "reduce": {root: upto[-1]},
         "allreduce": dict.fromkeys(range(case.size), upto[-1]),
@@ -284,15 +290,15 @@ def test_reduce_scatter(name, case, form, world):
     out, into = filled(form, mine, True), [Memory(form, [counts[rank]]) for rank in range(size)]
     op = composition(form)
 
-    def call(comm):
-        send, receive = out[comm.rank].whole, into[comm.rank].whole
+    def call(rank):
+        send, receive = out[rank].whole, into[rank].whole
         if in_place:
             send, receive = IN_PLACE, send
         if name == "reduce_scatter_block":
-            return buffers.reduce_scatter_block(comm, send, receive, op)
-        return buffers.reduce_scatter(comm, send, receive, None if name == "asking" else counts, op)
+            return buffers.reduce_scatter_block, send, receive, op
+        return buffers.reduce_scatter, send, receive, None if name == "asking" else counts, op
 
-    case.world(world).results(call)
+    case.results(world, call)
     for rank in range(size):
         start = 2 * sum(counts[:rank])
         segment = upto[-1][start : start + 2 * counts[rank]]

@@ -10,25 +10,92 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.coll import buffers, objects
+from aiompi.coll.signature import NAMES
+from aiompi.comm.topology import Cartesian
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype import INT
 from aiompi.errors import ProcessFailedError
 from aiompi.op import SUM
 
 
-def every_collective(comm, codec):
-    """Start each collective once; (request, expected result) pairs."""
+def on_objects(comm, codec):
+    """Each collective on objects: its arguments, and its result here."""
     rank, size = comm.rank, comm.size
-    everyone = list(range(size))
-    return [
-        (objects.bcast(comm, codec, rank, size - 1), size - 1),
-        (objects.scatter(comm, codec, everyone if rank == 0 else None, 0), rank),
-        (objects.gather(comm, codec, rank, 0), everyone if rank == 0 else None),
-        (objects.allgather(comm, codec, rank), everyone),
-        (objects.alltoall(comm, codec, [(rank, i) for i in everyone]), [(i, rank) for i in everyone]),
-        (objects.reduce(comm, codec, rank, SUM, 0), sum(everyone) if rank == 0 else None),
-        (objects.allreduce(comm, codec, [rank], SUM), everyone),
-        (buffers.barrier(comm), None),
-    ]
+    everyone, below = list(range(size)), list(range(rank))
+    row, column = [(rank, i) for i in everyone], [(i, rank) for i in everyone]
+    before, after = (rank - 1) % size, (rank + 1) % size
+    return {
+        "bcast": ((rank, size - 1), size - 1),
+        "scatter": ((everyone if rank == 0 else None, 0), rank),
+        "gather": ((rank, 0), everyone if rank == 0 else None),
+        "allgather": ((rank,), everyone),
+        "alltoall": ((row,), column),
+        "reduce": ((rank, SUM, 0), sum(everyone) if rank == 0 else None),
+        "allreduce": (([rank], SUM), everyone),
+        "scan": (([rank], SUM), [*below, rank]),
+        "exscan": (([rank], SUM), below if rank else None),
+        "neighbor_allgather": ((rank,), [before, after]),
+        "neighbor_alltoall": ((["back", "on"],), ["on", "back"]),
+    }
+
+
+def on_buffers(comm):
+    """Each collective on buffers: its arguments, of which one is where it receives, and what is there in the end."""
+    rank, size = comm.rank, comm.size
+    everyone, below = np.arange(size, dtype="i"), np.arange(rank, dtype="i")
+    one, room, rooms = everyone[rank : rank + 1], np.full(1, -1, "i"), np.full(size, -1, "i")
+    counts, types, pair = [1] * size, [INT] * size, np.full(2, -1, "i")
+    row, column, places = 10 * rank + everyone, 10 * everyone + rank, 4 * everyone
+    last, at_root, around = size - 1, rank == 0, [(rank - 1) % size, (rank + 1) % size]
+    sum_below, total = below.sum(), everyone.sum()
+    return {
+        "Barrier": ((), None, []),
+        "Bcast": ((found := one.copy(), last), found, [last]),
+        "Gather": ((one, found := rooms.copy(), 0), found, everyone if at_root else rooms),
+        "Gatherv": ((one, [found := rooms.copy(), counts], 0), found, everyone if at_root else rooms),
+        "Scatter": ((everyone, found := room.copy(), last), found, one),
+        "Scatterv": (([everyone, counts], found := room.copy(), last), found, one),
+        "Allgather": ((one, found := rooms.copy()), found, everyone),
+        "Allgatherv": ((one, [found := rooms.copy(), counts]), found, everyone),
+        "Alltoall": ((row, found := rooms.copy()), found, column),
+        "Alltoallv": (([row, counts], [found := rooms.copy(), counts]), found, column),
+        "Alltoallw": (
+            ([row, (counts, places), types], [found := rooms.copy(), (counts, places), types]), found, column,
+        ),
+        "Reduce": ((one, found := room.copy(), SUM, 0), found, [total] if at_root else room),
+        "Allreduce": ((one, found := room.copy(), SUM), found, [total]),
+        "Reduce_scatter": ((everyone, found := room.copy(), counts, SUM), found, size * one),
+        "Reduce_scatter_block": ((everyone, found := room.copy(), SUM), found, size * one),
+        "Scan": ((one, found := room.copy(), SUM), found, sum_below + one),
+        "Exscan": ((one, found := room.copy(), SUM), found, [sum_below] if rank else room),
+        "Neighbor_allgather": ((one, found := pair.copy()), found, around),
+        "Neighbor_allgatherv": ((one, [found := pair.copy(), [1, 1]]), found, around),
+        "Neighbor_alltoall": ((row_of_two := np.array([1, 2], "i"), found := pair.copy()), found, [2, 1]),
+        "Neighbor_alltoallv": (([row_of_two, [1, 1]], [found := pair.copy(), [1, 1]]), found, [2, 1]),
+        "Neighbor_alltoallw": (
+            ([row_of_two, ([1, 1], [0, 4]), [INT] * 2], [found := pair.copy(), ([1, 1], [0, 4]), [INT] * 2]),
+            found, [2, 1],
+        ),
+    }  # fmt: skip
+
+
+def every_collective(comm, codec):
+    """Start each collective once; of each the request, and whether its outcome, once there is one, is right."""
+    comm.topology = Cartesian((comm.size,), (True,))
+    started = []
+    for name, (arguments, expected) in on_objects(comm, codec).items():
+        request = getattr(objects, name)(comm, codec, *arguments)
+        started.append((request, lambda request=request, expected=expected: request.result() == expected))
+    for name, (arguments, found, expected) in on_buffers(comm).items():
+        call = getattr(buffers.neighborhood if name.startswith("Neighbor") else buffers, name.lower())
+        right = lambda found=found, expected=expected: found is None or found.tolist() == list(expected)  # noqa: E731
+        started.append((call(comm, *arguments), right))
+    return started
+
+
+def test_every_collective_is_among_them(world, codec):
+    comm = world(1).comms[0]
+    assert sorted([*on_objects(comm, codec), *on_buffers(comm)]) == sorted(NAMES)
 
 
 @pytest.mark.spec("S4.1-7", "S4.1-8", "S5.2.2-1")
@@ -38,7 +105,7 @@ def test_pending_wildcard_receives_never_meet_collectives(eager_limit, world, co
     pending = [comm.irecv(None, ANY_SOURCE, ANY_TAG, bytes) for comm in ranks.comms]
     calls = [every_collective(comm, codec) for comm in ranks.comms]
     ranks.run()
-    assert all(request.result() == expected for call in calls for request, expected in call)
+    assert all(request.done() and right() for call in calls for request, right in call)
     assert not any(request.done() for request in pending)
     for comm in ranks.comms:
         comm.isend((b"%d" % comm.rank,), 1, (comm.rank + 1) % 5, tag=0)
@@ -55,14 +122,17 @@ def test_outstanding_collectives_may_be_awaited_in_any_order(seed, size, eager_l
 
     async def wait(calls):
         chance.shuffle(calls)
-        return [await request == expected for request, expected in calls]
+        for request, right in calls:
+            await request
+            assert right()
 
     waiting = []
     for comm in ranks.comms:
         calls = every_collective(comm, codec) + every_collective(comm, codec)
         waiting.append(comm.engine.spawn(wait(calls)))
     ranks.run()
-    assert all(all(request.result()) for request in waiting)
+    for request in waiting:
+        request.result()
 
 
 @pytest.mark.spec("S4.12-6")

@@ -9,6 +9,9 @@ from collections import defaultdict, deque
 
 import numpy as np
 import pytest
+from coll.forms import FORMS, Memory
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiompi.coll import objects
 from aiompi.coll.buffers import neighborhood
@@ -139,7 +142,7 @@ def random_graph(size, seed):
     return [DistributedGraph(tuple(sources), tuple(destinations)) for sources, destinations in ends]
 
 
-def from_graph(graphs):
+def from_graph(graphs, block=block):
     """The blocks that arrive at each rank; those of several edges between two processes in their order."""
     under_way = defaultdict(deque)
     for rank, graph in enumerate(graphs):
@@ -184,6 +187,52 @@ def test_blocks_of_any_length(size, world):
         )
         assert [spec[0].tolist() for spec in gathered] == expected
         assert [spec[0].tolist() for spec in exchanged] == expected
+
+
+@pytest.mark.parametrize("name", neighborhood.__all__)
+@given(
+    size=st.integers(1, 9),
+    count=st.integers(0, 3),
+    forms=st.lists(st.tuples(*[st.sampled_from(FORMS)] * 2), min_size=9, max_size=9),
+    persistent=st.booleans(),
+    seed=st.integers(0, 2**32),
+    eager_limit=st.sampled_from([0, 65536]),
+)
+def test_any_graph_datatypes_and_lengths(name, size, count, forms, persistent, seed, eager_limit, world):
+    collective, graphs = getattr(neighborhood, name), random_graph(size, seed)
+    same, alike = "allgather" in name, name.endswith(("gather", "all"))
+    shape = "spec" if alike else "typed" if name.endswith("w") else "vector"
+
+    def sent(rank, place):
+        place *= not same
+        length = count if alike else (seed + rank + place) % 4
+        return (np.arange(2 * length) + 1000 * rank + 10 * place).tolist()
+
+    def memory(form, blocks):
+        return (Memory if alike else Memory.apart)(form, [len(block) // 2 for block in blocks])
+
+    expected = from_graph(graphs, sent)
+    out, into = [], []
+    for rank, graph in enumerate(graphs):
+        blocks = [sent(rank, place) for place in range(1 if same else len(graph.destinations))]
+        out.append(memory(forms[rank][0], blocks))
+        for place, numbers in enumerate(blocks):
+            out[rank].put(place, numbers)
+        into.append(memory(forms[rank][1], expected[rank]))
+
+    def start(comm):
+        buffers = [getattr(it[comm.rank], shape) if it[comm.rank].counts else None for it in (out, into)]
+        if same:
+            buffers[0] = out[comm.rank].whole
+        if not persistent:
+            return collective(comm, *buffers)
+        request = collective.init(comm, *buffers)
+        request.start()
+        return request
+
+    arranged(world(size, seed, eager_limit=eager_limit), graphs).results(start)
+    assert [memory.blocks() for memory in into] == expected
+    assert all(memory.intact() for memory in into)
 
 
 def test_a_datatype_for_each_neighbour(world):

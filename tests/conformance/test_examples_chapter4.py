@@ -477,7 +477,7 @@ def test_example_4_25(run: Run) -> None:
     run(deadlocks(2, program(1)))
 
 
-@pytest.mark.spec("S4.12-4", "S4.1-6")
+@pytest.mark.spec("S4.12-4")
 def test_example_4_26(run: Run) -> None:
     """Correct, with two outcomes: the broadcast need not keep apart the messages before it and after it."""
     outcomes: set[tuple[int, int]] = set()

@@ -168,7 +168,6 @@ async def test_example_5_5_6a(comm: Intracomm) -> None:
         assert found == ([1, 1] if comm.rank == 0 else [])
 
 
-@pytest.mark.spec("S5.5-2")
 @on_ranks(4)
 async def test_example_5_5_6b(comm: Intracomm) -> None:
     """Back-masking: the second message of a fast client goes to the first call, unless a barrier is between."""

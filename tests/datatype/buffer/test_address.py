@@ -214,7 +214,6 @@ def test_many_displacements_in_many_storages(registry: Registry) -> None:
     assert np.array_equal(np.frombuffer(read(registry, layout), np.int32), which * 1000 + where)
 
 
-@pytest.mark.spec("S3.12.6-2")
 @pytest.mark.parametrize(("offset", "nbytes"), [(-1, 4), (6, 4), (8, 1), (-100, 200)])
 def test_beyond_the_storage(registry: Registry, offset: int, nbytes: int) -> None:
     memory = bytearray(8)

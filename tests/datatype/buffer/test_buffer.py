@@ -66,7 +66,6 @@ def test_gaps_keep_their_bytes(nbytes: int) -> None:
     assert {i for i, byte in enumerate(memory) if byte != 0xFF} == set(offsets[:nbytes])
 
 
-@pytest.mark.spec("S3.12.6-2")
 @pytest.mark.parametrize(
     ("rest", "says"),
     [
