@@ -1,0 +1,128 @@
+"""Messages on their way (IMPI 0.0, section 3.7).
+
+What becomes of an outgoing one:
+
+| phase     | what it waits for                          | next                                                       |
+|-----------|--------------------------------------------|------------------------------------------------------------|
+| QUEUED    | flow control                               | SENT (short, DATA), UNMATCHED (DATASYNC), ENDED (cancelled)|
+| SENT      | nothing, or the answer to CANCEL           | ENDED                                                      |
+| UNMATCHED | SYNCACK, or the answer to CANCEL           | ENDED (short, or cancelled), FLOWING (long)                |
+| FLOWING   | its last packet                            | ENDED                                                      |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+
+class Phase(enum.Enum):
+    """How far an outgoing message is."""
+
+    QUEUED = enum.auto()
+    SENT = enum.auto()
+    UNMATCHED = enum.auto()
+    FLOWING = enum.auto()
+    ENDED = enum.auto()
+
+
+class Outgoing:
+    """A message to be sent.
+
+    Args:
+        payload: its memory in pieces of unsigned bytes.
+        nbytes: its length, hence pk_msglen.
+        srqid: request id, unique among those of this process that are under way.
+        cid: context id.
+        lsrank: rank of this process in the local group of the communicator.
+        tag: of the message.
+        sync: whether its send is complete not before it is matched.
+        owner: for who sends it.
+
+    Attributes:
+        drqid: the receiver's id of a long message, once it is matched.
+        phase: how far it is.
+        cancelling: whether a CANCEL has not been answered.
+    """
+
+    __slots__ = (
+        "_at", "_index", "_payload", "cancelling", "cid", "drqid", "left", "lsrank", "nbytes", "owner", "phase",
+        "srqid", "sync", "tag",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        payload: Sequence[bytes | memoryview],
+        nbytes: int,
+        srqid: int,
+        cid: int,
+        lsrank: int,
+        tag: int,
+        sync: bool = False,
+        owner: Any = None,
+    ) -> None:
+        self.nbytes = nbytes
+        self.srqid = srqid
+        self.drqid = 0
+        self.cid = cid
+        self.lsrank = lsrank
+        self.tag = tag
+        self.sync = sync
+        self.owner = owner
+        self.phase = Phase.QUEUED
+        self.cancelling = False
+        self.left = nbytes
+        self._payload = payload
+        self._index = self._at = 0
+
+    def take(self, nbytes: int) -> Sequence[bytes | memoryview]:
+        """The next `nbytes` of it, in pieces."""
+        if nbytes == self.nbytes:
+            self.left = 0
+            return self._payload
+        self.left -= nbytes
+        pieces = []
+        while nbytes:
+            rest = memoryview(self._payload[self._index])[self._at : self._at + nbytes]
+            pieces.append(rest)
+            nbytes -= len(rest)
+            self._at += len(rest)
+            if self._at == len(self._payload[self._index]):
+                self._index += 1
+                self._at = 0
+        return pieces
+
+    def detach(self) -> None:
+        """Copy what has not been taken, so that the memory is not needed any more."""
+        rest = b"".join(self._payload[self._index :])[self._at :]
+        self._payload, self._index, self._at = (rest,), 0, 0
+
+
+class Incoming:
+    """A message of which the first packet has come.
+
+    Attributes:
+        srqid: the sender's request id.
+        drqid: our id of it, which the packets that follow carry; 0 when none do.
+        cid, lsrank, tag: what it is matched by; lsrank is the rank of its sender in the sender's local group.
+        length: its bytes.
+        missing: those that have not come.
+        sync: whether its sender is to be told when it is matched.
+        matched: whether it is.
+        place: for who receives it.
+    """
+
+    __slots__ = ("cid", "drqid", "length", "lsrank", "matched", "missing", "place", "srqid", "sync", "tag")
+
+    def __init__(self, srqid: int, cid: int, lsrank: int, tag: int, length: int, missing: int, sync: bool) -> None:
+        self.srqid = srqid
+        self.drqid = 0
+        self.cid = cid
+        self.lsrank = lsrank
+        self.tag = tag
+        self.length = length
+        self.missing = missing
+        self.sync = sync
+        self.matched = False
+        self.place: Any = None

@@ -1,0 +1,284 @@
+"""The two directions between two processes of different clients (IMPI 0.0, sections 3.5 to 3.7)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.impi.channel.correspondent import Correspondent
+from aiompi.impi.channel.message import Incoming, Outgoing, Phase
+from aiompi.impi.packet import COUNTED, HEADER, Packet, PacketType, describe
+from aiompi.impi.universe import Universe
+
+_pack: Final = HEADER.pack
+_DATA: Final = int(PacketType.DATA)
+_DATASYNC: Final = int(PacketType.DATASYNC)
+
+
+class Limits(NamedTuple):
+    """What the clients have agreed upon.
+
+    Attributes:
+        datalen: most bytes of data in a packet (IMPI_Pk_maxdatalen).
+        ackmark: packets after which the receiving side acknowledges.
+        hiwater: packets that may be on their way unacknowledged.
+    """
+
+    datalen: int
+    ackmark: int
+    hiwater: int
+
+    @classmethod
+    def of(cls, universe: Universe) -> Self:
+        """Those of a job."""
+        return cls(universe.datalen, universe.ackmark, universe.hiwater)
+
+
+class Pair:
+    """This process and one of another client.
+
+    Args:
+        own, other: the two processes, 24 bytes each as `pack_proc` makes them.
+        limits: of the job.
+        correspondent: who sends and receives.
+
+    Attributes:
+        unacknowledged: packets sent that the other side has not acknowledged: at most hiwater.
+    """
+
+    def __init__(self, own: bytes, other: bytes, limits: Limits, correspondent: Correspondent) -> None:
+        self.own = own
+        self.other = other
+        self.limits = limits
+        self.unacknowledged = 0
+        self._user = correspondent
+        self._queue: deque[Outgoing | bytes] = deque()
+        self._outgoing: dict[int, Outgoing] = {}
+        self._unmatched: dict[int, dict[Incoming, None]] = {}
+        self._arriving: dict[int, Incoming] = {}
+        self._received = 0
+        self._next_drqid = itertools.count(1).__next__
+        self._next_seqnum = itertools.count(1).__next__
+        self._told: set[str] = set()
+        self._handlers: dict[int, Callable[[Packet, memoryview], None]] = {
+            PacketType.DATA: self._data,
+            PacketType.DATASYNC: self._datasync,
+            PacketType.PROTOACK: self._protoack,
+            PacketType.SYNCACK: self._syncack,
+            PacketType.CANCEL: self._cancel,
+            PacketType.CANCELYES: self._cancelyes,
+            PacketType.CANCELNO: self._cancelno,
+        }
+
+    @property
+    def idle(self) -> bool:
+        """Whether no packet waits for flow control."""
+        return not self._queue
+
+    # Sending.
+
+    def send(self, message: Outgoing) -> None:
+        """Start a message: its first packet leaves as soon as flow control allows (sections 3.7.1 and 3.7.2)."""
+        self._enqueue(message)
+
+    def _enqueue(self, entry: Outgoing | bytes) -> None:
+        self._queue.append(entry)
+        if len(self._queue) == 1:
+            self._flow()
+
+    def _flow(self) -> None:
+        """Let packets leave, in their order, up to hiwater. Handing one over may lead to more of them at once."""
+        queue, hiwater = self._queue, self.limits.hiwater
+        while queue and self.unacknowledged < hiwater:
+            self.unacknowledged += 1
+            entry = queue[0]
+            if isinstance(entry, bytes):
+                queue.popleft()
+                self._user.transmit(entry, (), None)
+            else:
+                self._leave(entry)
+
+    def _leave(self, message: Outgoing) -> None:
+        """The next packet of the message that is first in the queue."""
+        first = message.phase is Phase.QUEUED
+        nbytes = min(message.left, self.limits.datalen)
+        data = message.take(nbytes)
+        if first:
+            kind = _DATASYNC if message.sync or message.left else _DATA
+            message.phase = Phase.UNMATCHED if kind == _DATASYNC else Phase.SENT
+            if kind == _DATASYNC:
+                self._outgoing[message.srqid] = message
+        else:
+            kind = _DATA
+        last = not message.left
+        if last and not first:
+            message.phase = Phase.ENDED
+        if last or first:
+            self._queue.popleft()
+        header = _pack(
+            kind, nbytes, self.own, self.other, message.srqid, message.drqid, message.nbytes, message.lsrank,
+            message.tag, message.cid, self._next_seqnum(), 0, 0, 0,
+        )  # fmt: skip
+        self._user.transmit(header, data, message if last else None)
+
+    def cancel(self, message: Outgoing) -> bool:
+        """Try to take a message back (section 3.7.4).
+
+        Returns:
+            False when it is too late. Otherwise `cancelled` or `not_cancelled` of the correspondent tells what
+            became of it: at once when it has not left, else when the other side has answered.
+        """
+        if message.phase is Phase.QUEUED:
+            self._queue.remove(message)
+            message.phase = Phase.ENDED
+            self._user.cancelled(message)
+            return True
+        if message.phase not in (Phase.SENT, Phase.UNMATCHED):
+            return False
+        if not message.cancelling:
+            message.cancelling = True
+            self._outgoing[message.srqid] = message
+            self._answer(PacketType.CANCEL, message.srqid)
+        return True
+
+    def match(self, incoming: Incoming) -> None:
+        """A receive has matched a message: its sender is told, if it asked for that, and can no longer cancel it."""
+        self.secure(incoming)
+        incoming.matched = True
+        if incoming.missing:
+            incoming.drqid = self._next_drqid()
+            self._arriving[incoming.drqid] = incoming
+        if incoming.sync:
+            self._answer(PacketType.SYNCACK, incoming.srqid, incoming.drqid)
+
+    def secure(self, incoming: Incoming) -> None:
+        """From now on a message cannot be cancelled by its sender."""
+        unmatched = self._unmatched.get(incoming.srqid)
+        if unmatched is not None:
+            unmatched.pop(incoming, None)
+            if not unmatched:
+                del self._unmatched[incoming.srqid]
+
+    def expose(self, incoming: Incoming) -> None:
+        """Undo `secure`."""
+        self._unmatched.setdefault(incoming.srqid, {})[incoming] = None
+
+    def _answer(self, kind: PacketType, srqid: int, drqid: int = 0) -> None:
+        self._enqueue(Packet(kind, 0, self.own, self.other, srqid, drqid).pack())
+
+    # Receiving.
+
+    def receive(self, packet: Packet, data: memoryview) -> None:
+        """Handle a packet that has come as a whole from the other process.
+
+        Args:
+            data: what follows its header.
+
+        Raises:
+            RemoteProtocolError: it makes no sense; nothing that follows can be relied upon.
+        """
+        if packet.pk_type in COUNTED:
+            self._received += 1
+            if self._received == self.limits.ackmark:
+                self._received = 0
+                # Not queued: it passes what flow control holds back, and is not counted itself (section 3.6).
+                self._user.transmit(Packet(PacketType.PROTOACK, 0, self.own, self.other).pack(), (), None)
+        self._handlers[packet.pk_type](packet, data)
+
+    def _data(self, packet: Packet, data: memoryview) -> None:
+        if packet.pk_len == packet.pk_msglen:
+            self._begin(packet, data, sync=False)
+        else:
+            self._continue(packet, data)
+
+    def _datasync(self, packet: Packet, data: memoryview) -> None:
+        self._begin(packet, data, sync=True)
+
+    def _begin(self, packet: Packet, data: memoryview, sync: bool) -> None:
+        length = packet.pk_msglen
+        incoming = Incoming(
+            packet.pk_srqid, packet.pk_cid, packet.pk_lsrank, packet.pk_tag, length, length - packet.pk_len, sync
+        )
+        self.expose(incoming)
+        self._user.arrived(incoming, data)
+
+    def _continue(self, packet: Packet, data: memoryview) -> None:
+        incoming = self._arriving.get(packet.pk_drqid)
+        if incoming is None:
+            raise RemoteProtocolError(
+                f"{describe(packet)} continues message {packet.pk_drqid}, which is not arriving here"
+            )
+        if packet.pk_len > incoming.missing:
+            raise RemoteProtocolError(
+                f"{describe(packet)} brings {packet.pk_len} bytes of message {packet.pk_drqid}, which misses only "
+                f"{incoming.missing}"
+            )
+        incoming.missing -= packet.pk_len
+        if not incoming.missing:
+            del self._arriving[packet.pk_drqid]
+        self._user.continued(incoming, data)
+
+    def _protoack(self, packet: Packet, data: memoryview) -> None:
+        self.unacknowledged -= self.limits.ackmark
+        if self.unacknowledged < 0:
+            self.unacknowledged = 0
+            self._odd(packet, "acknowledges packets that were not sent: the other side counts differently")
+        self._flow()
+
+    def _syncack(self, packet: Packet, data: memoryview) -> None:
+        message = self._answered(packet)
+        if message.phase is not Phase.UNMATCHED:
+            raise RemoteProtocolError(f"{describe(packet)} acknowledges message {message.srqid} twice, or unasked")
+        if not message.cancelling:
+            del self._outgoing[message.srqid]
+        message.drqid = packet.pk_drqid
+        message.phase = Phase.FLOWING if message.left else Phase.ENDED
+        self._user.matched(message)
+        if message.left:
+            self._enqueue(message)
+
+    def _cancel(self, packet: Packet, data: memoryview) -> None:
+        unmatched = self._unmatched.get(packet.pk_srqid)
+        if unmatched is None:
+            self._answer(PacketType.CANCELNO, packet.pk_srqid)
+            return
+        newest = next(reversed(unmatched))
+        self.secure(newest)
+        self._user.recalled(newest)
+        self._answer(PacketType.CANCELYES, packet.pk_srqid)
+
+    def _cancelyes(self, packet: Packet, data: memoryview) -> None:
+        message = self._answered(packet)
+        if not message.cancelling or message.phase not in (Phase.SENT, Phase.UNMATCHED):
+            raise RemoteProtocolError(f"{describe(packet)}: message {message.srqid} has been matched, or not cancelled")
+        del self._outgoing[message.srqid]
+        message.cancelling = False
+        message.phase = Phase.ENDED
+        self._user.cancelled(message)
+
+    def _cancelno(self, packet: Packet, data: memoryview) -> None:
+        message = self._answered(packet)
+        if not message.cancelling:
+            raise RemoteProtocolError(f"{describe(packet)}: message {message.srqid} has not been cancelled")
+        message.cancelling = False
+        if message.phase is Phase.SENT:
+            message.phase = Phase.ENDED
+        if message.phase is not Phase.UNMATCHED:
+            del self._outgoing[message.srqid]
+        self._user.not_cancelled(message)
+
+    def _answered(self, packet: Packet) -> Outgoing:
+        message = self._outgoing.get(packet.pk_srqid)
+        if message is None:
+            raise RemoteProtocolError(
+                f"{describe(packet)} answers to message {packet.pk_srqid}, which is not under way"
+            )
+        return message
+
+    def _odd(self, packet: Packet, what: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            self._user.odd(f"{describe(packet)} {what}")
