@@ -48,7 +48,12 @@ class BlockingDriver:
         return request.result()
 
     def finish(self, request: Request[Any]) -> None:
-        """Block until the request is complete, however it ends."""
+        """Block until the request is complete, however it ends.
+
+        Raises:
+            LocalProtocolError: the call is made in the midst of another operation, which could not go on meanwhile.
+        """
+        request._engine.refuse_nested()
         while not request._done:
             self._turn(None)
 

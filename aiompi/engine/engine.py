@@ -147,6 +147,18 @@ class Engine:
             with contextlib.suppress(Exception):
                 await request
 
+    def refuse_nested(self) -> None:
+        """Refuse a call of the user if it is made by a function that a schedule has called.
+
+        Raises:
+            LocalProtocolError: it is.
+        """
+        if self.stepping:
+            raise LocalProtocolError(
+                f"rank {self.rank}: a function that is called in the midst of an operation, such as that of a "
+                "reduction, must not communicate (section 4.9.4); let it compute only"
+            )
+
     def receive(self, receive: Receive) -> None:
         """Start a receive: match it with an unexpected message, or post it."""
         if self.error is not None:

@@ -58,7 +58,9 @@ class PersistentRequest(Request[T_co]):
         Raises:
             InvalidRequestError: the operation that was started before is not complete, or the request was freed.
             aiompi.Exception: the operation that was started before has failed, and nobody has been told.
+            LocalProtocolError: the call is made by the function of a reduction (section 4.9.4).
         """
+        self._engine.refuse_nested()
         if not self._done or self._freed:
             state = "was freed" if self._freed else "is active; wait until the operation that was started is complete"
             raise InvalidRequestError(f"Start: the request {state}")

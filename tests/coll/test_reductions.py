@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aiompi import op as ops
 from aiompi.coll import buffers, objects
 from aiompi.datatype import FLOAT, IN_PLACE
+from aiompi.errors import LocalProtocolError
 from aiompi.op import Op
 
 NUMPY = {
@@ -165,3 +166,19 @@ def test_an_exception_in_the_function_ends_the_reduction_at_its_caller(world, co
         with pytest.raises(ZeroDivisionError):
             request.result()
     assert requests[1].result() is requests[3].result() is None
+
+
+@pytest.mark.spec("S4.9.4-5")
+def test_a_function_must_not_start_a_collective(world, new_codec):
+    """Neither a new one, nor one whose arguments were bound before."""
+    ranks, codec = world(2), new_codec()
+    comm, bound = ranks.comms[0], ranks.start(buffers.barrier.init)[0]
+    for start in (lambda: buffers.barrier(comm), lambda: objects.allgather(comm, codec, 1), bound.start):
+        op = Op.Create(lambda left, right, datatype, start=start: start())
+        root, other = ranks.start(lambda comm, op=op: buffers.reduce(comm, np.ones(1), np.zeros(1), op, 0))
+        ranks.run()
+        with pytest.raises(LocalProtocolError, match=r"rank 0: a function .* must not communicate \(section 4\.9\.4\)"):
+            root.result()
+        assert other.result() is None
+    assert not bound.active
+    assert ranks.results(buffers.barrier) == [None, None]

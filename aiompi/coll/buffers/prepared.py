@@ -52,6 +52,7 @@ class Prepared(Generic[P]):
         return PersistentRequest(comm.engine, lambda: comm.start_on(channel, run), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> Run:
+        comm.engine.refuse_nested()
         call = Call(comm, self.name, self._algorithm)
         check = self._check if comm.remote is None else self._between
         if check is None:

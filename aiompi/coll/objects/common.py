@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 def start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]], signature: Signature) -> Request[T]:
     """Start a collective whose messages carry its signature."""
+    comm.engine.refuse_nested()
     return comm.start(signed(run, signature.note), signature.name)
 
 

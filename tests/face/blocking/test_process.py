@@ -93,6 +93,25 @@ def test_abort_without_launcher(site: Site) -> None:
     assert (result.code, result.out, result.err) == (6, "before\n", "")
 
 
+@pytest.mark.spec("S4.9.4-5")
+def test_a_function_of_a_reduction_must_not_wait_but_may_abort(site: Site) -> None:
+    program = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+request = comm.irecv(source=1, tag=5)
+for call in (comm.Barrier, lambda: comm.recv(source=1), lambda: comm.Recv(bytearray(1)), request.wait):
+    try:
+        comm.reduce(1, op=lambda a, b: call())
+    except MPI.Exception as error:
+        print(f"{comm.rank}: {error}", flush=True)
+comm.reduce(1, op=lambda a, b: comm.Abort(7))
+"""
+    result = site.run(2, program)
+    assert result.code == 7
+    assert len(result.lines) == 4
+    assert all("0: rank 0: a function" in line and "must not communicate" in line for line in result.lines)
+
+
 def test_job_that_cannot_be_joined(site: Site) -> None:
     env = {"AIOMPI_CONTROL": "unix:/nonexistent/control", "AIOMPI_KEY": "00" * 16, "AIOMPI_RANK": "0"}
     program = site.program("from aiompi import MPI\nMPI.COMM_WORLD.rank\n")
