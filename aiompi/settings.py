@@ -30,6 +30,7 @@ class Settings:
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
         transports: names of transports that may be used, comma-separated in the environment; empty means all.
+        ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
         bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.
@@ -42,6 +43,7 @@ class Settings:
     eager_window: int = 4 * 2**20
     pickle: bool = True
     transports: tuple[str, ...] = ()
+    ring_size: int = 2**20
     bind: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -52,6 +54,10 @@ class Settings:
             raise InvalidArgumentError(
                 f"eager_limit ({self.eager_limit}) and eager_window ({self.eager_window}) are byte counts: they cannot "
                 f"be negative, and the window at most {MAX_WINDOW}"
+            )
+        if not 2**12 <= self.ring_size <= 2**30 or self.ring_size & (self.ring_size - 1):
+            raise InvalidArgumentError(
+                f"ring_size is a number of bytes, a power of two from 4 KiB to 1 GiB, and cannot be {self.ring_size}"
             )
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")

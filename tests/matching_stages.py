@@ -18,6 +18,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import Owner
+from aiompi.transport.shared_memory.segment import MIN_RING
 from aiompi.wire.frame import Payload
 
 #: sender and receiver, as ranks of the world
@@ -237,6 +238,15 @@ class OverUnix(_Sockets):
                 transport.tune = _narrow  # type: ignore[method-assign]
 
 
+class OverSharedMemory(_Sockets):
+    """Shared memory, the smallest rings on demand."""
+
+    kind = "shared_memory"
+
+    def __init__(self, size: int, narrow: bool, **settings: Any) -> None:
+        super().__init__(size, narrow, **settings | ({"ring_size": MIN_RING} if narrow else {}))
+
+
 class OverTCP(_Sockets):
     kind = "tcp"
 
@@ -245,6 +255,7 @@ STAGES: Final[dict[str, Callable[..., Stage]]] = {
     "loopback": Immediate,
     "loopback-delayed": Held,
     "bytes-delayed": Wires,
+    "shared_memory": OverSharedMemory,
     "unix": OverUnix,
     "tcp": OverTCP,
 }

@@ -63,7 +63,7 @@ WORLDLY: dict[str, set[str]] = {
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver"},
-    "threading": {"driver"},
+    "threading": {"driver", "transport"},  # of which shared memory has a lock, as a memory fence
     "concurrent": {"driver"},
     "multiprocessing": set(),
     "subprocess": set(),

@@ -25,17 +25,20 @@ from aiompi.engine import Driver, Engine, Mode, Peer, Request
 from aiompi.engine.seams import Owner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
+from aiompi.transport.shared_memory import SharedMemory
+from aiompi.transport.shared_memory.ring import HEAD
+from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
-from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Payload, Reader
+from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Header, Payload, Reader
 from aiompi.wire.hello import ROLE_PEER, Connector
 
 KEY = bytes(range(32))
 LIMIT = 200  # bytes that are sent eagerly where a test needs a small limit
 SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": LIMIT + 1, "long": 5000}
-STREAMS: dict[str, type[StreamTransport]] = {"unix": Unix, "tcp": TCP}
+STREAMS: dict[str, type[StreamTransport]] = {"shared_memory": SharedMemory, "unix": Unix, "tcp": TCP}
 
 
 def pattern(nbytes: int, seed: int = 0) -> bytes:
@@ -376,6 +379,9 @@ class RawPeer:
 
     Args:
         to: rank to connect to.
+
+    Attributes:
+        segment: memory that is shared with the rank, after `share`.
     """
 
     def __init__(self, world: PolledWorld, to: int) -> None:
@@ -386,6 +392,7 @@ class RawPeer:
         self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(tuple(address) if tcp else address[0])
         self.socket.setblocking(False)
+        self.segment: Segment | None = None
 
     def greet(self, key: bytes = KEY, rank: int = 1) -> RawPeer:
         """Exchange the hello, claiming to be a rank."""
@@ -393,11 +400,30 @@ class RawPeer:
         self.send(handshake.data_to_send())
         handshake.receive_data(self.receive(handshake.needed))
         self.send(handshake.data_to_send())
+        self.share()
         return self
 
+    def share(self) -> None:
+        """Hand over shared memory, where that follows the hello."""
+        transport = self._world.transports[self._to]
+        if isinstance(transport, SharedMemory):
+            self.segment = Segment.create(transport.ring_size, self.socket)
+
     def send(self, data: bytes) -> None:
-        """Send bytes; they must fit the socket."""
-        assert self.socket.send(data) == len(data)
+        """Send bytes; they must fit the socket or the ring."""
+        if self.segment is None:
+            assert self.socket.send(data) == len(data)
+            return
+        ring, at = self.segment.outbound, 0
+        while at < len(data):
+            left = len(data) - at
+            if left < HEADER_BYTES:
+                break  # a writer that is killed so early has not told the reader yet
+            kind, *_, length, _, _ = HEADER.unpack_from(data, at)
+            whole = HEADER_BYTES + (length if kind in WITH_PAYLOAD else 0)
+            at += ring.write(memoryview(data)[at : at + whole], last=whole <= left)
+            ring._words[HEAD] = ring._head
+        self.segment.ring()
 
     def receive(self, nbytes: int) -> bytes:
         """Receive exactly so many bytes, or fewer at the end of the stream, while the world goes on."""
@@ -426,6 +452,9 @@ class RawPeer:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+        if self.segment is not None:
+            self.segment.close()
+            self.segment = None
 
 
 def open_descriptors() -> set[int]:

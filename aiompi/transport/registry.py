@@ -8,12 +8,13 @@ from typing import Final
 from aiompi.engine import Link, Peer
 from aiompi.errors import InvalidArgumentError, OtherError
 from aiompi.transport.loopback import Loopback
+from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Transport
 from aiompi.transport.unix import Unix
 from aiompi.wire.control import BusinessCard
 
-TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopback, Unix, TCP)}
+TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopback, SharedMemory, Unix, TCP)}
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:

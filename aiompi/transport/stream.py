@@ -7,7 +7,7 @@ import errno
 import socket
 from abc import abstractmethod
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiompi import errors
 from aiompi.engine import Driver, Engine, Link, Peer
@@ -30,6 +30,23 @@ _TURNS: Final = range(BUDGET)
 BACKLOG: Final = 4096
 #: connections that have not proven the key yet; the oldest makes place for a new one
 HALF_OPEN: Final = 128
+
+
+class SocketLink(Link, Protocol):
+    """A link of which a connected socket is part."""
+
+    @property
+    def peer(self) -> Peer:
+        """Whose frames it carries."""
+
+    def open(self, sock: socket.socket) -> None:
+        """Use a socket whose peer has proven the key."""
+
+    def lost(self, cause: str) -> None:
+        """The connection is of no use any more."""
+
+    def hang_up(self) -> None:
+        """Close in good order: what was sent arrives, even if the peer sends still."""
 
 
 class StreamLink:
@@ -224,7 +241,7 @@ class StreamTransport(Transport):
 
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
-        self.links: set[StreamLink] = set()
+        self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
@@ -237,6 +254,14 @@ class StreamTransport(Transport):
     def dial(self, address: Any) -> tuple[socket.socket, Any]:
         """A fresh socket and the address to give to its `connect`."""
 
+    def link(self, peer: Peer, dialled: bool) -> SocketLink:
+        """A link that waits for its socket.
+
+        Args:
+            dialled: whether this rank makes the connection.
+        """
+        return StreamLink(self, peer)
+
     def tune(self, sock: socket.socket) -> None:
         """Set options of a new connection."""
 
@@ -247,7 +272,7 @@ class StreamTransport(Transport):
         return address
 
     def connect(self, peer: Peer, address: Any) -> Link:
-        link = StreamLink(self, peer)
+        link = self.link(peer, dialled=True)
         self.links.add(link)
         peer.adopt(link)
         sock, target = self.dial(address)
@@ -294,7 +319,7 @@ class StreamTransport(Transport):
         known = 0 <= rank < self.engine.size and rank != self.engine.rank
         # One that was given up is not taken back: its messages would come after the news of its end.
         if cause is None and known and (peer := self.engine.peer(rank)).error is None:
-            link = StreamLink(self, peer)
+            link = self.link(peer, dialled=False)
             self.links.add(link)
             link.open(greeting.socket)
             peer.adopt(link)

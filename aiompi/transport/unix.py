@@ -25,11 +25,13 @@ class Unix(StreamTransport):
 
     name: ClassVar[str] = "unix"
     preference: ClassVar[int] = 50
+    #: of the names of its sockets
+    prefix: ClassVar[str] = "rank"
 
     _path = ""
 
     def listen(self) -> tuple[socket.socket, Any]:
-        path = os.path.join(self.site.directory, f"rank-{self.engine.rank}") if self.site.directory else ""
+        path = os.path.join(self.site.directory, f"{self.prefix}-{self.engine.rank}") if self.site.directory else ""
         name = path or f"\0aiompi-{os.urandom(16).hex()}"
         listener = bound(socket.AF_UNIX, name)
         self._path = path

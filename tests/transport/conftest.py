@@ -12,6 +12,9 @@ import pytest
 import uvloop
 from worlds import STREAMS, PolledWorld, open_descriptors
 
+from aiompi.transport.shared_memory import SharedMemory
+from aiompi.transport.shared_memory.segment import MIN_RING
+
 
 @pytest.fixture(params=STREAMS)
 def kind(request: pytest.FixtureRequest) -> str:
@@ -51,7 +54,7 @@ def polled(kind: str, tmp_path: Path) -> Iterator[Callable[..., PolledWorld]]:
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets with the smallest buffers the kernel gives.
+    """Sockets with the smallest buffers the kernel gives, and the smallest rings.
 
     A receive buffer of TCP that is smaller than a segment of loopback would only make it wait for its timers.
     """
@@ -63,3 +66,4 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for cls in STREAMS.values():
         monkeypatch.setattr(cls, "tune", tune)
+    monkeypatch.setattr(SharedMemory, "ring_size", property(lambda _: MIN_RING, lambda *_: None), raising=False)

@@ -14,6 +14,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.transport import stream
 from aiompi.transport.dial import describe
+from aiompi.transport.shared_memory import SharedMemory
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Header
 from aiompi.wire.hello import ROLE_PEER, Connector
@@ -120,13 +121,17 @@ def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
     w = polled()
     with RawPeer(w, 0) as raw:
         hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+        shared = isinstance(w.transports[0], SharedMemory)
         for part in (hello.data_to_send(), None):
-            data = part or hello.data_to_send() + EAGER_100
+            data = part or hello.data_to_send() + (b"" if shared else EAGER_100)
             for at in range(0, len(data), step):
                 raw.send(data[at : at + step])
                 w.poll()
             if part:
                 hello.receive_data(raw.receive(72))
+        if shared:
+            raw.share()
+            raw.send(EAGER_100)
         assert w.finish(irecv(w.comms[0], 1)) == [bytes(100)]
 
 

@@ -41,7 +41,7 @@ def card(**transports: Any) -> dict[str, Any]:
 
 
 def test_all_transports_the_preferred_first() -> None:
-    assert [cls.name for cls in registry.select(())] == ["loopback", "unix", "tcp"]
+    assert [cls.name for cls in registry.select(())] == ["loopback", "shared_memory", "unix", "tcp"]
 
 
 @pytest.mark.parametrize("names", [["tcp"], ("tcp", "loopback"), {"tcp"}])
@@ -50,7 +50,9 @@ def test_wanted_transports_and_always_the_way_to_oneself(names: Any) -> None:
 
 
 def test_unknown_transport_is_refused_and_the_known_are_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"no transport carrier-pigeon, ib; there are loopback, unix, tcp"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"no transport carrier-pigeon, ib; there are loopback, shared_memory, unix, tcp"
+    ):
         registry.select(["tcp", "ib", "carrier-pigeon"])
 
 

@@ -36,7 +36,7 @@ OPERATIONS: Final = str(PROGRAMS / "operations.py")
     "S5.6.2-6", "S5.6.2-8", "S5.6.2-9", "S5.7.1-2", "S5.7.1-3", "S5.7.1-6", "S7.1.1-4", "S7.4-1", "S7.5-1", "S7.5-3",
     "S7.5-4",
 )  # fmt: skip
-@pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "tcp"), (1, "")])
+@pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp"), (1, "")])
 def test_operations(site: Site, size: int, transports: str) -> None:
     result = site.launch("-n", str(size), OPERATIONS, env={"AIOMPI_TRANSPORTS": transports}).finish()
     assert (result.code, result.err) == (0, "")

@@ -42,7 +42,7 @@ def test_local_world(run: Run, check: Check) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp"])
+@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
 def test_joined_world(run: Run, site: Site, transport: str) -> None:
     """All operations one after the other on the same communicators, over sockets."""
     job, address = site.serve(SIZE)

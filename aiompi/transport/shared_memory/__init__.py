@@ -1,0 +1,8 @@
+"""Shared memory, between ranks of one host: a ring for each direction between two ranks, made when they first talk.
+
+`segment` is the memory, `ring` what is in it, `link` carries frames through it, `transport` makes links.
+"""
+
+from aiompi.transport.shared_memory.transport import SharedMemory
+
+__all__ = ["SharedMemory"]

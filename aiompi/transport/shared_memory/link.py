@@ -1,0 +1,294 @@
+"""Frames of one peer through the two rings of a segment."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from aiompi.engine import Driver, Peer
+from aiompi.engine.seams import Owner
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.dial import describe
+from aiompi.transport.shared_memory.ring import CHUNK, Outbound
+from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.stream import COPIED
+from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.transport.shared_memory.transport import SharedMemory
+
+#: chunks per turn and direction, so that one busy peer does not starve the loop
+BUDGET: Final = 8
+_TURNS: Final = range(BUDGET)
+
+
+class _Frame:
+    """A frame that is not yet in the ring, or only in part.
+
+    Attributes:
+        pieces: its memory that is still to be written, the last piece first.
+        owner: whose memory it is, if he is still to be told.
+    """
+
+    __slots__ = ("_begun", "owner", "pieces")
+
+    def __init__(self, header: bytes, payload: Payload, owner: Owner | None) -> None:
+        self.pieces: list[bytes | memoryview] = [piece for piece in reversed(payload) if len(piece)]
+        self.pieces.append(header)
+        self.owner = owner
+        self._begun = False
+
+    def write(self, ring: Outbound) -> int:
+        """Write a part of it; how many bytes, 0 if there is no room."""
+        if not self._begun:
+            self._begun = True
+            ring.begin()
+        pieces = self.pieces
+        piece = pieces[-1]
+        nbytes = ring.write(piece, last=len(pieces) == 1)
+        if nbytes == len(piece):
+            pieces.pop()
+        else:
+            pieces[-1] = memoryview(piece)[nbytes:]
+        return nbytes
+
+    def copy(self) -> None:
+        """Depend no longer on the memory of its owner."""
+        self.pieces = [bytes(piece) for piece in self.pieces]
+
+
+class RingLink:
+    """Frames of one peer through shared memory; before it is there, a queue for them.
+
+    The connected socket over which it was handed over stays open: its end is the end of the peer.
+    """
+
+    def __init__(self, transport: SharedMemory, peer: Peer, dialled: bool) -> None:
+        self.peer = peer
+        self._transport = transport
+        self._dialled = dialled
+        self._driver: Driver = transport.engine.driver
+        # As in a stream: without progress in the background a send is complete only when its bytes have left.
+        self._copying = transport.engine.driver.background
+        self._socket: socket.socket | None = None
+        self._segment: Segment | None = None
+        self._queue: deque[_Frame] = deque()
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._queue
+
+    # The beginning.
+
+    def open(self, sock: socket.socket) -> None:
+        """Use a socket whose peer has proven the key: who has dialled makes the memory, the other one gets it."""
+        self._socket = sock
+        if not self._dialled:
+            self._driver.add_reader(sock.fileno(), self._introduced)
+            return
+        try:
+            self._use(Segment.create(self._transport.ring_size, sock))
+        except OSError as error:
+            self.lost(describe(error))
+
+    def _introduced(self) -> None:
+        """The first that the socket has to say is the segment."""
+        assert self._socket is not None
+        try:
+            segment = Segment.receive(self._socket)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.lost(describe(error))
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+        else:
+            if segment is None:
+                self._end()
+            else:
+                self._use(segment)
+
+    def _use(self, segment: Segment) -> None:
+        assert self._socket is not None
+        self._segment = segment
+        self._driver.add_reader(self._socket.fileno(), self._hung_up)
+        self._driver.add_reader(segment.bell, self._rung)
+        segment.ring_self()  # to write what is queued and to begin to watch
+
+    # Sending.
+
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        segment = self._segment
+        if segment is None or self._queue:
+            return self._enqueue(header, payload, owner)
+        outbound = segment.outbound
+        try:
+            whole = len(payload) < 2 and outbound.put(header, payload[0] if payload else b"")
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return self._enqueue(header, payload, owner)
+        if not whole:
+            return self._start(segment, _Frame(header, payload, owner))
+        if outbound.unheard():
+            segment.ring()
+        return True
+
+    def _start(self, segment: Segment, frame: _Frame) -> bool:
+        """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
+        self._queue.append(frame)
+        self._flush(segment)
+        return bool(frame.pieces) and not self._closed and self._kept(frame)
+
+    def _kept(self, frame: _Frame) -> bool:
+        """Copy what waits of a small frame where that completes its send; whether it was."""
+        if not self._copying or sum(map(len, frame.pieces)) > COPIED:
+            return False
+        frame.copy()
+        frame.owner = None
+        return True
+
+    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        if self._closed:
+            if owner is not None:
+                self.peer.orphan(owner)
+            return False
+        frame = _Frame(header, payload, owner)
+        self._queue.append(frame)
+        return self._kept(frame)
+
+    def detach(self, owner: Owner) -> None:
+        for frame in self._queue:
+            if frame.owner is owner:
+                frame.copy()
+
+    def _flush(self, segment: Segment) -> None:
+        """Write what is queued, as long as there is room and for at most a turn."""
+        try:
+            self._write(segment)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+
+    def _write(self, segment: Segment) -> None:
+        outbound, queue = segment.outbound, self._queue
+        budget = BUDGET * CHUNK
+        fresh = 0
+        while queue:
+            frame = queue[0]
+            nbytes = frame.write(outbound)
+            fresh += nbytes
+            if nbytes and frame.pieces and fresh < CHUNK:
+                continue
+            if outbound.unheard():
+                segment.ring()
+            budget -= fresh
+            fresh = 0
+            if not frame.pieces:
+                queue.popleft()
+                if frame.owner is not None:
+                    frame.owner.sent()
+            elif not nbytes and outbound.want():
+                return
+            if budget <= 0 and queue:
+                segment.ring_self()
+                return
+        self._transport.drained()
+
+    # Receiving.
+
+    def _rung(self) -> None:
+        segment = self._segment
+        assert segment is not None
+        segment.silence()
+        try:
+            watching = self._attend(segment)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+        except BaseException:
+            self._again()
+            raise
+        else:
+            if not watching:
+                self._again()
+
+    def _again(self) -> None:
+        if self._segment is not None:
+            self._segment.ring_self()
+
+    def _attend(self, segment: Segment) -> bool:
+        """Read and write for a turn; whether nothing is left to do until the peer rings."""
+        inbound = segment.inbound
+        inbound.wake()
+        for _ in _TURNS:
+            left = inbound.read(self.peer, CHUNK)
+            if self._queue:
+                self._flush(segment)
+            if self._closed:
+                return True
+            if left > 0:
+                watching = inbound.watch()
+            else:
+                watching = False
+                inbound.fence()
+            if inbound.unheard():
+                segment.ring()
+            if watching:
+                return True
+        return False
+
+    # The end.
+
+    def _hung_up(self) -> None:
+        """The peer has closed: what it has written before is still to be read."""
+        sock, segment = self._socket, self._segment
+        assert sock is not None
+        assert segment is not None
+        try:
+            if sock.recv(1):
+                self.lost("it spoke where it must be silent")
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass  # a reset is an end too
+        try:
+            if segment.inbound.read(self.peer, BUDGET * CHUNK) > 0 and not self._closed:
+                self._end()
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+
+    def _end(self) -> None:
+        whole = self._segment is None or self._segment.inbound.between_frames
+        if whole and self.peer.farewell is not None:
+            self.close()
+            if not self._transport.linked(self.peer):
+                self.peer.part()
+        else:
+            self.lost("its connection closed")
+
+    def lost(self, cause: str) -> None:
+        """The connection is of no use any more."""
+        self.close()
+        self.peer.lost(cause)
+        self._transport.drained()
+
+    def hang_up(self) -> None:
+        """Close in good order: what is in the ring the peer reads, even if this process is no more."""
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        owners = [frame.owner for frame in self._queue if frame.owner is not None]
+        self._queue.clear()
+        self._transport.links.discard(self)
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            self._driver.remove_reader(segment.bell)
+            segment.close()
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            self._driver.remove_reader(sock.fileno())
+            sock.close()
+        for owner in owners:
+            self.peer.orphan(owner)

@@ -1,0 +1,302 @@
+"""One direction between two ranks: a ring of frames that one process writes and another one reads.
+
+Positions count bytes since the beginning and never return; the place of a byte is its position modulo the size of
+the ring, a power of two. A frame begins at a multiple of `ALIGN`, so that its header is never cut in two. Where a
+header would be, kind 0 says that the rest of the ring up to its end is not used.
+
+| word     | written by | meaning                                                                           |
+|----------|------------|-----------------------------------------------------------------------------------|
+| HEAD     | the writer | everything before this position can be read                                       |
+| WANTING  | the writer | number of the wait for room that it is in; 0: in none                             |
+| TAIL     | the reader | everything before this position, a multiple of ALIGN, can be written again        |
+| WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
+
+Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
+
+Memory ordering. Only x86 is served (`ORDERED`), whose stores become visible in program order, and whose loads are
+not passed by later ones. A word is read and written by one aligned 8-byte access of memoryview, hence never torn.
+
+* Data before HEAD, and the reader's loads before TAIL: stores in program order. String instructions (`rep movsb`)
+  and the non-temporal stores of large copies in libc, which ends them with a store fence, keep that order towards
+  later stores.
+* Nobody sleeps while the other side believes him awake. Whoever will sleep stores his wait and then loads the
+  position; whoever moves the position stores it and then loads the wait. A load may pass an earlier store to another
+  place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
+  fence is a lock of this process that is taken and released, by an instruction with a lock prefix.
+* A number that has been rung for already needs no ringing again: it was loaded after the fence, so the next wait,
+  with another number, is stored later, and its own load of the position, later still, finds the frame.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Landing, Sink
+
+#: whether the processor keeps the order that rings depend on
+ORDERED: Final = platform.machine() in ("x86_64", "AMD64")
+
+ALIGN: Final = 64
+#: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
+CONTROL_BYTES: Final = 256
+HEAD: Final = 0
+WANTING: Final = 1
+TAIL: Final = 16
+WATCHING: Final = 17
+
+#: bytes after which a long copy lets the other side begin with what is there
+CHUNK: Final = 128 * 2**10
+#: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
+#: cache, and ranks that exchange short messages only touch no more of the ring than this
+REWIND: Final = 64 * 2**10
+
+_unpack_from: Final = HEADER.unpack_from
+_SKIP: Final = bytes(HEADER_BYTES)
+
+
+def _aligned(position: int) -> int:
+    return (position + ALIGN - 1) & -ALIGN
+
+
+class _Ring:
+    """What both ends have: memory, control words, and the number of the wait that the other end was last rung for."""
+
+    __slots__ = ("_acquire", "_answered", "_head", "_mask", "_memory", "_release", "_size", "_wait", "_words")
+
+    def __init__(self, memory: memoryview, words: memoryview) -> None:
+        self._memory = memory
+        self._words = words
+        self._size = len(memory)
+        self._mask = self._size - 1
+        self._head = 0
+        self._wait = 0
+        self._answered = 0
+        lock = threading.Lock()
+        self._acquire, self._release = lock.acquire, lock.release
+
+    def fence(self) -> None:
+        """Let all stores so far become visible before what is loaded from now on is loaded."""
+        self._acquire()
+        self._release()
+
+
+class Outbound(_Ring):
+    """The writing end."""
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, memory: memoryview, words: memoryview) -> None:
+        super().__init__(memory, words)
+        self._limit = self._size
+
+    def put(self, header: bytes, payload: bytes | memoryview) -> bool:
+        """Write a whole frame; False, and nothing is written, unless it fits in one piece.
+
+        Raises:
+            RemoteProtocolError: the reader has corrupted the ring.
+        """
+        nbytes = HEADER_BYTES + len(payload)
+        head = self._head
+        place = head & self._mask
+        if place >= REWIND and nbytes <= place and self._rewound():
+            head, place = self._head, 0
+        after = (head + nbytes + ALIGN - 1) & -ALIGN
+        if place + nbytes > self._size or (after > self._limit and after > self._refreshed()):
+            return False
+        memory = self._memory
+        begin = place + HEADER_BYTES
+        memory[place:begin] = header
+        if payload:
+            memory[begin : place + nbytes] = payload
+        self._words[HEAD] = self._head = after
+        return True
+
+    def begin(self) -> None:
+        """A frame follows that is written in pieces."""
+        if self._head & self._mask >= REWIND:
+            self._rewound()
+
+    def write(self, piece: bytes | memoryview, last: bool) -> int:
+        """Write the first bytes of a piece of a frame; how many, 0 if there is no room.
+
+        Args:
+            last: whether it is the last piece of its frame.
+
+        Raises:
+            RemoteProtocolError: the reader has corrupted the ring.
+        """
+        head = self._head
+        room = self._limit - head or self._refreshed() - head
+        place = head & self._mask
+        nbytes = min(len(piece), room, self._size - place, CHUNK)
+        self._memory[place : place + nbytes] = piece[:nbytes]
+        head += nbytes
+        whole = nbytes == len(piece)
+        self._head = head = _aligned(head) if last and whole else head
+        if last or not whole or nbytes != HEADER_BYTES:
+            # A header alone is of no use to the reader; also, he relies on it that a header is never alone.
+            self._words[HEAD] = head
+        return nbytes
+
+    def _rewound(self) -> bool:
+        """Go back to the beginning of the ring, if the reader has read everything."""
+        head = self._head
+        if self._refreshed() != head + self._size:
+            return False
+        place = head & self._mask
+        self._memory[place : place + HEADER_BYTES] = _SKIP
+        self._head = (head | self._mask) + 1
+        return True
+
+    def _refreshed(self) -> int:
+        """The position up to which there is room."""
+        tail = self._words[TAIL]
+        if tail % ALIGN or not self._head - self._size <= tail <= self._head:
+            raise RemoteProtocolError(f"the reader of a ring says that it is at {tail}; its writer is at {self._head}")
+        self._limit = tail + self._size
+        return self._limit
+
+    def unheard(self) -> bool:
+        """Whether the reader must be rung for, so that he sees what has been written."""
+        self._acquire()
+        self._release()
+        wait = self._words[WATCHING]
+        if not wait or wait == self._answered:
+            return False
+        self._answered = wait
+        return True
+
+    def want(self) -> bool:
+        """Begin to wait for room; False when there is some."""
+        self._wait += 1
+        self._words[WANTING] = self._wait
+        self.fence()
+        if self._refreshed() == self._head:
+            return True
+        self._words[WANTING] = 0
+        return False
+
+
+class Inbound(_Ring):
+    """The reading end.
+
+    Attributes:
+        landing: where the payload goes that is being read.
+        stopped: set to hand out nothing any more.
+    """
+
+    __slots__ = ("_missing", "_tail", "landing", "stopped")
+
+    def __init__(self, memory: memoryview, words: memoryview) -> None:
+        super().__init__(memory, words)
+        self._tail = 0
+        self._missing = 0
+        self.landing: Landing | None = None
+        self.stopped = False
+
+    @property
+    def between_frames(self) -> bool:
+        """Whether the stream may end here."""
+        return self.landing is None
+
+    def read(self, sink: Sink, budget: int) -> int:
+        """Hand out what is there, until about `budget` bytes are read; what is left of it, more than 0 at the end.
+
+        Raises:
+            RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
+        """
+        frame, memory, size = sink.frame, self._memory, self._size
+        try:
+            while budget > 0 and (self._tail != self._head or self._more()) and not self.stopped:
+                tail = self._tail
+                if self.landing is not None:
+                    self._fill(self.landing)
+                    budget -= self._tail - tail
+                    continue
+                place = tail & self._mask
+                header = _unpack_from(memory, place)
+                begin = end = place + HEADER_BYTES
+                kind = header[0]
+                if kind in WITH_PAYLOAD:
+                    end += header[5]
+                elif not kind:
+                    self._move((tail | self._mask) + 1)
+                    continue
+                after = tail + ((end - place + ALIGN - 1) & -ALIGN)
+                if end > size or after > self._head:
+                    self._land(sink, header)
+                    continue
+                # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+                self._tail = after
+                budget -= after - tail
+                frame(header, memory[begin:end])
+        finally:
+            self._words[TAIL] = self._tail & -ALIGN
+        return budget
+
+    def _more(self) -> bool:
+        """Look for more; whether there is."""
+        head, tail = self._words[HEAD], self._tail
+        if head == tail:
+            return False
+        if not tail < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
+            raise RemoteProtocolError(f"the writer of a ring says that it is at {head}; its reader is at {tail}")
+        self._head = head
+        return True
+
+    def _move(self, tail: int) -> None:
+        if tail > self._head:
+            raise RemoteProtocolError(f"a frame in a ring ends at {tail}; its writer says that it is at {self._head}")
+        self._tail = tail
+
+    def _land(self, sink: Sink, header: tuple[int, ...]) -> None:
+        """A frame whose payload is not there as a whole, or goes on at the beginning of the ring."""
+        if header[0] not in WITH_PAYLOAD:
+            self._move(self._tail + ALIGN)  # which is beyond the head
+        self._tail += HEADER_BYTES
+        self._missing = header[5]
+        self.landing = sink.land(header)
+
+    def _fill(self, landing: Landing) -> None:
+        """Copy a part of a payload to where it belongs."""
+        tail = self._tail
+        place = tail & self._mask
+        room = landing.room()
+        nbytes = min(len(room), self._head - tail, self._size - place, CHUNK)
+        room[:nbytes] = self._memory[place : place + nbytes]
+        self._missing -= nbytes
+        if self._missing:
+            self._tail = tail + nbytes
+        else:
+            self._move(_aligned(tail + nbytes))
+            self.landing = None
+        landing.advance(nbytes)
+
+    def wake(self) -> None:
+        """Wait for frames no longer."""
+        self._words[WATCHING] = 0
+
+    def watch(self) -> bool:
+        """Begin to wait for frames; False when there are some."""
+        self._wait += 1
+        self._words[WATCHING] = self._wait
+        self._acquire()
+        self._release()
+        if self._words[HEAD] == self._head == self._tail:
+            return True
+        self._words[WATCHING] = 0
+        return False
+
+    def unheard(self) -> bool:
+        """Whether the writer must be rung for, so that he sees that there is room; to be asked after a fence.
+
+        While much is left to be read he may sleep on: he will write more at once when he is rung for later.
+        """
+        wait = self._words[WANTING]
+        if not wait or wait == self._answered or 2 * (self._head - self._tail) > self._size:
+            return False
+        self._answered = wait
+        return True

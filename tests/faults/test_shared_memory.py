@@ -1,0 +1,116 @@
+"""Shared memory between real processes: nothing is torn, no wake-up is lost, and nothing stays when they are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from jobs import FACES, Site, in_face
+
+#: Both ranks send and receive at once, at a pace that changes: each comes to wait for frames and for room, and leaves
+#: off waiting, at every moment of the other. Each message carries its number and a checksum.
+STRESS = """
+    import random, struct, time, zlib
+    CHECK = struct.Struct("<QI")
+    other, chance = 1 - comm.rank, random.Random(comm.rank)
+    source = memoryview(chance.randbytes(2**20))
+
+    def message(number):
+        nbytes = chance.choice((0, 8, 8, 8, 100, 3000, 20_000, 65_000, 70_000, 300_000))
+        at = chance.randrange(2**20 - nbytes)
+        body = source[at : at + nbytes]
+        return CHECK.pack(number, zlib.crc32(body)) + bytes(body)
+
+    def pause():
+        until = time.perf_counter() + chance.choice((0, 0, 0, 2e-6, 1e-5, 3e-5, 1e-4))
+        while time.perf_counter() < until:
+            pass
+
+    memory = [bytearray(400_000) for _ in range(4)]
+    requests, sends = [], []
+    for number in range(COUNT):
+        requests.append(comm.Irecv(memory[number % 4], source=other))
+        sends.append(comm.Isend(message(number), dest=other))
+        pause()
+        if len(requests) == 4:
+            length = (await ENVELOPE(requests.pop(0))).Get_count(aiompi.BYTE)
+            await END(sends.pop(0))
+            pause()
+            body = memoryview(memory[(number - 3) % 4])[CHECK.size : length]
+            assert CHECK.unpack_from(memory[(number - 3) % 4]) == (number - 3, zlib.crc32(body)), number
+    for request in requests + sends:
+        await END(request)
+    print("whole")
+"""
+
+TALK = """
+    for other in range(comm.size):
+        if other != comm.rank:
+            comm.Isend(bytes(200_000), dest=other)
+    for other in range(comm.size):
+        if other != comm.rank:
+            await comm.Recv(bytearray(200_000), source=other)
+    print("pid", os.getpid(), flush=True)
+"""
+LOST = """
+    if comm.rank == 1:
+        await comm.recv(source=1)
+    await comm.Send(bytes(2**26), dest=1)
+"""
+
+
+#: how a face waits for a request, and how for one whose status it wants
+WAIT = {
+    "native": {"ENVELOPE": "", "END": ""},
+    "blocking": {
+        "ENVELOPE": "(lambda request, status=MPI.Status(): request.Wait(status) and status)",
+        "END": "MPI.Request.Wait",
+    },
+}
+
+
+def stress(face: str, count: int) -> str:
+    text = STRESS.replace("COUNT", str(count))
+    for name, code in WAIT[face].items():
+        text = text.replace(name, code)
+    return in_face(face, text)
+
+
+@pytest.mark.parametrize("ring_size", ["4K", "1M"])
+@pytest.mark.parametrize("face", FACES)
+def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size: str) -> None:
+    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size}
+    result = site.ok(2, stress(face, 1500), env=env)
+    assert result.lines == ["whole", "whole"]
+
+
+def named(pid: int) -> set[str]:
+    """Names of what a process has mapped or open."""
+    lines = Path("/proc", str(pid), "maps").read_text().splitlines()
+    mapped = {line.split(maxsplit=5)[5] for line in lines if line.count(" ") > 5}
+    return mapped | {os.readlink(path) for path in Path("/proc", str(pid), "fd").iterdir()}
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("victim", ["rank", "launcher", "all"])
+def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) -> None:
+    """What they share has no name, so that it is gone with them: nothing is in /dev/shm even while they run."""
+    job = site.launch("-n", "3", site.program(in_face(face, TALK + LOST)))
+    job.expect("pid", 3)
+    pids = [int(line.split()[1]) for line in job.out.splitlines()]
+    for pid in pids:
+        assert "/memfd:aiompi (deleted)" in named(pid), "it shares memory, without a name"
+        assert not any(name.startswith("/dev/shm/") for name in named(pid))
+    victims = {"rank": pids[1:2], "launcher": [job.process.pid], "all": [*pids, job.process.pid]}[victim]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    assert job.finish().code != 0
+    site.settle()
+
+
+def test_many_ranks(site: Site) -> None:
+    """Each of sixteen talks with each: 120 pairs on however few cores."""
+    result = site.ok(16, in_face("blocking", TALK + "    comm.Barrier()\n"))
+    assert len(result.lines) == 16

@@ -1,0 +1,256 @@
+"""Links over shared memory: when memory is made, who is rung for, and peers that hand over something else."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import PolledWorld, RawPeer, irecv, isend, pattern
+
+from aiompi import errors
+from aiompi.settings import Settings
+from aiompi.transport.shared_memory import SharedMemory, segment, transport
+from aiompi.transport.shared_memory.ring import TAIL
+from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, Header
+
+NewPolled = Callable[..., PolledWorld]
+
+
+@pytest.fixture
+def kind() -> str:
+    return "shared_memory"
+
+
+def segments() -> int:
+    """Segments that this process has mapped."""
+    return Path("/proc/self/maps").read_text().count("/memfd:aiompi")
+
+
+@pytest.fixture(autouse=True)
+def no_memory_left() -> Iterator[None]:
+    before = segments()
+    yield
+    assert segments() == before
+
+
+# When memory is made.
+
+
+def test_memory_is_made_for_pairs_that_talk(polled: NewPolled) -> None:
+    before = segments()
+    w = polled(6)
+    assert segments() == before
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    assert segments() == before + 2, "both ends of one"
+    w.finish(isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
+    assert segments() == before + 2
+    w.finish(isend(w.comms[5], b"x", 2), irecv(w.comms[2]))
+    assert segments() == before + 4
+
+
+def test_memory_in_use_is_in_proportion_to_what_was_sent(polled: NewPolled) -> None:
+    """A ring is large, but pages that were never written take no memory."""
+    w = polled(ring_size=2**24)
+    for i in range(2000):
+        w.finish(isend(w.comms[0], pattern(100, i), 1), irecv(w.comms[1]))
+    resident = 0
+    for mapping in re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text()):
+        if "/memfd:aiompi" in mapping:
+            resident = max(resident, int(re.search(r"Rss: +(\d+)", mapping)[1]) * 1024)  # type: ignore[index]
+    assert 0 < resident < 256 * 2**10
+
+
+@pytest.mark.parametrize("size", [2**12, 2**16, 2**21])
+def test_size_is_a_setting(polled: NewPolled, size: int) -> None:
+    w = polled(ring_size=size)
+    data = pattern(300_000)
+    w.finish(isend(w.comms[0], data, 1), irecv(w.comms[1]))
+    link: Any = w.links(0, 1)[0]
+    assert link._segment.outbound._size == size
+
+
+@pytest.mark.parametrize("size", [0, 2**11, 2**12 + 1, 3 * 2**12, 2**31])
+def test_sizes_that_cannot_be(size: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"ring_size .* {size}"):
+        Settings(ring_size=size)
+
+
+def test_not_offered_where_stores_may_be_reordered(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ORDERED", False)
+    assert polled().addresses == [None, None]
+
+
+def test_not_offered_where_the_kernel_refuses(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert not segment.available()
+    assert polled().addresses == [None, None]
+
+
+def test_no_memory_for_a_segment(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled()
+
+    def refuse(*_: object) -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    send = isend(w.comms[0], bytes(10**5), 1)
+    w.until(send.done)
+    with pytest.raises(errors.ProcessFailedError, match=r"rank 1 is gone: .*Cannot allocate memory"):
+        send.result()
+    w.until(lambda: not w.links(0, 1) and not w.links(1, 0))
+
+
+# Who is rung for.
+
+
+def test_reader_that_is_awake_is_not_rung_for(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled()
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    w.poll()
+    rung: list[Segment] = []
+    ring = Segment.ring
+    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    receives = [irecv(w.comms[1]) for _ in range(50)]
+    sends = [isend(w.comms[0], pattern(100, i), 1) for i in range(50)]
+    assert len(rung) == 1
+    w.finish(*receives, *sends)
+    assert len(rung) == 1
+
+
+def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
+    w = polled()
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    receives = [irecv(w.comms[1]) for _ in range(3)]
+    receives[0].when_done(lambda _: int("a signal handler"))
+    for i in range(3):
+        isend(w.comms[0], pattern(10, i), 1)
+    with pytest.raises(ValueError, match="a signal handler"):
+        w.finish(*receives)
+    assert w.finish(*receives) == [pattern(10, i) for i in range(3)]
+
+
+# What is no shared memory.
+
+
+def share(raw: RawPeer, size: bytes, fds: Sequence[int]) -> None:
+    socket.send_fds(raw.socket, [size], list(fds))
+    for fd in fds:
+        os.close(fd)
+
+
+def memory(nbytes: int, seals: int = segment._SEALS) -> int:
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def null() -> int:
+    return os.open(os.devnull, os.O_RDWR)
+
+
+BELLS: tuple[Callable[[], int], ...] = (lambda: os.eventfd(0), lambda: os.eventfd(0))
+WHOLE = PREFIX + 2 * MIN_RING
+BAD: dict[str, tuple[int | bytes, tuple[Callable[[], int], ...]]] = {
+    "no descriptors": (MIN_RING, ()),
+    "one descriptor": (MIN_RING, (lambda: memory(WHOLE),)),
+    "too many descriptors": (MIN_RING, (lambda: memory(WHOLE), *BELLS, *BELLS)),
+    "part of a size": (b"\0\0\0", (lambda: memory(WHOLE), *BELLS)),
+    "size zero": (0, (lambda: memory(PREFIX), *BELLS)),
+    "size too small": (MIN_RING // 2, (lambda: memory(PREFIX + MIN_RING), *BELLS)),
+    "size no power of two": (3 * MIN_RING, (lambda: memory(PREFIX + 6 * MIN_RING), *BELLS)),
+    "size too large": (2**63, (lambda: memory(WHOLE), *BELLS)),
+    "shorter than told": (MIN_RING, (lambda: memory(WHOLE - 1), *BELLS)),
+    "not sealed": (MIN_RING, (lambda: memory(WHOLE, 0), *BELLS)),
+    "can be shrunk": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), *BELLS)),
+    "seals can be added": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK), *BELLS)),
+    "no memory at all": (MIN_RING, (null, *BELLS)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_peer_that_hands_over_something_else_is_dropped(polled: NewPolled, case: str) -> None:
+    w = polled(ring_size=MIN_RING)
+    receive = irecv(w.comms[0], 1)
+    size, makers = BAD[case]
+    with RawPeer(w, 0) as raw:
+        raw.share = lambda: None  # type: ignore[method-assign]
+        raw.greet()
+        share(raw, size if isinstance(size, bytes) else size.to_bytes(8, "big"), [make() for make in makers])
+        w.until(raw.dropped)
+        w.until(receive.done)
+    with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: "):
+        receive.result()
+    assert not w.transports[0].links
+
+
+def test_peer_that_closes_instead(polled: NewPolled) -> None:
+    w = polled()
+    receive = irecv(w.comms[0], 1)
+    with RawPeer(w, 0) as raw:
+        raw.share = lambda: None  # type: ignore[method-assign]
+        raw.greet()
+        w.until(lambda: bool(w.links(0, 1)))
+    w.until(receive.done)
+    with pytest.raises(errors.ProcessFailedError, match="its connection closed"):
+        receive.result()
+
+
+def test_peer_that_speaks_on_the_socket_is_dropped(polled: NewPolled) -> None:
+    w = polled()
+    receive = irecv(w.comms[0], 1)
+    with RawPeer(w, 0).greet() as raw:
+        raw.socket.send(b"hello")
+        w.until(raw.dropped)
+        w.until(receive.done)
+    assert isinstance(receive.exception(), errors.ProcessFailedError)
+
+
+def test_peer_that_corrupts_the_ring_that_it_reads(polled: NewPolled) -> None:
+    w = polled(ring_size=MIN_RING)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        assert raw.segment is not None
+        raw.segment.inbound._words[TAIL] = 2**60
+        send = isend(w.comms[0], bytes(60_000), 1)
+        w.until(send.done)
+        assert isinstance(send.exception(), errors.ProcessFailedError)
+        w.until(raw.dropped)
+
+
+def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:
+    """Also when the end is noticed first: the doorbell may never have been rung."""
+    w = polled()
+    receives = [irecv(w.comms[0], 1) for _ in range(3)]
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        assert raw.segment is not None
+        header = HEADER.pack(*Header(frame.EAGER, source=1, length=4))
+        for i in range(2):
+            assert raw.segment.outbound.put(header, b"abc%d" % i)
+    assert w.finish(*receives[:2]) == [b"abc0", b"abc1"]
+    w.until(receives[2].done)
+    assert isinstance(receives[2].exception(), errors.ProcessFailedError)
+
+
+def test_both_connect_at_once(polled: NewPolled) -> None:
+    w = polled()
+    sends = [isend(w.comms[own], pattern(200_000, own), 1 - own) for own in range(2)]
+    receives = [irecv(comm) for comm in w.comms]
+    assert w.finish(*receives, *sends)[:2] == [pattern(200_000, 1), pattern(200_000, 0)]
+    assert len(w.links(0, 1)) == len(w.links(1, 0)) == 2
+    assert isinstance(w.transports[0], SharedMemory)

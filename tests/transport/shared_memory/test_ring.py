@@ -1,0 +1,388 @@
+"""Both ends of a ring in one process: what goes in comes out, at every place and in every order of steps."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import pattern
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory.ring import (
+    ALIGN,
+    CONTROL_BYTES,
+    HEAD,
+    REWIND,
+    TAIL,
+    WANTING,
+    WATCHING,
+    Inbound,
+    Outbound,
+)
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, HEADER_BYTES, Header
+
+SIZE = 4096
+
+
+class Landed:
+    """Memory for a payload that comes in pieces, at most `width` bytes at once."""
+
+    def __init__(self, header: Header, frames: list[tuple[Header, bytes]], width: int) -> None:
+        self._header, self._frames, self._width = header, frames, width
+        self._memory, self._filled = bytearray(header.length), 0
+
+    def room(self) -> memoryview:
+        return memoryview(self._memory)[self._filled : self._filled + self._width]
+
+    def advance(self, nbytes: int) -> bool:
+        self._filled += nbytes
+        done = self._filled == len(self._memory)
+        if done:
+            self._frames.append((self._header, bytes(self._memory)))
+        return done
+
+
+class Pair:
+    """A ring, its two ends, and what has been read."""
+
+    def __init__(self, size: int = SIZE, width: int = 2**30) -> None:
+        self.memory = bytearray(b"\xee" * size)
+        self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
+        self.outbound = Outbound(memoryview(self.memory), self.words)
+        self.inbound = Inbound(memoryview(self.memory), self.words)
+        self.frames: list[tuple[Header, bytes]] = []
+        self._width = width
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self.frames.append((Header(*header), bytes(payload)))
+
+    def land(self, header: tuple[int, ...]) -> Any:
+        return Landed(Header(*header), self.frames, self._width)
+
+    def read(self, budget: int = 2**30) -> int:
+        return self.inbound.read(self, budget)
+
+    def write(self, header: bytes, payload: bytes) -> None:
+        """Write a frame in pieces, while the other end reads."""
+        self.outbound.begin()
+        for piece, last in ((header, not payload), (payload, True)):
+            rest = memoryview(piece)
+            while rest:
+                nbytes = self.outbound.write(rest, last)
+                if not nbytes:
+                    self.read()
+                rest = rest[nbytes:]
+
+
+def eager(payload: bytes, tag: int = 0) -> bytes:
+    return HEADER.pack(*Header(frame.EAGER, tag, length=len(payload)))
+
+
+# What goes in comes out.
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 15, 16, 17, 1000, SIZE - HEADER_BYTES])
+def test_frame_is_read_as_it_was_written(nbytes: int) -> None:
+    pair = Pair()
+    for i in range(200):
+        payload = pattern(nbytes, i)
+        if not pair.outbound.put(eager(payload, i), payload):
+            pair.write(eager(payload, i), payload)
+        pair.read()
+    assert [header.tag for header, _ in pair.frames] == list(range(200))
+    assert [data for _, data in pair.frames] == [pattern(nbytes, i) for i in range(200)]
+
+
+@pytest.mark.parametrize("nbytes", [SIZE - HEADER_BYTES + 1, SIZE, 3 * SIZE, 10 * SIZE + 7])
+@pytest.mark.parametrize("width", [1, 64, 2**30])
+def test_frame_that_is_longer_than_the_ring(nbytes: int, width: int) -> None:
+    pair = Pair(width=width)
+    payload = pattern(nbytes)
+    assert not pair.outbound.put(eager(payload), payload)
+    for _ in range(3):
+        pair.write(eager(payload), payload)
+        pair.write(HEADER.pack(*Header(frame.PROTOACK)), b"")
+    pair.read()
+    assert [data for _, data in pair.frames] == [payload, b""] * 3
+
+
+def test_frame_that_does_not_fit_leaves_no_trace() -> None:
+    pair = Pair()
+    payload = bytes(1000)
+    count = 0
+    while pair.outbound.put(eager(payload, count), payload):
+        count += 1
+    words = pair.words.tolist()
+    assert not pair.outbound.put(eager(payload), payload)
+    assert pair.words.tolist() == words
+    assert pair.outbound.put(HEADER.pack(*Header(frame.SYNCACK)), b""), "a smaller one fits"
+    pair.read()
+    assert len(pair.frames) == count + 1
+
+
+class Steps:
+    """Both ends take turns as chance wants it.
+
+    Attributes:
+        sent: what must come out.
+    """
+
+    def __init__(self, chance: random.Random, size: int) -> None:
+        self._chance = chance
+        self._size = size
+        self.pair = Pair(size, width=chance.choice((size // 500, 1000, 2**30)))
+        self.sent: list[bytes] = []
+        self._pieces: list[memoryview] = []
+
+    def write(self) -> None:
+        if not self._pieces:
+            self._begin()
+            return
+        nbytes = self.pair.outbound.write(self._pieces[0], last=len(self._pieces) == 1)
+        self._pieces[0] = self._pieces[0][nbytes:]
+        if not self._pieces[0]:
+            del self._pieces[0]
+
+    def _begin(self) -> None:
+        """A new frame, whole or in pieces."""
+        nbytes = self._chance.choice((0, 1, 16, 80, 1000, self._size, self._chance.randrange(3 * self._size)))
+        payload = pattern(nbytes, len(self.sent))
+        self.sent.append(payload)
+        header = eager(payload, len(self.sent))
+        if self._chance.random() < 0.7 and self.pair.outbound.put(header, payload):
+            return
+        self.pair.outbound.begin()
+        cut = self._chance.randrange(nbytes + 1)
+        self._pieces = [memoryview(piece) for piece in (header, payload[:cut], payload[cut:]) if piece]
+
+    def read(self) -> None:
+        self.pair.read(self._chance.choice((1, 100, 2**30)))
+
+    def finish(self) -> None:
+        while self._pieces:
+            self.write()
+            self.read()
+        self.pair.read()
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.sampled_from([4096, 2 * REWIND]))
+def test_any_order_of_steps(seed: int, size: int) -> None:
+    chance = random.Random(seed)
+    steps = Steps(chance, size)
+    for _ in range(60):
+        chance.choice((steps.write, steps.write, steps.read))()
+    steps.finish()
+    assert [data for _, data in steps.pair.frames] == steps.sent
+    assert [header.tag for header, _ in steps.pair.frames] == list(range(1, len(steps.sent) + 1))
+    assert steps.pair.inbound.between_frames
+
+
+def test_reader_stops_at_its_budget() -> None:
+    pair = Pair()
+    for _ in range(10):
+        assert pair.outbound.put(eager(bytes(80)), bytes(80))
+    assert pair.read(budget=2 * 128) == 0
+    assert len(pair.frames) == 2
+    assert pair.read(budget=3 * 128 - 1) < 0
+    assert len(pair.frames) == 5
+    assert pair.read() > 0
+    assert len(pair.frames) == 10
+
+
+def test_reader_that_is_stopped_by_what_it_has_read() -> None:
+    pair = Pair()
+    for _ in range(3):
+        assert pair.outbound.put(eager(b"x"), b"x")
+    pair.frame = lambda header, payload: setattr(pair.inbound, "stopped", True)  # type: ignore[method-assign]
+    pair.read()
+    assert pair.words[TAIL] == ALIGN
+
+
+def test_error_of_a_handler_leaves_the_stream_in_step() -> None:
+    pair = Pair()
+    for i in range(3):
+        assert pair.outbound.put(eager(b"x" * i, i), b"x" * i)
+
+    def fail(header: tuple[int, ...], payload: memoryview) -> None:
+        raise KeyboardInterrupt
+
+    pair.frame, frame_of = fail, pair.frame  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        pair.read()
+    pair.frame = frame_of  # type: ignore[method-assign]
+    pair.read()
+    assert [header.tag for header, _ in pair.frames] == [1, 2]
+
+
+def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
+    pair = Pair(2**20)
+    for i in range(5000):
+        assert pair.outbound.put(eager(bytes(100), i), bytes(100))
+        pair.read()
+    assert len(pair.frames) == 5000
+    assert pair.memory[REWIND + 256 :] == b"\xee" * (2**20 - REWIND - 256)
+
+
+# Waiting.
+
+
+def test_reader_is_rung_for_once_per_wait() -> None:
+    pair = Pair()
+    assert not pair.outbound.unheard(), "it does not wait"
+    assert pair.inbound.watch()
+    assert pair.outbound.unheard()
+    assert not pair.outbound.unheard()
+    pair.inbound.wake()
+    assert not pair.outbound.unheard()
+    assert pair.inbound.watch()
+    assert pair.outbound.unheard()
+
+
+def test_reader_does_not_wait_for_what_is_there() -> None:
+    pair = Pair()
+    assert pair.outbound.put(eager(b"x"), b"x")
+    assert not pair.inbound.watch()
+    assert not pair.outbound.unheard()
+    pair.read()
+    assert pair.inbound.watch()
+
+
+def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
+    pair = Pair()
+    assert not pair.inbound.unheard(), "it does not wait"
+    payload = bytes(SIZE // 8 - HEADER_BYTES)
+    while pair.outbound.put(eager(payload), payload):
+        pass
+    assert pair.outbound.want()
+    pair.read(budget=SIZE // 8)
+    assert not pair.inbound.unheard(), "there is much to read still"
+    pair.read(budget=SIZE // 2)
+    assert pair.inbound.unheard()
+    assert not pair.inbound.unheard()
+
+
+def test_writer_does_not_wait_for_room_that_is_there() -> None:
+    pair = Pair()
+    payload = bytes(SIZE - HEADER_BYTES)
+    assert pair.outbound.put(eager(payload), payload)
+    assert pair.outbound.want()
+    pair.read()
+    assert not pair.outbound.want()
+    assert not pair.inbound.unheard()
+
+
+# A ring whose other end cannot be trusted.
+
+
+@pytest.mark.parametrize("head", [2**64 - 1, 2**63, SIZE + 1, SIZE + ALIGN, 1, HEADER_BYTES - 1])
+def test_impossible_head(head: int) -> None:
+    pair = Pair()
+    pair.words[HEAD] = head
+    with pytest.raises(RemoteProtocolError, match="writer of a ring"):
+        pair.read()
+
+
+def test_head_that_goes_back() -> None:
+    pair = Pair()
+    assert pair.outbound.put(eager(b""), b"")
+    pair.read()
+    pair.words[HEAD] = 0
+    with pytest.raises(RemoteProtocolError, match="writer of a ring"):
+        pair.read()
+
+
+@pytest.mark.parametrize("tail", [2**64 - 1, 2**63, ALIGN, 1, 1000 * SIZE])
+def test_impossible_tail(tail: int) -> None:
+    pair = Pair()
+    pair.words[TAIL] = tail
+    with pytest.raises(RemoteProtocolError, match="reader of a ring"):
+        pair.outbound.want()
+
+
+def test_tail_that_goes_too_far_back() -> None:
+    pair = Pair()
+    for _ in range(2):
+        payload = bytes(SIZE - HEADER_BYTES)
+        pair.write(eager(payload), payload)
+        pair.read()
+    pair.words[TAIL] = 0
+    with pytest.raises(RemoteProtocolError, match="reader of a ring"):
+        pair.outbound.put(eager(payload), payload)
+
+
+def test_skip_beyond_what_was_written() -> None:
+    pair = Pair()
+    assert pair.outbound.put(eager(b""), b"")
+    pair.memory[0] = 0
+    with pytest.raises(RemoteProtocolError, match="a frame in a ring ends"):
+        pair.read()
+
+
+def test_header_whose_padding_was_not_written() -> None:
+    pair = Pair()
+    pair.memory[:HEADER_BYTES] = HEADER.pack(*Header(frame.SYNCACK))
+    pair.words[HEAD] = HEADER_BYTES
+    with pytest.raises(RemoteProtocolError, match="a frame in a ring ends"):
+        pair.read()
+
+
+def test_payload_whose_padding_was_not_written() -> None:
+    pair = Pair()
+    header, payload = eager(bytes(100)), bytes(100)
+    pair.memory[:148] = header + payload
+    pair.words[HEAD] = 148
+    with pytest.raises(RemoteProtocolError, match="a frame in a ring ends"):
+        pair.read()
+
+
+@pytest.mark.parametrize("length", [2**64 - 1, 2**63, SIZE])
+def test_length_that_lies_is_for_the_sink_to_judge(length: int) -> None:
+    """It is asked for memory, as for every frame that has not come as a whole, and refuses."""
+    pair = Pair()
+    pair.memory[:HEADER_BYTES] = HEADER.pack(*Header(frame.EAGER, length=length))
+    pair.words[HEAD] = ALIGN
+
+    def refuse(header: tuple[int, ...]) -> Any:
+        raise RemoteProtocolError(f"{header[5]} bytes")
+
+    pair.land = refuse  # type: ignore[method-assign]
+    with pytest.raises(RemoteProtocolError, match=f"{length} bytes"):
+        pair.read()
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_rubbish_is_bounded(seed: int) -> None:
+    chance = random.Random(seed)
+    pair = Pair()
+    pair.memory[:] = chance.randbytes(SIZE)
+    for place in range(0, SIZE, ALIGN):
+        if chance.random() < 0.8:  # a frame of a kind that there is, of a length that there may be
+            kind, length = chance.randrange(16), chance.choice((0, 16, 17, 100, SIZE, chance.randrange(2**64)))
+            pair.memory[place : place + HEADER_BYTES] = HEADER.pack(*Header(kind, length=length))
+    for word in (HEAD, TAIL, WANTING, WATCHING):
+        pair.words[word] = chance.choice((0, SIZE, ALIGN * chance.randrange(65), chance.randrange(2**64)))
+    landed: list[int] = []
+
+    def land(header: tuple[int, ...]) -> Any:
+        if header[5] > 2 * SIZE:
+            raise RemoteProtocolError("test")
+        landed.append(header[5])
+        return Landed(Header(*header), pair.frames, 2**30)
+
+    pair.land = land  # type: ignore[method-assign]
+    with contextlib.suppress(RemoteProtocolError):
+        pair.read()
+    assert len(pair.frames) <= SIZE // ALIGN
+    assert all(len(payload) <= SIZE for _, payload in pair.frames)
+
+
+def test_words_of_both_ends_are_in_cache_lines_of_their_own() -> None:
+    assert {word * 8 // ALIGN for word in (HEAD, WANTING)}.isdisjoint({word * 8 // ALIGN for word in (TAIL, WATCHING)})
+    assert max(HEAD, WANTING, TAIL, WATCHING) * 8 < CONTROL_BYTES
