@@ -62,9 +62,9 @@ class Algorithm(Generic[P]):
     any_lengths: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Collective(Generic[P]):
-    """A collective.
+    """A collective; each is equal to itself only.
 
     Attributes:
         name: in tuning data and settings.

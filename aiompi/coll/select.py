@@ -79,7 +79,6 @@ def select(
     nbytes: int | None = None,
     commute: bool = True,
     algorithm: str | None = None,
-    *,
     equal: bool = True,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
     """Choose the algorithm for a call.
@@ -95,27 +94,24 @@ def select(
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
             that cannot serve it.
     """
-    call = _Call(nbytes, commute, equal)
     if algorithm is not None:
-        return _named(collective, algorithm, call).run
+        return _named(collective, algorithm, _Call(nbytes, commute, equal)).run
     forced = comm.engine.settings.coll
     if forced:
         check(forced)
         if collective.name in forced:
             candidate = collective.algorithm(forced[collective.name])
-            if call.obstacle(candidate) is None:
+            if _Call(nbytes, commute, equal).obstacle(candidate) is None:
                 return candidate.run
-    return collective.algorithms[_preferred(collective, comm.size, call)].run
+    return collective.algorithms[preferred(collective, comm.size, nbytes, commute, equal)].run
 
 
+@functools.lru_cache(2**12)
 def preferred(
-    collective: Collective[...], size: int, nbytes: int | None = None, commute: bool = True, *, equal: bool = True
+    collective: Collective[...], size: int, nbytes: int | None = None, commute: bool = True, equal: bool = True
 ) -> str:
     """Name of the algorithm that the tuning data choose for `size` ranks; see `select` for the other arguments."""
-    return _preferred(collective, size, _Call(nbytes, commute, equal))
-
-
-def _preferred(collective: Collective[...], size: int, call: _Call) -> str:
+    call = _Call(nbytes, commute, equal)
     for rule in tuning()[collective.name]:
         if rule.applies(size, call.nbytes) and call.obstacle(collective.algorithms[rule.algorithm]) is None:
             return rule.algorithm

@@ -9,15 +9,12 @@ A signature travels as a number beside each message of a collective (see `aiompi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, TypeVar
+import functools
+from typing import Final, NamedTuple
 
-from aiompi.comm import Channel
 from aiompi.errors import Exception, InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import Op
 from aiompi.op.operation import PREDEFINED
-
-T = TypeVar("T")
 
 #: in the order of their numbers, to which new names are appended
 NAMES: Final = (
@@ -58,8 +55,7 @@ class Signature(NamedTuple):
     @property
     def note(self) -> int:
         """The signature as a number."""
-        root = 0 if self.root is None else self.root + 1
-        return _COLLECTIVE_NUMBERS[self.name] | _OPERATION_NUMBERS[self.operation] << 8 | root << 16
+        return _note(self.name, self.root, self.operation)
 
     @classmethod
     def from_note(cls, note: int) -> Signature:
@@ -81,16 +77,10 @@ class Signature(NamedTuple):
         return f"{self.name} with {' and '.join(details)}" if details else self.name
 
 
-def signed(
-    run: Callable[[Channel], Coroutine[Any, None, T]], note: int
-) -> Callable[[Channel], Coroutine[Any, None, T]]:
-    """The same on a channel whose messages carry a note."""
-
-    def start(channel: Channel) -> Coroutine[Any, None, T]:
-        channel.note = note
-        return run(channel)
-
-    return start
+@functools.lru_cache(2**12)
+def _note(name: str, root: int | None, operation: str | None) -> int:
+    number = 0 if root is None else root + 1
+    return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
 
 
 def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:

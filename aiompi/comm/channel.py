@@ -57,6 +57,7 @@ class Channel:
         members: Sequence[int] | None = None,
         rank: int | None = None,
         offset: int = 0,
+        note: int = 0,
     ) -> None:
         self.comm = comm
         self._operation = operation
@@ -69,7 +70,7 @@ class Channel:
         self.rank = comm.rank if rank is None else rank
         self.size = len(self._members)
         self._source = self.rank + offset
-        self.note = 0
+        self.note = note
 
     @property
     def local(self) -> Channel:

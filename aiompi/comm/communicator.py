@@ -77,7 +77,7 @@ class Communicator:
     """
 
     __slots__ = (
-        "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "_running", "attachment",
+        "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
         "attributes", "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "rank", "remote", "size",
         "targets", "topology",
     )  # fmt: skip
@@ -106,7 +106,6 @@ class Communicator:
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
-        self._running: set[Request[Any]] = set()
         self._freed = False
         self.attachment = Attachment(engine)
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
@@ -370,11 +369,12 @@ class Communicator:
         says what its collectives send."""
         return self.placement.native
 
-    def channel(self, operation: str) -> Channel:
+    def channel(self, operation: str, note: int = 0) -> Channel:
         """The channel of the next collective.
 
         Args:
             operation: its name, for messages.
+            note: what its messages carry beside their content.
 
         Raises:
             InvalidCommError: the communicator has been freed.
@@ -382,10 +382,10 @@ class Communicator:
         if self._freed:
             raise self._gone()
         if not self.native:
-            return Channel(self, EXTENSION_TAG, operation)
+            return Channel(self, EXTENSION_TAG, operation, note=note)
         number = self._collectives
         self._collectives = (number + 1) % TAG_UB
-        return Channel(self, number, operation)
+        return Channel(self, number, operation, note=note)
 
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
         """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
@@ -421,11 +421,7 @@ class Communicator:
         if self._freed:
             coroutine.close()
             raise self._gone()
-        schedule = self.engine.spawn(coroutine)
-        if not schedule.done():
-            self._running.add(schedule)
-            schedule.when_done(self._running.discard)
-        return schedule
+        return self.engine.spawn(coroutine, self)
 
     def compare(self, other: Communicator) -> int:
         """IDENT, CONGRUENT, SIMILAR or UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""
@@ -460,7 +456,7 @@ class Communicator:
 
     def _pending(self) -> Iterator[Request[Any]]:
         """Operations that still need the queues of the contexts."""
-        yield from self._running
+        yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
         for context_id in (self.context_id, self.context_id + 1):
             matcher = self.engine.matcher(context_id)
             yield from matcher.posted()

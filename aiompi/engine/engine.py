@@ -137,9 +137,9 @@ class Engine:
             matcher = self.contexts[context] = Matcher()
         return matcher
 
-    def spawn(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
-        """Start a coroutine of requests."""
-        return Schedule(self, coroutine)
+    def spawn(self, coroutine: Coroutine[Any, None, T], owner: object = None) -> Schedule[T]:
+        """Start a coroutine of requests, for somebody who is to find it among the schedules."""
+        return Schedule(self, coroutine, owner)
 
     async def settled(self, requests: Iterable[Request[Any]]) -> None:
         """Wait until requests are complete, however they end."""

@@ -20,15 +20,23 @@ class Schedule(Request[T_co]):
     The coroutine awaits nothing but requests of the same engine; it is stepped inside the call that completes
     what it waits for, the first time at once. It therefore needs no event loop, and whatever more than one step
     takes is written once for every face.
+
+    Attributes:
+        owner: for whom it runs.
     """
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_coroutine", "owner")
 
-    def __init__(self, engine: Engine, coroutine: Coroutine[Any, None, T_co]) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
+        # Spelled out instead of super().__init__: there is one of these per call of a collective.
+        self._engine = engine
+        self._done = self._cancelled = self._told = False
+        self._error = self._value = self._callbacks = self._waiter = None
         self._coroutine = coroutine
-        engine.schedules.add(self)
+        self.owner = owner
         self._step()
+        if not self._done:
+            engine.schedules.add(self)
 
     def _step(self, _: Request[Any] | None = None) -> None:
         engine = self._engine
@@ -55,6 +63,8 @@ class Schedule(Request[T_co]):
     def _finish(self) -> None:
         """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""
         self._done = True
+        if self._callbacks is None and self._waiter is None:
+            return
         ended = self._engine.ended
         ended.append(self)
         if len(ended) > 1:

@@ -47,6 +47,7 @@ def choose(world, monkeypatch):
     def choose(rules, *, size=4, forced=None, **call):
         parsed = select.parse(json.dumps({"fake": rules}))
         monkeypatch.setattr(select, "tuning", lambda: parsed)
+        select.preferred.cache_clear()
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
         return select.select(comm, FAKE, **call)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
+
+NOTHING: Final = Slot(memoryview(bytearray()))
 
 
 async def dissemination(channel: Channel) -> None:
@@ -19,11 +23,10 @@ async def dissemination(channel: Channel) -> None:
         step 3   0>4  1>0  2>1  3>2  4>3     each knows of all 5
     """
     rank, size = channel.rank, channel.size
-    nothing = Slot(memoryview(bytearray()))
     distance = 1
     while distance < size:
-        arrival = nothing.irecv(channel, (rank - distance) % size)
-        send = nothing.isend(channel, (rank + distance) % size)
+        arrival = NOTHING.irecv(channel, (rank - distance) % size)
+        send = NOTHING.isend(channel, (rank + distance) % size)
         await arrival
         await send
         distance *= 2

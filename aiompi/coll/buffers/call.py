@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import errors
 from aiompi.coll.across import remote_root
@@ -21,6 +21,7 @@ from aiompi.op.combine import combiner
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # Runs a collective whose arguments have been checked, with what is in its buffers then.
 Run: TypeAlias = Callable[[Channel], Coroutine[Any, None, None]]
@@ -54,10 +55,10 @@ class Call:
         """What other ranks must agree on, once the arguments have been checked."""
         return Signature.of(self.name, self._root, self._op).note
 
-    def checked(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What a function returns; its errors name the call."""
         try:
-            return function(*args, **kwargs)
+            return function(*args)
         except (errors.Exception, TypeError) as error:
             raise type(error)(f"{self.where}: {error}") from None
 
@@ -80,7 +81,7 @@ class Call:
         self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """The algorithm for this call; see `aiompi.coll.select`."""
-        return self.checked(select, self.comm, collective, nbytes, commute, self._algorithm, equal=equal)
+        return self.checked(select, self.comm, collective, nbytes, commute, self._algorithm, equal)
 
     # Buffers.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Concatenate, Generic, ParamSpec
 
 from aiompi.coll.buffers.call import Call, Run
-from aiompi.coll.signature import signed
 from aiompi.comm import Communicator
 from aiompi.engine import PersistentRequest, Request
 from aiompi.errors import InvalidCommError
@@ -38,7 +37,8 @@ class Prepared(Generic[P]):
 
     def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
         """Start the collective on a communicator."""
-        return comm.start(self._prepare(comm, *args, **kwargs), self.name)
+        run, note = self._prepare(comm, *args, **kwargs)
+        return comm.start_on(comm.channel(self.name, note), run)
 
     def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
         """Bind the arguments, which are checked now; each start of the request runs the collective once more.
@@ -47,11 +47,12 @@ class Prepared(Generic[P]):
         keeps a channel of its own, on which the messages of one run do not overtake those of the run before. On a
         communicator that spans IMPI clients, whose tags do not tell them apart, all ranks start them in the same order.
         """
-        run = self._prepare(comm, *args, **kwargs)
-        channel = comm.channel(self.name)
+        run, note = self._prepare(comm, *args, **kwargs)
+        channel = comm.channel(self.name, note)
         return PersistentRequest(comm.engine, lambda: comm.start_on(channel, run), lambda: None)
 
-    def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> Run:
+    def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
+        """Check the arguments; what runs with them, and the note of its messages."""
         comm.engine.refuse_nested()
         call = Call(comm, self.name, self._algorithm)
         check = self._check if comm.remote is None else self._between
@@ -60,7 +61,7 @@ class Prepared(Generic[P]):
                 f"{call.where}: not defined on an intercommunicator; merge it, or use its local group"
             )
         run = check(call, *args, **kwargs)
-        return signed(run, call.note)
+        return run, call.note
 
     def using(self, algorithm: str) -> Prepared[P]:
         """The same collective by an algorithm of this name; all ranks must name the same.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aiompi import errors
 from aiompi.coll.operand import Codec
-from aiompi.coll.signature import Signature, signed
+from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Request
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]], signature: Signature) -> Request[T]:
     """Start a collective whose messages carry its signature."""
     comm.engine.refuse_nested()
-    return comm.start(signed(run, signature.note), signature.name)
+    return comm.start_on(comm.channel(signature.name, signature.note), run)
 
 
 def empty(comm: Communicator) -> list[Slot]:
