@@ -87,7 +87,7 @@ class Runtime:
         except BaseException:
             self.close()
             raise
-        self.engine.windows[:] = (card["window"] for card in cards)
+        self.engine.windows[:] = (card.get("window", 0) for card in cards)
         self.engine.connect = lambda peer: registry.connect(self._transports, peer, cards[peer.rank])
         if self.engine.size == 1:
             self.engine.driver.desert(self.engine.deserted)

@@ -37,6 +37,14 @@ class Settings:
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
         impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
             between them is IMPI traffic between their hosts.
+        impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
+        impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts.
+        impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.
+        impi_ackmark: IMPI packets after which they are acknowledged; the smallest of all hosts counts.
+        impi_hiwater: IMPI packets that may be unacknowledged, not fewer; the smallest of all hosts counts.
+        impi_xsize: bytes from which collectives between IMPI clients take their long form, -1 for 1024; all clients
+            must agree.
+        impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
     """
 
     eager_limit: int = 64 * 2**10
@@ -48,6 +56,13 @@ class Settings:
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
     impi_native: bool = True
+    impi_any_source: bool = False
+    impi_datalen: int = 64 * 2**10
+    impi_tagub: int = 2**31 - 1
+    impi_ackmark: int = 10
+    impi_hiwater: int = 20
+    impi_xsize: int = -1
+    impi_maxlinear: int = -1
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:

@@ -137,8 +137,10 @@ def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
         stdin_rank=options.stdin,
         timeout=options.timeout,
         verbose=options.verbose,
-        server=options.client and _endpoint(parser, *options.client),
+        server=options.client and _endpoint(parser, options),
     )
+    if spec.server is not None and spec.server.hosts > spec.size:
+        parser.error(f"--hosts-per-client {spec.server.hosts}: there are only {spec.size} ranks")
     if spec.stdin_rank is not None and spec.stdin_rank >= spec.size:
         parser.error(f"--stdin {spec.stdin_rank}: there are only ranks 0 to {spec.size - 1}")
     return spec
@@ -161,8 +163,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
     listens = options.serve is not None or options.server is not None
     if listens and (options.command or options.module or others):
         parser.error(f"--{modes[0]} starts no program: it takes no command")
-    if not listens and (options.bind is not None or options.port is not None):
-        parser.error("--bind and --port are for --serve and --server")
+    if not modes and options.bind is not None:
+        parser.error("--bind is for --serve, --server and --client")
+    if not listens and options.port is not None:
+        parser.error("--port is for --serve and --server")
+    if options.hosts is not None and options.client is None:
+        parser.error("--hosts-per-client is for --client")
     if options.auth is not None and options.server is None:
         parser.error("--auth is for --server")
 
@@ -213,7 +219,10 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
     roles.add_argument(
         "--client", "-client", nargs=2, metavar=("RANK", "HOST:PORT"), help="be an IMPI client of that server"
     )
-    roles.add_argument("--bind", metavar="HOST", help="address to listen on")
+    roles.add_argument(
+        "--hosts-per-client", dest="hosts", type=_count, metavar="N", help="divide the ranks among N IMPI hosts (1)"
+    )
+    roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
     roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
     roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, like 1-0")
 
@@ -290,10 +299,17 @@ def _export(text: str) -> tuple[str, str]:
     return text, os.environ[text]
 
 
-def _endpoint(parser: argparse.ArgumentParser, rank: str, address: str) -> Endpoint:
+def _endpoint(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Endpoint:
+    rank, address = options.client
     host, _, port = address.rpartition(":")
     if not rank.isdecimal():
         parser.error(f"--client {rank}: the rank must be a number")
     if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
         parser.error(f"--client {rank} {address}: expected HOST:PORT as the server prints it")
-    return Endpoint(client_rank=int(rank), host=host.strip("[]"), port=int(port))
+    return Endpoint(
+        client_rank=int(rank),
+        host=host.strip("[]"),
+        port=int(port),
+        hosts=options.hosts or 1,
+        bind=tuple(options.bind.split(",")) if options.bind else (),
+    )

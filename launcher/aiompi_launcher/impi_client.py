@@ -1,133 +1,183 @@
-"""The IMPI client that every job is: towards a server in memory, or towards one that was started apart.
-
-The procs get their identities before they exist, so that the conversation can be held before a rank is started:
-an identity needs only to be unique on this machine (IMPI 0.0, label P_PID).
-"""
+"""An IMPI client towards a server that was started apart."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from aiompi.errors import Exception as MPIError
-from aiompi.impi.address import host_identifier
+from aiompi.impi import native
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, Event, Started, State
-from aiompi.impi.label import ClientPart, HostPart, ProcPart
-from aiompi.impi.local import SoloJob
+from aiompi.impi.client import Client, Described, Event, PrivateLabel, Started, State
 from aiompi.impi.universe import Universe
-from aiompi_launcher.jobspec import LOOPBACK, Endpoint
-from aiompi_launcher.listen import join_address, keep_alive, listen_tcp
+from aiompi.wire.control import BusinessCard
+from aiompi_launcher.impi_hosts import Hosts
+from aiompi_launcher.job import World
+from aiompi_launcher.jobspec import Endpoint
+from aiompi_launcher.listen import join_address, keep_alive
+from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
 _FAREWELL: Final = 5.0  # seconds that the server has to close the connection after FINI, which it need not do
-_UNUSED_PORT: Final = 1  # of a host that nobody connects to
-_PROC_BITS: Final = 24
 _READ: Final = 64 * 2**10
 
-
-class RendezvousError(Exception):
-    """The job cannot start, or not go on; the message names the server and the cause."""
+_E = TypeVar("_E", Described, Started)
 
 
-def describe(size: int, address: str, port: int) -> ClientPart:
-    """This job as an IMPI client with one host.
-
-    Args:
-        size: number of ranks.
-        address: of the host, numeric.
-        port: on which the host listens.
-    """
-    here = host_identifier(address)
-    procs = tuple(ProcPart(here, os.getpid() << _PROC_BITS | rank) for rank in range(size))
-    return ClientPart(hosts=(HostPart(here, port, procs),), native=True)
-
-
-class ServerInMemory:
-    """The server of a job that has no other clients; no port is open. The same methods as RemoteServer's.
-
-    Args:
-        size: number of ranks.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._job: SoloJob
-
-    async def meet(self) -> Universe:
-        self._job = SoloJob(describe(self._size, LOOPBACK, _UNUSED_PORT))
-        return self._job.universe
-
-    def watch(self, on_lost: Callable[[str], None]) -> None:
-        pass
-
-    async def finish(self) -> None:
-        self._job.finish()
-
-    async def close(self) -> None:
-        pass
-
-
-class RemoteServer:
-    """The connection to a server that was started apart.
+class RemoteServer(Rendezvous):
+    """The connection to a server that was started apart, and with it the hosts of this client.
 
     Args:
         endpoint: the server, and our client rank.
-        size: number of our ranks.
+        hosts: of this client.
         credentials: authentication methods that the user enabled.
-        timeout: seconds to wait for the connection, and then for the first answer.
+        timeout: seconds to wait for the connection, for the first answer, and for hosts of other clients.
+        say: tells the user something.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
-        size: int,
+        hosts: Hosts,
         credentials: Credentials,
         *,
         timeout: float,
+        say: Callable[[str], None],
     ) -> None:
         self._endpoint = endpoint
         self._address = join_address(endpoint.host, endpoint.port)
-        self._size = size
+        self._hosts = hosts
         self._credentials = credentials
         self._timeout = timeout
+        self._say = say
         self._client: Client
+        self._universe: Universe
+        self._exchanged = False
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
-        self._watcher: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._events: asyncio.Queue[Event | RendezvousError] = asyncio.Queue()
+        self._on_lost: Callable[[str], None] = lambda cause: None
 
-    async def meet(self) -> Universe:
-        """Hold the start-up conversation; it lasts until all clients have come.
+    # Start.
 
-        Raises:
-            RendezvousError: there is no such server, it does not let us in, it ended, or the job has other clients.
-        """
+    async def meet(self) -> World:
         await self._connect()
-        with listen_tcp(self._writer.get_extra_info("sockname")[0], 0) as listener:
-            universe = await self._converse(*listener.getsockname()[:2])
-        if len(universe.clients) > 1:
-            raise RendezvousError(
-                f"the job has {len(universe.clients)} IMPI clients, and message traffic between the hosts of different "
-                "clients (IMPI 0.0, chapter 3) is not implemented yet: start all ranks with one client and --server 1"
+        address = self._writer.get_extra_info("sockname")[0]
+        try:
+            part = self._hosts.describe(address)
+            self._client = Client(self._endpoint.client_rank, self._credentials, part)
+        except (OSError, MPIError) as error:
+            raise self._error(_in_words(error)) from None
+        await self._flush()
+        self._listener = asyncio.create_task(self._listen())
+        return await self._join(address)
+
+    async def _join(self, address: str) -> World:
+        universe, key = (await self._expect(Described)).universe, b""
+        if self._client.may_submit and len(universe.clients) > 1:
+            key = await self._agree(len(universe.clients))
+            universe = dataclasses.replace(universe, native=bool(key))
+        elif self._client.may_submit:
+            self._client.done()
+            await self._flush()
+        if len(universe.clients) > 1 and not universe.native:
+            raise self._error(
+                f"the job has {len(universe.clients)} IMPI clients that are not all aiompi's, or AIOMPI_IMPI_NATIVE=0, "
+                "and message traffic by IMPI 0.0, chapter 3, is not implemented yet"
             )
-        return universe
+        self._universe = universe
+        rank = self._endpoint.client_rank
+        for warning in self._hosts.warnings(universe, rank):
+            self._say(f"warning: {warning}")
+        own = universe.hosts[universe.clients[rank].hosts.start].address
+        return World(
+            first=universe.clients[rank].procs.start,
+            size=universe.size,
+            key=key,
+            address=own if key else "",
+            universe=universe.pack(),
+            hosts=self._hosts.open(universe, rank),
+        )
+
+    async def _agree(self, count: int) -> bytes:
+        """Agree with the other clients, which are all aiompi, on a key; empty when the server does not let us."""
+        exchange = native.KeyExchange(self._client.rank)
+        try:
+            async with asyncio.timeout(self._timeout):
+                publics = await self._share(native.EXCHANGE, exchange.public, count)
+        except TimeoutError:
+            self._say("warning: the IMPI server keeps private labels to itself; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)")
+            self._client.done()
+            await self._flush()
+            return b""
+        try:
+            if self._client.rank:
+                sealed = await self._share(native.KEY, b"", count)
+                return exchange.open(sealed[0], publics)
+            key = os.urandom(native.KEY_BYTES)
+            await self._share(native.KEY, exchange.seal(key, publics), count)
+        except MPIError as error:
+            raise self._error(str(error)) from None
+        return key
+
+    async def _share(self, label: int, data: bytes, count: int) -> dict[int, bytes]:
+        """Submit a private label; returns what all clients have submitted."""
+        self._client.submit(label, data)
+        if label == native.CARDS:
+            self._client.done()
+        await self._flush()
+        while True:
+            event = await self._next()
+            if isinstance(event, PrivateLabel) and event.label == label:
+                break
+        missing = sorted(set(range(count)) - event.parts.keys())
+        if missing:
+            raise self._error(f"client {missing[0]} does not connect its ranks with those of others (label {label:#x})")
+        return event.parts
+
+    async def exchange(self, cards: list[BusinessCard]) -> list[BusinessCard]:
+        self._exchanged = True
+        parts = [cards if rank == self._client.rank else [] for rank in range(len(self._universe.clients))]
+        if self._client.may_submit:
+            encoded = await self._share(native.CARDS, native.encode_cards(cards), len(parts))
+            parts = [self._decode(rank, data, bool(cards)) for rank, data in sorted(encoded.items())]
+        await self._expect(Started)
+        await self._hosts.connect(self._timeout)
+        return [
+            card
+            for client, part in zip(self._universe.clients, parts, strict=True)
+            for card in part or [{} for _ in client.procs]
+        ]
+
+    def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:
+        try:
+            cards = native.decode_cards(data, len(self._universe.clients[client].procs))
+        except MPIError as error:
+            raise self._error(f"client {client}: {error}") from None
+        if waiting and not cards:
+            raise self._error(
+                f"the ranks of client {client} have ended without ever joining the job, while ours wait for them in "
+                "init: either all ranks of a job use MPI or none"
+            )
+        return cards
+
+    # While the programs run.
 
     def watch(self, on_lost: Callable[[str], None]) -> None:
-        """Tell when the server ends before we do.
+        self._on_lost = on_lost
 
-        Args:
-            on_lost: called with the reason.
-        """
-        self._watcher = asyncio.create_task(self._watch(on_lost))
+    async def fence(self) -> None:
+        await self._hosts.finish()
 
     async def finish(self) -> None:
-        """All ranks have ended well: say so to the server (FINI), and wait until it knows.
-
-        Raises:
-            RendezvousError: it is gone.
-        """
-        await self._stop_watching()
+        if not self._exchanged:
+            await self.exchange([])
+        await self._hosts.finish()
+        await self._stop_listening()
         try:
             self._client.finish()
             await self._flush()
@@ -135,14 +185,18 @@ class RemoteServer:
                 await self._reader.read()
         except TimeoutError:
             pass  # section 2.3.7
-        except (OSError, MPIError) as error:
-            raise self._error(str(error)) from None
+        except OSError as error:
+            raise self._error(_in_words(error)) from None
 
     async def close(self) -> None:
-        """Close the connection; without `finish` before, the server takes it as a failure."""
-        await self._stop_watching()
-        if hasattr(self, "_writer"):
+        await self._stop_listening()
+        if hasattr(self, "_writer"):  # first, so that the server blames us rather than those who notice us
             self._writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+        self._hosts.close()
+
+    # The connection.
 
     async def _connect(self) -> None:
         host, port = self._endpoint.host, self._endpoint.port
@@ -156,20 +210,16 @@ class RemoteServer:
             raise self._error(f"{cause}; is the server running, and is this the address it has printed?") from None
         keep_alive(self._writer.get_extra_info("socket"))
 
-    async def _converse(self, address: str, port: int) -> Universe:
+    async def _listen(self) -> None:
         try:
-            part = describe(self._size, address, port)
-            self._client = Client(self._endpoint.client_rank, self._credentials, part)
-            await self._flush()
             while True:
                 for event in await self._receive():
-                    if isinstance(event, Started):
-                        return event.universe
-                if self._client.may_submit:
-                    self._client.done()
+                    self._events.put_nowait(event)
                 await self._flush()
-        except (OSError, MPIError) as error:
-            raise self._error(str(error)) from None
+        except (OSError, MPIError, RendezvousError) as error:
+            lost = error if isinstance(error, RendezvousError) else self._error(_in_words(error))
+            self._events.put_nowait(lost)
+            self._on_lost(str(lost))
 
     async def _receive(self) -> list[Event]:
         limit = self._timeout if self._client.state is State.CHOOSING else None
@@ -177,7 +227,7 @@ class RemoteServer:
             async with asyncio.timeout(limit):
                 data = await self._reader.read(_READ)
         except TimeoutError:
-            raise self._error(f"no answer within {limit:g} s; is this the port of an IMPI server?") from None
+            raise TimeoutError(f"no answer within {limit:g} s; is this the port of an IMPI server?") from None
         except ConnectionResetError:
             data = b""
         if not data:
@@ -185,21 +235,33 @@ class RemoteServer:
         return self._client.receive_data(data)
 
     async def _flush(self) -> None:
-        self._writer.write(self._client.data_to_send())
-        await self._writer.drain()
-
-    async def _watch(self, on_lost: Callable[[str], None]) -> None:
         try:
-            while True:
-                await self._receive()
-        except (OSError, MPIError) as error:
-            on_lost(str(self._error(str(error))))
+            self._writer.write(self._client.data_to_send())
+            await self._writer.drain()
+        except OSError as error:
+            raise self._error(_in_words(error)) from None
 
-    async def _stop_watching(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait({self._watcher})
-            self._watcher = None
+    async def _next(self) -> Event:
+        event = await self._events.get()
+        if isinstance(event, RendezvousError):
+            raise event
+        return event
+
+    async def _expect(self, kind: type[_E]) -> _E:
+        while True:
+            event = await self._next()
+            if isinstance(event, kind):
+                return event
+
+    async def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
+            self._listener = None
 
     def _error(self, cause: str) -> RendezvousError:
         return RendezvousError(f"IMPI server {self._address}: {cause}")
+
+
+def _in_words(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -6,6 +6,9 @@ Each rank has a state towards the control protocol, and apart from it an exit st
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST
 
+The ranks of a job may be a part of a world, the rest of which belongs to other IMPI clients. Cards are exchanged with
+these (Publish, then `introduce`), and the fence is theirs too (Fence, then `fenced`).
+
 The job runs until every rank has ended well, or until the first of them fails. The first sign of a failure
 makes its rank the culprit; the verdict falls when the other half of the story is known too (exit status and
 end of the connection), at the latest after SETTLE. What other ranks do in the meantime is its consequence.
@@ -17,7 +20,7 @@ import dataclasses
 import enum
 import signal
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aiompi.wire import control, hello
 
@@ -40,6 +43,25 @@ class State(enum.Enum):
     FINALIZED = enum.auto()
     LEFT = enum.auto()
     LOST = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What the ranks of a job are a part of.
+
+    Attributes:
+        first: number of the first of them in the world.
+        size: of the world.
+        key, address, universe: as in control.Welcome.
+        hosts: where each of the ranks reaches its IMPI host; empty when none has to.
+    """
+
+    first: int = 0
+    size: int
+    key: bytes = dataclasses.field(default=b"", repr=False)
+    address: str = ""
+    universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    hosts: tuple[str, ...] = ()
 
 
 class Phase(enum.Enum):
@@ -93,6 +115,18 @@ class StartTimer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Publish:
+    """Action: all ranks have joined; tell the world their cards, then call `introduce`."""
+
+    cards: list[control.BusinessCard]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fence:
+    """Action: all ranks have nothing more to say; call `fenced` when that is so in the whole world."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """Action: tell the user why the job ends; `rank` is the culprit, None when it is none of them."""
 
@@ -107,7 +141,7 @@ class End:
     code: int
 
 
-Action: TypeAlias = Send | Hangup | Signal | StartTimer | Report | End
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | End
 
 
 class Refused(Exception):
@@ -118,6 +152,7 @@ class Rank:
     """What the job knows of one rank.
 
     Attributes:
+        number: in the world.
         state: towards the control protocol.
         pid: of its process, 0 while unknown.
         connected: whether its control connection is open.
@@ -140,7 +175,7 @@ class Job:
     """One job.
 
     Args:
-        size: number of ranks.
+        size: number of ranks; unless `enrol` tells otherwise they are the whole world.
         name: of the job, for the ranks.
         directory: for the sockets of the ranks; empty when they must make their own.
         spawned: whether the launcher starts the processes; otherwise they join from elsewhere.
@@ -151,6 +186,8 @@ class Job:
     def __init__(self, size: int, *, name: str, directory: str, spawned: bool) -> None:
         self.ranks = [Rank(number) for number in range(size)]
         self.phase = Phase.RUNNING
+        self.world = World(size=size)
+        self._fencing = False
         self._name = name
         self._directory = directory
         self._spawned = spawned
@@ -164,6 +201,12 @@ class Job:
         actions, self._actions = self._actions, []
         return actions
 
+    def enrol(self, world: World) -> None:
+        """The ranks are a part of this world; to be told before any of them is started, unless their numbers stay."""
+        self.world = world
+        for number, rank in enumerate(self.ranks, world.first):
+            rank.number = number
+
     def place(self, wanted: int) -> int:
         """Number of the rank that a new connection becomes.
 
@@ -174,15 +217,16 @@ class Job:
             Refused: there is no such rank, or it is taken.
         """
         if wanted == hello.RANK_ANY and not self._spawned:
-            free = (rank.number for rank in self.ranks if rank.state is State.EXPECTED)
-            wanted = next(free, len(self.ranks))
-            if wanted == len(self.ranks):
+            free = [rank.number for rank in self.ranks if rank.state is State.EXPECTED]
+            if not free:
                 raise Refused(f"the job is complete: all its {len(self.ranks)} ranks have joined already")
+            wanted = free[0]
         if wanted == hello.RANK_ANY:
             raise Refused("this job is not open: its ranks are started by the launcher (compare --serve)")
-        if not 0 <= wanted < len(self.ranks):
-            raise Refused(f"there is no rank {wanted} in this job, only 0 to {len(self.ranks) - 1}")
-        if self.ranks[wanted].state is not State.EXPECTED:
+        first, last = self.ranks[0].number, self.ranks[-1].number
+        if not first <= wanted <= last:
+            raise Refused(f"there is no rank {wanted} in this job, only {first} to {last}")
+        if self._rank(wanted).state is not State.EXPECTED:
             raise Refused(
                 f"rank {wanted} has joined already; a process that a rank starts cannot join in its name "
                 f"(remove {control.ENV_CONTROL} from its environment)"
@@ -195,11 +239,11 @@ class Job:
 
     def started(self, number: int, pid: int) -> None:
         """The process of a rank was started; its exit will be reported, too."""
-        self.ranks[number].pid = pid
+        self._rank(number).pid = pid
 
     def received(self, number: int, event: control.Message | Closed) -> None:
         """A message of a rank, or the end of its connection."""
-        rank = self.ranks[number]
+        rank = self._rank(number)
         if isinstance(event, Closed):
             rank.connected = False
             if event.error:
@@ -210,7 +254,7 @@ class Job:
 
     def exited(self, number: int, status: int) -> None:
         """The process of a rank has ended: exit status, or minus the signal that killed it."""
-        rank = self.ranks[number]
+        rank = self._rank(number)
         rank.status = status
         if status or rank.state is State.LOST:
             self._suspect(rank)
@@ -220,6 +264,26 @@ class Job:
             self._tell_left(rank)
         self._check_absent()
         self._check_over()
+
+    def introduce(self, cards: list[control.BusinessCard]) -> None:
+        """Everybody in the world has joined.
+
+        Args:
+            cards: of all ranks of the world.
+        """
+        if any(rank.state is not State.CARDED for rank in self.ranks):
+            return  # one was lost meanwhile, and the job ends
+        for rank in self.ranks:
+            rank.state = State.RUNNING
+            self._actions.append(Send(rank.number, control.Cards(cards)))
+
+    def fenced(self) -> None:
+        """Nobody in the world has anything more to say."""
+        for rank in self.ranks:
+            if rank.state is State.FINALIZING:
+                rank.state = State.FINALIZED
+                if rank.connected:
+                    self._actions.append(Send(rank.number, control.Finalized()))
 
     def failed(self, reason: str, code: int = EXIT_FAILURE) -> None:
         """The job cannot go on, through no fault of a rank."""
@@ -250,8 +314,11 @@ class Job:
             for rank in self.ranks:
                 self._hang_up(rank)
         elif key.startswith(_HANGUP):
-            self._hang_up(self.ranks[int(key.removeprefix(_HANGUP))])
+            self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
         self._check_over()
+
+    def _rank(self, number: int) -> Rank:
+        return self.ranks[number - self.world.first]
 
     # Reactions, named in the table below
 
@@ -267,13 +334,25 @@ class Job:
     def _on_join(self, rank: Rank, event: control.Join) -> None:
         rank.connected = True
         rank.pid = rank.pid or event.pid
-        size = len(self.ranks)
-        self._actions.append(Send(rank.number, control.Welcome(rank.number, size, self._name, self._directory)))
+        self._actions.append(Send(rank.number, self._welcome(rank)))
         self._check_absent()
+
+    def _welcome(self, rank: Rank) -> control.Welcome:
+        world = self.world
+        return control.Welcome(
+            rank.number,
+            world.size,
+            self._name,
+            self._directory,
+            key=world.key,
+            address=world.address,
+            host=world.hosts[rank.number - world.first] if world.hosts else "",
+            universe=world.universe,
+        )
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
         rank.card = event.card
-        self._distribute_cards()
+        self._check_cards()
 
     def _on_finalize(self, rank: Rank, event: control.Message) -> None:
         self._tell_left(rank)
@@ -308,22 +387,14 @@ class Job:
 
     # Conditions of the whole job
 
-    def _distribute_cards(self) -> None:
-        if any(rank.state is not State.CARDED for rank in self.ranks):
-            return
-        message = control.Cards([rank.card for rank in self.ranks])
-        for rank in self.ranks:
-            rank.state = State.RUNNING
-            self._actions.append(Send(rank.number, message))
+    def _check_cards(self) -> None:
+        if all(rank.state is State.CARDED for rank in self.ranks):
+            self._actions.append(Publish([rank.card for rank in self.ranks]))
 
     def _check_fence(self) -> None:
-        if any(rank.state not in (State.FINALIZING, State.LEFT) for rank in self.ranks):
-            return
-        for rank in self.ranks:
-            if rank.state is State.FINALIZING:
-                rank.state = State.FINALIZED
-                if rank.connected:
-                    self._actions.append(Send(rank.number, control.Finalized()))
+        if not self._fencing and all(rank.state in (State.FINALIZING, State.LEFT) for rank in self.ranks):
+            self._fencing = True
+            self._actions.append(Fence())
 
     def _check_absent(self) -> None:
         """Ranks that wait in init for one that has ended without init would wait for ever."""

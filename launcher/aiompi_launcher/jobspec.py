@@ -28,11 +28,20 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """Where this job finds its IMPI server, and its client rank there (IMPI 0.0, section 2.2.3)."""
+    """Where this job finds its IMPI server, and what it is there (IMPI 0.0, section 2.2.3).
+
+    Attributes:
+        client_rank: its client rank.
+        host, port: of the server.
+        hosts: number of IMPI hosts that its ranks are divided among.
+        bind: addresses of the hosts, in turn; empty for the one that faces the server.
+    """
 
     client_rank: int
     host: str
     port: int
+    hosts: int = 1
+    bind: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +52,7 @@ class RunSpec:
         programs: one or more (MPMD); ranks are numbered through them in order.
         tag_output: whether each line of output is prefixed with its rank.
         output_dir: directory for rank.N.out and rank.N.err instead of the launcher's own output.
-        stdin_rank: rank that reads the launcher's standard input, None for no rank.
+        stdin_rank: which of these ranks reads the launcher's standard input, counted from 0, None for none of them.
         timeout: seconds after which the job is killed.
         verbose: whether to report progress on stderr.
         server: IMPI server to join, None to be one in memory.
@@ -61,13 +70,10 @@ class RunSpec:
     def size(self) -> int:
         return sum(program.count for program in self.programs)
 
-    def ranks(self) -> Iterator[tuple[int, Program]]:
-        """Each rank and what it runs."""
-        rank = 0
+    def processes(self) -> Iterator[Program]:
+        """What each rank runs."""
         for program in self.programs:
-            for _ in range(program.count):
-                yield rank, program
-                rank += 1
+            yield from (program for _ in range(program.count))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

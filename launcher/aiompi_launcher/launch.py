@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import socket
 
     from aiompi.impi.auth import Credentials
-    from aiompi_launcher.job import Job
+    from aiompi_launcher.rendezvous import Rendezvous
     from aiompi_launcher.supervisor import Supervisor
 
 _CONTROL: Final = "control"
@@ -83,34 +83,37 @@ class _Launch:
 
         return asyncio.run(self._supervise(started))
 
-    def _start(self) -> _Started:
-        return start_ranks(self._spec, self._variables, self._watchdog.add)
+    def _start(self, first: int = 0, size: int = 0) -> _Started:
+        return start_ranks(self._spec, self._variables, self._watchdog.add, first=first, size=size)
 
     async def _supervise(self, started: _Started | None) -> int:
         from aiompi_launcher.job import Job
-
-        job = Job(self._spec.size, name=self._directory.name, directory=self._directory.path, spawned=True)
-        supervisor = self._make_supervisor(job)
-        if started is not None:
-            supervisor.adopt(*started)
-        if await supervisor.meet():
-            if started is None:
-                supervisor.adopt(*self._start())
-            return await _host(supervisor, self._key, self._listener)
-        return await supervisor.finish()
-
-    def _make_supervisor(self, job: Job) -> Supervisor:
-        from aiompi_launcher.impi_client import RemoteServer, ServerInMemory
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
-        rendezvous: RemoteServer | ServerInMemory = ServerInMemory(spec.size)
-        if spec.server is not None and self._credentials is not None:
-            timeout = load_settings().connect_timeout
-            rendezvous = RemoteServer(spec.server, spec.size, self._credentials, timeout=timeout)
-        return Supervisor(
-            job, rendezvous, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose
-        )
+        job = Job(spec.size, name=self._directory.name, directory=self._directory.path, spawned=True)
+        supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
+        if started is not None:
+            supervisor.adopt(*started)
+        if await supervisor.meet(self._rendezvous(supervisor)):
+            if started is None:
+                supervisor.adopt(*self._start(job.world.first, job.world.size))
+            return await _host(supervisor, self._key, self._listener)
+        return await supervisor.finish()
+
+    def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
+        endpoint, size = self._spec.server, self._spec.size
+        if endpoint is None or self._credentials is None:
+            from aiompi_launcher.rendezvous import ServerInMemory
+
+            return ServerInMemory(size)
+        from aiompi_launcher.impi_client import RemoteServer
+        from aiompi_launcher.impi_hosts import Home, Hosts
+
+        settings = load_settings()
+        home = Home(directory=self._directory.path, key=self._key, owner=supervisor)
+        hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, home)
+        return RemoteServer(endpoint, hosts, self._credentials, timeout=settings.connect_timeout, say=supervisor.say)
 
 
 def serve(spec: ServeSpec, name: str) -> int:
@@ -145,13 +148,13 @@ def serve(spec: ServeSpec, name: str) -> int:
 
 
 async def _serve(spec: ServeSpec, name: str, job_name: str, key: bytes, listener: socket.socket) -> int:
-    from aiompi_launcher.impi_client import ServerInMemory
     from aiompi_launcher.job import Job
+    from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
 
     job = Job(spec.size, name=job_name, directory="", spawned=False)
-    supervisor = Supervisor(job, ServerInMemory(spec.size), name, timeout=spec.timeout, verbose=spec.verbose)
-    if await supervisor.meet():
+    supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
+    if await supervisor.meet(ServerInMemory(spec.size)):
         return await _host(supervisor, key, listener)
     return await supervisor.finish()
 

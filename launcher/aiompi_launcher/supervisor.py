@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from aiompi.wire import control
 from aiompi_launcher import job as table
 from aiompi_launcher.control import Link
-from aiompi_launcher.impi_client import RemoteServer, RendezvousError, ServerInMemory
 from aiompi_launcher.job import Job
 from aiompi_launcher.output import Outputs
+from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
 from aiompi_launcher.stdio import TerminalInput
 from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 
 EXIT_BROKEN_PIPE: Final = table.EXIT_SIGNAL + signal.SIGPIPE
+EXIT_IMPATIENT: Final = table.EXIT_SIGNAL + signal.SIGINT
 _POLL: Final = 0.02  # seconds
 _HASTE: Final = 1.0  # seconds for the last output when the user wants the job to end
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,7 +29,6 @@ class Supervisor:
 
     Args:
         job: its state table.
-        rendezvous: its IMPI server.
         name: of the program, before each line of its messages.
         tag_output: whether each line of output is prefixed with its rank.
         timeout: seconds that the job may take, None for no limit.
@@ -38,7 +38,6 @@ class Supervisor:
     def __init__(
         self,
         job: Job,
-        rendezvous: RemoteServer | ServerInMemory,
         name: str,
         *,
         tag_output: bool = False,
@@ -46,9 +45,10 @@ class Supervisor:
         verbose: bool = False,
     ) -> None:
         self._job = job
-        self._rendezvous = rendezvous
         self._verbose = verbose
         self._loop = asyncio.get_running_loop()
+        self._rendezvous: Rendezvous
+        self._errands: set[asyncio.Task[None]] = set()
         self._links: dict[int, Link] = {}
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
@@ -63,9 +63,17 @@ class Supervisor:
 
     # Start.
 
-    async def meet(self) -> bool:
-        """Hold the IMPI start-up conversation; returns whether the job goes on."""
-        meeting = asyncio.create_task(self._rendezvous.meet())
+    async def meet(self, rendezvous: Rendezvous) -> bool:
+        """Hold the IMPI start-up conversation.
+
+        Args:
+            rendezvous: the IMPI server.
+
+        Returns:
+            Whether the job goes on.
+        """
+        self._rendezvous = rendezvous
+        meeting = asyncio.create_task(rendezvous.meet())
         either: set[asyncio.Future[Any]] = {meeting, self._exit_code}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not meeting.done():
@@ -73,12 +81,13 @@ class Supervisor:
             await asyncio.wait({meeting})
             return False
         try:
-            universe = meeting.result()
+            world = meeting.result()
         except RendezvousError as error:
             self.fail(str(error))
             return False
-        self.chat(f"the IMPI start-up is complete: {universe.size} ranks")
-        self._rendezvous.watch(self.fail)
+        self.chat(f"all IMPI clients are here: {world.size} ranks")
+        self._job.enrol(world)
+        rendezvous.watch(self.fail)
         return True
 
     def adopt(self, processes: Iterable[RankProcess], error: StartError | None) -> None:
@@ -88,7 +97,7 @@ class Supervisor:
             processes: those that run.
             error: why the next one could not be started.
         """
-        for rank, process in enumerate(processes):
+        for rank, process in enumerate(processes, self._job.world.first):
             self._processes[rank] = process
             self._running.add(rank)
             self.outputs.add(rank, process)
@@ -117,14 +126,28 @@ class Supervisor:
 
     async def _take_leave(self, code: int) -> int:
         """Tell the IMPI server the end if it was a good one; a connection that just ends tells the opposite."""
+        for errand in self._errands:
+            errand.cancel()
         if code == 0:
-            try:
-                await self._rendezvous.finish()
-            except RendezvousError as error:
-                self.outputs.say(str(error))
-                code = table.EXIT_FAILURE
+            leaving = asyncio.ensure_future(self._rendezvous.finish())
+            hurried = asyncio.ensure_future(self._impatience.wait())
+            await asyncio.wait({leaving, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            hurried.cancel()
+            code = self._farewell(leaving)
         await self._rendezvous.close()
         return code
+
+    def _farewell(self, leaving: asyncio.Future[None]) -> int:
+        if not leaving.done():
+            leaving.cancel()
+            return EXIT_IMPATIENT
+        error = leaving.exception()
+        if error is None:
+            return 0
+        if not isinstance(error, RendezvousError):
+            raise error
+        self.outputs.say(str(error))
+        return table.EXIT_FAILURE
 
     async def _end_groups(self) -> None:
         """End what the ranks have left running in their process groups."""
@@ -152,6 +175,10 @@ class Supervisor:
         """Progress, for those who want to know."""
         if self._verbose:
             self.outputs.say(text)
+
+    def say(self, text: str) -> None:
+        """Something that the user should know."""
+        self.outputs.say(text)
 
     def fail(self, reason: str, code: int = table.EXIT_FAILURE) -> None:
         """End the job through no fault of a rank."""
@@ -240,8 +267,33 @@ class Supervisor:
                     process.process.signal(signum)
             case table.StartTimer(key, seconds):
                 self._loop.call_later(seconds, self._inform, self._job.expired, key)
+            case table.Publish(cards):
+                self._go(self._exchange(cards))
+            case table.Fence():
+                self._go(self._fence())
             case table.Report(rank, text):
                 if not self._quiet:
                     self.outputs.report(rank, text)
             case table.End(code):
                 self._exit_code.set_result(code)
+
+    def _go(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _exchange(self, cards: list[control.BusinessCard]) -> None:
+        try:
+            everybody = await self._rendezvous.exchange(cards)
+        except RendezvousError as error:
+            self.fail(str(error))
+        else:
+            self._inform(self._job.introduce, everybody)
+
+    async def _fence(self) -> None:
+        try:
+            await self._rendezvous.fence()
+        except RendezvousError as error:
+            self.fail(str(error))
+        else:
+            self._inform(self._job.fenced)

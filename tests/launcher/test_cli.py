@@ -51,7 +51,7 @@ def test_several_programs_with_options_of_their_own(monkeypatch: pytest.MonkeyPa
         Program(argv=("b",), count=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
         Program(argv=(sys.executable, "-m", "c")),
     )
-    assert [(rank, program.argv[0]) for rank, program in spec.ranks()][:3] == [(0, "a.py"), (1, "b"), (2, "b")]
+    assert [program.argv[0] for program in spec.processes()][:3] == ["a.py", "b", "b"]
 
 
 def test_all_options_of_a_job():
@@ -103,7 +103,12 @@ def test_client_of_an_ipv6_server():
         ("-x NO_SUCH_VARIABLE a", "NO_SUCH_VARIABLE is not set here"),
         ("--stdin 2 -n 2 a", "only ranks 0 to 1"),
         ("--stdin -1 a", "'-1' is not a number"),
-        ("--port 1 a", "--bind and --port are for"),
+        ("--port 1 a", "--port is for --serve and --server"),
+        ("--bind ::1 a", "--bind is for --serve, --server and --client"),
+        ("--client 0 h:1 --port 1 a", "--port is for --serve and --server"),
+        ("--hosts-per-client 2 a", "--hosts-per-client is for --client"),
+        ("--client 0 h:1 --hosts-per-client 0 a", "less than 1"),
+        ("--client 0 h:1 --hosts-per-client 3 -n 1 a : -n 1 b", "there are only 2 ranks"),
         ("--auth 1 a", "--auth is for --server"),
         ("--serve 2 a", "takes no command"),
         ("--serve 2 --server 2", "exclude each other"),
@@ -123,6 +128,11 @@ def test_refused(line: str, message: str, capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("line", ["--server 0", "--server 33", "--server two", "--server 1 --port x"])
 def test_refused_servers(line: str, capsys: pytest.CaptureFixture[str]):
     assert "usage:" in refuse(line, capsys)
+
+
+def test_hosts_of_a_client():
+    spec = run("--client 1 h:9 --hosts-per-client 3 --bind 10.0.0.1,10.0.0.2 -n 3 a")
+    assert spec.server == Endpoint(client_rank=1, host="h", port=9, hosts=3, bind=("10.0.0.1", "10.0.0.2"))
 
 
 @pytest.mark.spec("I2.3.3-13")

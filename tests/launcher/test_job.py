@@ -8,24 +8,55 @@ import pytest
 
 from aiompi.wire import control, hello
 from aiompi_launcher import job as table
-from aiompi_launcher.job import Closed, End, Hangup, Job, Phase, Refused, Report, Send, Signal, StartTimer, State
+from aiompi_launcher.job import (
+    Closed,
+    End,
+    Fence,
+    Hangup,
+    Job,
+    Phase,
+    Publish,
+    Refused,
+    Report,
+    Send,
+    Signal,
+    StartTimer,
+    State,
+    World,
+)
 
 
 class Fixture:
-    """A job that remembers what it wanted done."""
+    """A job that remembers what it wanted done. Unless it is a part of a larger world, it has it to itself."""
 
-    def __init__(self, size: int, *, spawned: bool = True) -> None:
+    def __init__(self, size: int, *, spawned: bool = True, world: World | None = None) -> None:
         self.job = Job(size, name="test", directory="/run/test", spawned=spawned)
         self.done: list[table.Action] = []
+        self.alone = world is None
+        if world is not None:
+            self.job.enrol(world)
         self.collect()
         if spawned:
-            for rank in range(size):
-                self.job.started(rank, 100 + rank)
+            for rank in self.job.ranks:
+                self.job.started(rank.number, 100 + rank.number)
 
     def collect(self) -> list[table.Action]:
-        new = self.job.actions()
+        new: list[table.Action] = []
+        while actions := self.job.actions():
+            new += [action for action in actions if not (self.alone and self._answer(action))]
         self.done += new
         return new
+
+    def _answer(self, action: table.Action) -> bool:
+        """Do as the rest of the world does when there is none."""
+        match action:
+            case Publish(cards):
+                self.job.introduce(cards)
+            case Fence():
+                self.job.fenced()
+            case _:
+                return False
+        return True
 
     def receive(self, rank: int, *events: control.Message | Closed) -> list[table.Action]:
         for event in events:
@@ -381,3 +412,55 @@ class TestServed:
         assert fixture.sent(control.Abort) == [0]
         fixture.receive(0, Closed())
         assert fixture.code == 143
+
+
+# Jobs that are a part of a larger world.
+
+
+@pytest.fixture
+def part() -> Fixture:
+    """The ranks 3 and 4 of 6."""
+    hosts = ("unix:/run/a", "unix:/run/b")
+    world = World(first=3, size=6, key=b"k", address="192.0.2.1", universe={"native": False}, hosts=hosts)
+    return Fixture(2, world=world)
+
+
+def test_ranks_have_their_numbers_in_the_world(part: Fixture):
+    universe = {"native": False}
+    welcome = control.Welcome(4, 6, "test", "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe)
+    assert part.receive(4, control.Join(104)) == [Send(4, welcome)]
+    assert part.job.place(3) == 3
+    for absent in (0, 2, 5, 6):
+        with pytest.raises(Refused, match=f"no rank {absent} in this job, only 3 to 4"):
+            part.job.place(absent)
+    part.exit(3, 7)
+    part.receive(3, Closed())
+    assert part.verdict == "rank 3 exited with status 7"
+
+
+def test_cards_and_the_fence_are_those_of_the_world(part: Fixture):
+    mine = [{"at": 3}, {"at": 4}]
+    part.receive(3, control.Join(103), control.Card(mine[0]))
+    part.receive(4, control.Join(104))
+    assert part.receive(4, control.Card(mine[1])) == [Publish(mine)]
+    everybody = [{}, {}, {}, *mine, {}]
+    part.job.introduce(everybody)
+    assert part.collect() == [Send(3, control.Cards(everybody)), Send(4, control.Cards(everybody))]
+    part.receive(3, control.Finalize())
+    assert part.receive(4, control.Finalize()) == [Fence()]
+    assert part.receive(4, control.Leave()) == [], "one fence is enough"
+    part.job.fenced()
+    assert part.collect() == [Send(3, control.Finalized())]
+    part.receive(3, Closed())
+    part.receive(4, Closed())
+    part.exit(3)
+    part.exit(4)
+    assert part.code == 0
+
+
+def test_the_world_comes_too_late_for_a_rank_that_was_lost(part: Fixture):
+    part.receive(3, control.Join(103), control.Card({}))
+    part.receive(4, control.Join(104), control.Card({}), Closed())
+    part.job.introduce([{}] * 6)
+    assert part.sent(control.Cards) == []
+    assert part.job.ranks[0].state is State.CARDED

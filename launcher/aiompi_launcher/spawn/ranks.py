@@ -51,7 +51,12 @@ class StartError(Exception):
 
 
 def start_ranks(
-    spec: RunSpec, variables: Mapping[str, str], on_start: Callable[[int], None]
+    spec: RunSpec,
+    variables: Mapping[str, str],
+    on_start: Callable[[int], None],
+    *,
+    first: int = 0,
+    size: int = 0,
 ) -> tuple[list[RankProcess], StartError | None]:
     """Start the ranks in order, up to the first that cannot be started.
 
@@ -59,16 +64,18 @@ def start_ranks(
         spec: the job.
         variables: environment variables that are the same for all ranks.
         on_start: called with the process group of each rank as soon as it exists.
+        first: number of the first rank in its world.
+        size: of the world, 0 when there is nothing else in it.
 
     Returns:
         The running ranks, and why the next one could not be started.
     """
     started = []
-    for rank, program in spec.ranks():
+    for rank, program in enumerate(spec.processes(), first):
         environ = {**os.environ, **program.environ, **variables}
-        environ |= {control.ENV_RANK: str(rank), control.ENV_SIZE: str(spec.size)}
+        environ |= {control.ENV_RANK: str(rank), control.ENV_SIZE: str(size or spec.size)}
         try:
-            started.append(_start(spec, rank, program, environ))
+            started.append(_start(spec, rank, program, environ, stdin=rank - first == spec.stdin_rank))
         except OSError as error:
             return started, _explain(rank, error)
         on_start(started[-1].process.pid)
@@ -81,15 +88,17 @@ def _explain(rank: int, error: OSError) -> StartError:
     return StartError(f"rank {rank} cannot be started: {cause}", code)
 
 
-def _start(spec: RunSpec, rank: int, program: Program, environ: Mapping[str, str]) -> RankProcess:
+def _start(spec: RunSpec, rank: int, program: Program, environ: Mapping[str, str], *, stdin: bool) -> RankProcess:
     argv = _complete(program)
     ours: list[int] = []
     theirs: list[int] = []
     try:
-        stdin, terminal_input = _stdin(rank == spec.stdin_rank, ours, theirs)
+        descriptor, terminal_input = _stdin(stdin, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        process = Process(argv, directory=program.directory, environ=environ, stdin=stdin, stdout=stdout, stderr=stderr)
+        process = Process(
+            argv, directory=program.directory, environ=environ, stdin=descriptor, stdout=stdout, stderr=stderr
+        )
     except BaseException:
         _close(ours)
         raise

@@ -1,0 +1,319 @@
+"""An IMPI host in the launcher: its sockets around `aiompi.impi.host`.
+
+Ranks come over a Unix socket, prove the key of the job, and then exchange packets as hosts do among themselves. Hosts
+of other clients come over TCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.impi.host import Host, State
+from aiompi.impi.packet import Packet, PacketType
+from aiompi.impi.universe import Universe
+from aiompi.wire import hello
+from aiompi_launcher.impi_stream import PacketStream
+from aiompi_launcher.listen import keep_alive
+from aiompi_launcher.rendezvous import RendezvousError
+
+#: bytes that may wait for a channel before the rank that they come from is read no more
+CONGESTION: Final = 4 * 2**20
+#: connections that have not said yet who they are; more push out the oldest
+MAX_NEWCOMERS: Final = 128
+_FAREWELL: Final = 5.0  # seconds that a far end has to close its end of a channel after FINI
+_RANK: Final = struct.Struct(">I")
+_FINI: Final = Packet(PacketType.FINI).pack()
+
+
+class Owner(Protocol):
+    """Who is told what the user should know."""
+
+    def say(self, text: str) -> None:
+        """Something to tell the user."""
+
+    def fail(self, reason: str) -> None:
+        """The job cannot go on."""
+
+
+class HostAgent:
+    """One host.
+
+    Args:
+        universe: the job.
+        rank: of the host.
+        listener: where hosts of other clients connect; closed when all have.
+        owner: is told what happens.
+        any_source: whether hosts may connect from other addresses than they have published.
+    """
+
+    def __init__(
+        self, universe: Universe, rank: int, listener: socket.socket, owner: Owner, *, any_source: bool
+    ) -> None:
+        self._core = Host(universe, rank)
+        self._universe = universe
+        self._listener = listener
+        self._owner = owner
+        self._any_source = any_source
+        self._loop = asyncio.get_running_loop()
+        self._channels: dict[int, PacketStream] = {}
+        self._links: dict[int, PacketStream] = {}
+        self._silent: set[int] = set()  # ranks that have nothing more to say
+        self._gone: set[int] = set()  # ranks that hear nothing more
+        self._early: dict[int, list[bytes]] = {}  # packets for ranks that are not here yet
+        self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
+        self._newcomers: dict[asyncio.Task[None], None] = {}
+        self._ranks: socket.socket | None = None
+        self._changed = asyncio.Event()
+        self._error = ""
+
+    def serve(self, listener: socket.socket, key: bytes) -> None:
+        """Let ranks come.
+
+        Args:
+            listener: Unix socket where they do.
+            key: that they have to prove.
+        """
+        self._ranks = listener
+        listener.setblocking(False)
+        self._loop.add_reader(listener, self._accept, listener, lambda sock, _: self._greet_rank(sock, key))
+
+    # The dance (section 2.3.8).
+
+    async def connect(self, timeout: float) -> None:
+        """Connect with all hosts of other clients, to the lower ones first.
+
+        Args:
+            timeout: seconds for everything.
+
+        Raises:
+            RendezvousError: that was not possible.
+        """
+        core = self._core
+        try:
+            async with asyncio.timeout(timeout):
+                for rank in core.dials:
+                    await self._dial(rank)
+                if core.awaited:
+                    self._listener.setblocking(False)
+                    self._loop.add_reader(self._listener, self._accept, self._listener, self._greet_host)
+                    await self._until(lambda: not core.awaited)
+        except TimeoutError:
+            missing = [rank for rank, state in core.channels.items() if state is State.AWAITED]
+            names = ", ".join(map(core.name, missing))
+            raise RendezvousError(f"no connection with {names} within {timeout:g} s") from None
+        finally:
+            self._close_listener(self._listener)
+
+    async def _dial(self, rank: int) -> None:
+        host = self._universe.hosts[rank]
+        sock = socket.socket(socket.AF_INET6 if ":" in host.address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            # Others may know us by the address that we have published.
+            sock.bind((self._universe.hosts[self._core.rank].address, 0))
+            await self._loop.sock_connect(sock, (host.address, host.port))
+            await self._loop.sock_sendall(sock, _RANK.pack(self._core.rank))
+        except OSError as error:
+            sock.close()
+            cause = os.strerror(error.errno) if error.errno else error
+            raise RendezvousError(f"{self._core.name(rank)}, port {host.port}: {cause}") from None
+        except BaseException:
+            sock.close()
+            raise
+        self._open_channel(rank, sock)
+
+    async def _greet_host(self, sock: socket.socket, address: str) -> None:
+        data = b""
+        while len(data) < _RANK.size:
+            piece = await self._loop.sock_recv(sock, _RANK.size - len(data))
+            if not piece:
+                raise RemoteProtocolError("it closed the connection without its host rank")
+            data += piece
+        (rank,) = _RANK.unpack(data)
+        published = self._core.admit(rank, address)
+        if published and not self._any_source:
+            raise RemoteProtocolError(
+                f"host {rank} should connect from the address that it has published, {published}; "
+                "AIOMPI_IMPI_ANY_SOURCE=1 lets it in all the same"
+            )
+        self._open_channel(rank, sock)
+
+    def _open_channel(self, rank: int, sock: socket.socket) -> None:
+        keep_alive(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._core.connected(rank)
+        self._channels[rank] = stream = PacketStream(
+            sock,
+            self._universe.datalen,
+            lambda packet, whole: self._from_channel(rank, packet, whole),
+            lambda error: self._channel_ended(rank, error),
+        )
+        stream.on_drained = lambda: self._release(rank)
+        self._changed.set()
+
+    # Newcomers on both listeners.
+
+    def _accept(
+        self, listener: socket.socket, greet: Callable[[socket.socket, str], Coroutine[Any, Any, None]]
+    ) -> None:
+        try:
+            sock, peer = listener.accept()
+        except OSError:
+            return  # it is gone again
+        if len(self._newcomers) >= MAX_NEWCOMERS:
+            next(iter(self._newcomers)).cancel()
+        sock.setblocking(False)
+        address = peer[0] if isinstance(peer, tuple) else ""
+        task = self._loop.create_task(self._greet(sock, address, greet(sock, address)))
+        self._newcomers[task] = None
+        task.add_done_callback(self._greeted)
+
+    async def _greet(self, sock: socket.socket, address: str, greeting: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                await greeting
+        except (OSError, RemoteProtocolError) as error:
+            sock.close()
+            cause = "it did not say who it is" if isinstance(error, TimeoutError) else error
+            self._owner.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
+        except BaseException:
+            sock.close()
+            raise
+
+    def _greeted(self, task: asyncio.Task[None]) -> None:
+        self._newcomers.pop(task, None)
+        self._changed.set()
+
+    async def _greet_rank(self, sock: socket.socket, key: bytes) -> None:
+        handshake = hello.Acceptor(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)
+        while not handshake.done:
+            data = await self._loop.sock_recv(sock, handshake.needed)
+            if not data:
+                raise RemoteProtocolError("it closed the connection before it had proven the key")
+            handshake.receive_data(data)
+            await self._loop.sock_sendall(sock, handshake.data_to_send())
+        rank = handshake.peer_rank
+        if rank not in self._core.procs or rank in self._links or rank in self._gone:
+            raise RemoteProtocolError(f"it says that it is rank {rank}, which is not awaited here")
+        self._links[rank] = stream = PacketStream(
+            sock,
+            self._universe.datalen,
+            lambda packet, whole: self._from_rank(rank, packet, whole),
+            lambda error: self._link_ended(rank, error),
+        )
+        for data in self._early.pop(rank, ()):
+            stream.send(data)
+
+    # Traffic.
+
+    def _from_rank(self, rank: int, packet: Packet, whole: memoryview) -> None:
+        if packet.pk_type == PacketType.FINI:
+            self._silent.add(rank)
+            self._changed.set()
+            return
+        peer = self._core.outgoing(packet, rank)
+        channel = self._channels[peer]
+        channel.send(whole)
+        if channel.backlog > CONGESTION:
+            self._links[rank].pause()
+            self._held.setdefault(peer, []).append(self._links[rank])
+
+    def _release(self, peer: int) -> None:
+        for link in self._held.pop(peer, ()):
+            link.resume()
+
+    def _from_channel(self, peer: int, packet: Packet, whole: memoryview) -> None:
+        if packet.pk_type == PacketType.FINI:
+            self._core.hear_fini(peer)
+            self._check_channel(peer)
+            return
+        rank = self._core.incoming(packet, peer)
+        link = self._links.get(rank)
+        if link is not None:
+            link.send(whole)
+        elif rank in self._gone:
+            self._acknowledge(rank)
+        else:
+            self._early.setdefault(rank, []).append(bytes(whole))
+
+    def _acknowledge(self, rank: int) -> None:
+        for peer, ack in self._core.overdue(rank):
+            if peer in self._channels:
+                self._channels[peer].send(ack)
+
+    def _link_ended(self, rank: int, error: Exception | None) -> None:
+        del self._links[rank]
+        self._gone.add(rank)
+        if isinstance(error, RemoteProtocolError):
+            self._fail(f"rank {rank} broke the protocol towards its IMPI host: {error}")
+        self._acknowledge(rank)
+        self._changed.set()
+
+    def _channel_ended(self, peer: int, error: Exception | None) -> None:
+        del self._channels[peer]
+        self._release(peer)
+        in_order = self._core.ended(peer)
+        name = self._core.name(peer)
+        if isinstance(error, RemoteProtocolError):
+            self._fail(f"{name} broke the protocol: {error}")
+        elif not in_order:
+            cause = error.strerror if isinstance(error, OSError) else "it closed the connection without FINI"
+            self._fail(f"{name} has died: {cause}")
+        self._changed.set()
+
+    def _fail(self, reason: str) -> None:
+        self._error = self._error or reason
+        self._changed.set()
+        self._owner.fail(reason)
+
+    # The end (section 2.4).
+
+    async def finish(self) -> None:
+        """All ranks have nothing more to say: so do we, and wait until the other hosts do.
+
+        Raises:
+            RendezvousError: a host has died instead.
+        """
+        procs = self._core.procs
+        await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
+        for peer in self._core.say_fini():
+            self._channels[peer].send(_FINI)
+            self._check_channel(peer)
+        await self._until(lambda: self._core.closed)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._until(lambda: not self._channels)
+
+    def _check_channel(self, peer: int) -> None:
+        if self._core.channels[peer] is State.CLOSED:
+            self._channels[peer].shut_down()
+        self._changed.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not self._error and not condition():
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error:
+            raise RendezvousError(self._error)
+
+    def close(self) -> None:
+        """Close everything at once; without `finish` before, the other hosts take it as a failure."""
+        for task in self._newcomers:
+            task.cancel()
+        for stream in (*self._links.values(), *self._channels.values()):
+            stream.close()
+        self._close_listener(self._listener)
+        if self._ranks is not None:
+            self._close_listener(self._ranks)
+
+    def _close_listener(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self._loop.remove_reader(listener)
+            listener.close()

@@ -1,0 +1,142 @@
+"""The IMPI hosts of one client: what they listen on, how they describe themselves, and their common start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import itertools
+import os
+import socket
+from collections.abc import Sequence
+
+from aiompi.impi.address import host_identifier
+from aiompi.impi.label import ClientPart
+from aiompi.impi.universe import Universe
+from aiompi.settings import Settings
+from aiompi_launcher.impi_host import HostAgent, Owner
+from aiompi_launcher.listen import address_of, listen_tcp, listen_unix
+from aiompi_launcher.rendezvous import describe
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """What the hosts need to know of the job.
+
+    Attributes:
+        directory: for the sockets that its ranks connect to.
+        key: that its ranks prove.
+        owner: is told what happens.
+    """
+
+    directory: str
+    key: bytes
+    owner: Owner
+
+
+class Hosts:
+    """All hosts of a client.
+
+    Args:
+        size: number of ranks.
+        count: number of hosts, at most `size`.
+        bind: addresses of the hosts, in turn; empty for the one that `describe` is given.
+        settings: limits that the client announces.
+        home: of the job.
+    """
+
+    def __init__(self, size: int, count: int, bind: Sequence[str], settings: Settings, home: Home) -> None:
+        self._sizes = [size // count + (host < size % count) for host in range(count)]
+        self._bind = bind
+        self._settings = settings
+        self._home = home
+        self._listeners: list[socket.socket] = []
+        self._agents: list[HostAgent] = []
+        self._finishing: asyncio.Task[None] | None = None
+
+    def describe(self, address: str) -> ClientPart:
+        """Listen, and say how the client presents itself.
+
+        The procs get their identities before they exist, so that the conversation can be held before a rank is
+        started: an identity needs only to be unique on this machine (IMPI 0.0, label P_PID).
+
+        Args:
+            address: of this machine, as the server sees it.
+
+        Raises:
+            OSError: an address is not one of this machine.
+        """
+        ports = []
+        for bind, _ in zip(itertools.cycle(self._bind or [address]), self._sizes, strict=False):
+            self._listeners.append(listen_tcp(bind, 0))
+            host, _, port = address_of(self._listeners[-1]).rpartition(":")
+            ports.append((host_identifier(host.strip("[]")), int(port)))
+        return describe(ports, self._sizes, self._settings)
+
+    def warnings(self, universe: Universe, client: int) -> list[str]:
+        """What the user should know of the addresses of the hosts (section 1.2.3)."""
+        own = {universe.hosts[rank].address for rank in universe.clients[client].hosts}
+        others = {host.address for host in universe.hosts} - own
+        hidden = sorted(address for address in own if ipaddress.ip_address(address).is_loopback)
+        if not hidden or all(ipaddress.ip_address(address).is_loopback for address in others):
+            return []
+        return [
+            f"client {client} is at {hidden[0]}, where other machines cannot reach it: name the server by another "
+            "address, or set one with --bind"
+        ]
+
+    def open(self, universe: Universe, client: int) -> tuple[str, ...]:
+        """Get ready for ranks.
+
+        Args:
+            universe: the job.
+            client: rank of this client.
+
+        Returns:
+            Where each rank reaches its host, empty when it need not.
+        """
+        if len(universe.clients) == 1:
+            return ()
+        home, source = self._home, self._settings.impi_any_source
+        addresses: list[str] = []
+        for rank, listener in zip(universe.clients[client].hosts, self._listeners, strict=True):
+            agent = HostAgent(universe, rank, listener, home.owner, any_source=source)
+            self._agents.append(agent)
+            if not universe.native:
+                path = os.path.join(home.directory, f"host-{rank}")
+                agent.serve(listen_unix(path), home.key)
+                addresses += [f"unix:{path}"] * len(universe.hosts[rank].procs)
+        return tuple(addresses)
+
+    async def connect(self, timeout: float) -> None:
+        """Make the channels to the hosts of other clients.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            RendezvousError: that was not possible.
+        """
+        await asyncio.gather(*(agent.connect(timeout) for agent in self._agents))
+
+    async def finish(self) -> None:
+        """All ranks have nothing more to say; returns when that is so everywhere. May be called again.
+
+        Raises:
+            RendezvousError: a host of another client has died.
+        """
+        if self._finishing is None:
+            self._finishing = asyncio.create_task(self._finish())
+        await asyncio.shield(self._finishing)
+
+    async def _finish(self) -> None:
+        await asyncio.gather(*(agent.finish() for agent in self._agents))
+
+    def close(self) -> None:
+        """Close everything at once."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+        for agent in self._agents:
+            agent.close()
+        for listener in self._listeners:
+            listener.close()

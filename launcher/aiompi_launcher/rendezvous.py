@@ -1,0 +1,141 @@
+"""Where a job meets the rest of its world: the IMPI clients beside it, of which most jobs have none."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiompi.impi.address import host_identifier
+from aiompi.impi.label import ClientPart, HostPart, ProcPart
+from aiompi.impi.local import SoloJob
+from aiompi.settings import Settings
+from aiompi.wire.control import BusinessCard
+from aiompi_launcher.job import World
+from aiompi_launcher.jobspec import LOOPBACK
+
+_UNUSED_PORT: Final = 1  # of a host that nobody connects to
+_PROC_BITS: Final = 24
+
+
+class RendezvousError(Exception):
+    """The job cannot start, or not go on; the message names the far end and the cause."""
+
+
+class Rendezvous(ABC):
+    """The other clients of a job, seen from the launcher of one; methods are called in this order."""
+
+    @abstractmethod
+    async def meet(self) -> World:
+        """Hold the IMPI start-up conversation until the job is known; it lasts until all clients have come.
+
+        Returns:
+            What our ranks are a part of.
+
+        Raises:
+            RendezvousError: there is no such server, it does not let us in, it ended, or the clients disagree.
+        """
+
+    @abstractmethod
+    def watch(self, on_lost: Callable[[str], None]) -> None:
+        """Tell when the server ends before we do.
+
+        Args:
+            on_lost: called with the reason.
+        """
+
+    @abstractmethod
+    async def exchange(self, cards: list[BusinessCard]) -> list[BusinessCard]:
+        """All our ranks have joined: wait for those of the other clients.
+
+        Args:
+            cards: of our ranks; empty when they have ended without joining.
+
+        Returns:
+            The cards of all ranks of the job, empty ones for those that only the IMPI host reaches.
+
+        Raises:
+            RendezvousError: the server or another client is gone, or hosts cannot connect.
+        """
+
+    @abstractmethod
+    async def fence(self) -> None:
+        """None of our ranks has anything more to say: wait until that is so at all clients (section 2.4).
+
+        Raises:
+            RendezvousError: another client is gone.
+        """
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """All our ranks have ended well: say so to the server (FINI), and wait until it knows.
+
+        Raises:
+            RendezvousError: it is gone.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close all connections; without `finish` before, the others take it as a failure."""
+
+
+class ServerInMemory(Rendezvous):
+    """The server of a job that has no other clients; no port is open.
+
+    Args:
+        size: number of ranks.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._job: SoloJob
+
+    async def meet(self) -> World:
+        self._job = SoloJob(describe([(host_identifier(LOOPBACK), _UNUSED_PORT)], [self._size], Settings()))
+        return World(size=self._size)
+
+    def watch(self, on_lost: Callable[[str], None]) -> None:
+        pass
+
+    async def exchange(self, cards: list[BusinessCard]) -> list[BusinessCard]:
+        return cards
+
+    async def fence(self) -> None:
+        pass
+
+    async def finish(self) -> None:
+        self._job.finish()
+
+    async def close(self) -> None:
+        pass
+
+
+def describe(ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings: Settings) -> ClientPart:
+    """A client as IMPI sees it.
+
+    Args:
+        ports: host identifier and port of each host.
+        sizes: number of ranks of each host.
+        settings: limits that it announces.
+    """
+    numbers = itertools.count(os.getpid() << _PROC_BITS)
+    hosts = tuple(
+        HostPart(
+            identifier,
+            port,
+            tuple(ProcPart(identifier, next(numbers)) for _ in range(size)),
+            ackmark=settings.impi_ackmark,
+            hiwater=settings.impi_hiwater,
+        )
+        for (identifier, port), size in zip(ports, sizes, strict=True)
+    )
+    return ClientPart(
+        hosts,
+        datalen=settings.impi_datalen,
+        tagub=settings.impi_tagub,
+        xsize=settings.impi_xsize,
+        maxlinear=settings.impi_maxlinear,
+        native=settings.impi_native,
+    )

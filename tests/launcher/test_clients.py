@@ -1,0 +1,166 @@
+"""Jobs of several IMPI clients, all of them aiompi's, as processes (IMPI 0.0, sections 2.2 to 2.4)."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+FULL = ["join", "card", "cards", "finalize", "finalized"]
+UP = FULL[:3]
+KEY = {"IMPI_AUTH_KEY": "5678"}
+
+
+class Clients:
+    """Starts the server and the clients of one job, in any order."""
+
+    def __init__(self, launch: Any, count: int) -> None:
+        self._launch = launch
+        self.server = launch.start("--server", str(count), env=KEY)
+        self.address = self.server.line()
+
+    def start(self, rank: int, *words: str, env: dict[str, str] | None = None, **options: Any) -> Any:
+        line = ["--client", str(rank), self.address, *words]
+        return self._launch.start(*line, env=KEY | (env or {}), **options)
+
+    def end(self) -> subprocess.CompletedProcess[str]:
+        """Wait for the end of the server."""
+        result: subprocess.CompletedProcess[str] = self.server.end()
+        return result
+
+
+@pytest.fixture
+def clients(launch: Any) -> Callable[[int], Clients]:
+    return lambda count: Clients(launch, count)
+
+
+def outcome(running: Any) -> tuple[int, list[str], str]:
+    """Exit status, sorted lines of output, errors."""
+    result = running.end()
+    return result.returncode, sorted(result.stdout.splitlines()), result.stderr
+
+
+@pytest.mark.spec("I1.1-3", "I1.1-4", "I2.2.2-4", "I2.3.5-24", "I2.3.5-25", "I2.3.8-1", "I2.4-6", "I2.4-7")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_three_clients_are_one_world(clients: Callable[[int], Clients], rank: str, order: tuple[int, ...]) -> None:
+    """The ranks follow the client ranks, whoever comes first; the rank program checks that it gets all cards."""
+    job = clients(3)
+    sizes = (2, 1, 3)
+    prints = [f"{number}:print=I am {number}" for number in range(6)]
+    running = {c: job.start(c, "-n", str(sizes[c]), rank, *UP, *prints, *FULL[3:]) for c in order}
+    first = 0
+    for client, size in enumerate(sizes):
+        numbers = range(first, first + size)
+        assert outcome(running[client]) == (0, [f"I am {number}" for number in numbers], "")
+        first += size
+    result = job.end()
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.spec("I2.3.1-2", "I2.3.1-3", "I2.3.5-23")
+def test_several_hosts_per_client(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(2)
+    bind = ["--bind", "127.0.0.2,127.0.0.3"]
+    first = job.start(0, "--hosts-per-client", "2", *bind, "-n", "3", rank, *FULL)
+    second = job.start(1, "--hosts-per-client", "3", "-n", "3", rank, *FULL)
+    assert outcome(first) == outcome(second) == (0, [], "")
+    assert job.end().returncode == 0
+
+
+def test_output_and_input_are_those_of_the_client(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(2)
+    running = [
+        job.start(client, "--tag-output", "-n", "2", rank, *UP, "print=hello", f"{2 * client}:read", *FULL[3:])
+        for client in (0, 1)
+    ]
+    assert [outcome(client)[1] for client in running] == [["[0] hello", "[1] hello"], ["[2] hello", "[3] hello"]]
+    assert job.end().returncode == 0
+
+
+def test_the_end_waits_for_all_clients(clients: Callable[[int], Clients], rank: str) -> None:
+    """A rank may leave Finalize only when every rank of the world has called it."""
+    job = clients(2)
+    early = job.start(0, rank, *UP, "print=waiting", *FULL[3:], "print=over")
+    late = job.start(1, rank, *UP, "print=up", "read", "print=late", *FULL[3:], stdin=subprocess.PIPE)
+    assert (early.line(), late.line()) == ("waiting", "up")
+    assert early.process.poll() is None
+    late.process.stdin.write("\n")
+    late.process.stdin.flush()
+    assert late.line() == "late"
+    assert outcome(early) == (0, ["over"], "")
+    assert outcome(late) == (0, [], "")
+    assert job.end().returncode == 0
+
+
+def test_programs_without_mpi(clients: Callable[[int], Clients]) -> None:
+    job = clients(2)
+    running = [job.start(client, "-n", "2", "true") for client in (0, 1)]
+    assert [outcome(client) for client in running] == [(0, [], "")] * 2
+    assert job.end().returncode == 0
+
+
+def test_a_client_whose_ranks_never_join(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(2)
+    waiting = job.start(0, rank, *FULL)
+    absent = job.start(1, "true")
+    code, _, err = outcome(waiting)
+    assert code == 1
+    assert "the ranks of client 1 have ended without ever joining the job, while ours wait" in err
+    assert outcome(absent)[0] == 1
+    assert job.end().returncode == 1
+
+
+@pytest.mark.spec("I2.4-8", "I2.3.7-4")
+@pytest.mark.parametrize(("failure", "code"), [("exit=3", 3), ("kill=9", 137), ("abort=5,enough", 5)])
+def test_a_rank_that_fails_ends_the_job_everywhere(
+    clients: Callable[[int], Clients], rank: str, failure: str, code: int
+) -> None:
+    job = clients(2)
+    failing = job.start(0, "-n", "2", rank, *UP, f"1:{failure}", "pause")
+    other = job.start(1, rank, *UP, "pause")
+    assert outcome(failing)[0] == code
+    status, _, err = outcome(other)
+    assert status == 1
+    assert "client 0" in err or "closed the connection of client 1" in err
+    served = job.end()
+    assert served.returncode == 1
+    assert re.search(r"client [01] at 127\.0\.0\.1:\d+: the connection ended before FINI", served.stderr)
+
+
+@pytest.mark.spec("I2.4-8", "I2.3.7-4")
+def test_a_client_that_is_killed(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(3)
+    running = [job.start(client, rank, *UP, "print=up", "pause") for client in (0, 1, 2)]
+    assert [client.line() for client in running] == ["up"] * 3
+    running[1].signal(signal.SIGKILL)
+    for survivor in (running[0], running[2]):
+        code, _, err = outcome(survivor)
+        assert code == 1
+        assert "has died" in err or "closed the connection" in err
+    assert re.search(r"client \d at 127\.0\.0\.1:\d+: the connection ended before FINI", job.end().stderr)
+
+
+def test_a_server_that_is_killed(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(2)
+    running = [job.start(client, rank, *UP, "print=up", "pause") for client in (0, 1)]
+    assert [client.line() for client in running] == ["up"] * 2
+    job.server.signal(signal.SIGKILL)
+    for client in running:
+        code, _, err = outcome(client)
+        assert code == 1
+        assert f"IMPI server {job.address}" in err or "has died" in err
+
+
+def test_a_signal_while_ranks_of_others_are_awaited(clients: Callable[[int], Clients], rank: str) -> None:
+    job = clients(2)
+    waiting = job.start(0, rank, "join", "card", "print=waiting", "pause")
+    other = job.start(1, rank, "print=started", "pause")
+    assert (waiting.line(), other.line()) == ("waiting", "started")
+    other.signal(signal.SIGTERM)
+    assert outcome(other)[0] == 143
+    assert outcome(waiting)[0] == 1
+    assert job.end().returncode == 1
