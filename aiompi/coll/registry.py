@@ -27,6 +27,20 @@ from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
+from aiompi.coll.impi import allreduce as impi_allreduce
+from aiompi.coll.impi import reduce as impi_reduce
+from aiompi.coll.impi import reduce_scatter as impi_reduce_scatter
+from aiompi.coll.impi.allgather import allgather as impi_allgather
+from aiompi.coll.impi.allgather import allgatherv as impi_allgatherv
+from aiompi.coll.impi.alltoall import alltoall as impi_alltoall
+from aiompi.coll.impi.alltoallv import alltoallv as impi_alltoallv
+from aiompi.coll.impi.barrier import barrier as impi_barrier
+from aiompi.coll.impi.bcast import bcast as impi_bcast
+from aiompi.coll.impi.gather import gather as impi_gather
+from aiompi.coll.impi.gatherv import gatherv as impi_gatherv
+from aiompi.coll.impi.scan import scan as impi_scan
+from aiompi.coll.impi.scatter import scatter as impi_scatter
+from aiompi.coll.impi.scatterv import scatterv as impi_scatterv
 from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
@@ -69,10 +83,13 @@ class Collective(Generic[P]):
     Attributes:
         name: in tuning data and settings.
         algorithms: by name.
+        over_clients: those of IMPI 0.0, for buffers on communicators that span clients; the first that can serve a call
+            does. Without any it is a collective that IMPI 0.0 has not.
     """
 
     name: str
     algorithms: Mapping[str, Algorithm[P]]
+    over_clients: tuple[Algorithm[P], ...] = ()
 
     def algorithm(self, name: str) -> Algorithm[P]:
         """
@@ -87,7 +104,9 @@ class Collective(Generic[P]):
         return found
 
 
-BARRIER: Final[Collective[[]]] = Collective("barrier", {"dissemination": Algorithm(barrier_dissemination)})
+BARRIER: Final[Collective[[]]] = Collective(
+    "barrier", {"dissemination": Algorithm(barrier_dissemination)}, (Algorithm(impi_barrier),)
+)
 BCAST: Final[Collective[[Slot, int]]] = Collective(
     "bcast",
     {
@@ -96,6 +115,7 @@ BCAST: Final[Collective[[Slot, int]]] = Collective(
         "scatter_ring": Algorithm(bcast_scatter_ring, any_form=False),
         "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
     },
+    (Algorithm(impi_bcast),),
 )
 GATHER: Final[Collective[[Slot, Sequence[Slot] | None, int]]] = Collective(
     "gather",
@@ -103,6 +123,7 @@ GATHER: Final[Collective[[Slot, Sequence[Slot] | None, int]]] = Collective(
         "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(gather_linear),
     },
+    (Algorithm(impi_gather, any_lengths=False), Algorithm(impi_gatherv)),
 )
 SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
     "scatter",
@@ -110,6 +131,7 @@ SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
         "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(scatter_linear),
     },
+    (Algorithm(impi_scatter, any_lengths=False), Algorithm(impi_scatterv)),
 )
 ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
     "allgather",
@@ -118,6 +140,7 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
         "ring": Algorithm(allgather_ring),
     },
+    (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
 )
 ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
     "alltoall",
@@ -126,6 +149,7 @@ ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
     },
+    (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
 )
 REDUCE: Final[Collective[[Operand, int]]] = Collective(
     "reduce",
@@ -133,6 +157,7 @@ REDUCE: Final[Collective[[Operand, int]]] = Collective(
         "binomial": Algorithm(reduce_binomial),
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
+    (Algorithm(impi_reduce.commutative, order_safe=False), Algorithm(impi_reduce.ordered)),
 )
 ALLREDUCE: Final[Collective[[Operand]]] = Collective(
     "allreduce",
@@ -141,6 +166,7 @@ ALLREDUCE: Final[Collective[[Operand]]] = Collective(
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
     },
+    (Algorithm(impi_allreduce.commutative, order_safe=False), Algorithm(impi_allreduce.ordered)),
 )
 REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
     "reduce_scatter",
@@ -148,9 +174,12 @@ REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
         "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
     },
+    (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
 )
 SCAN: Final[Collective[[Operand]]] = Collective(
-    "scan", {"recursive_doubling": Algorithm(scan_recursive_doubling), "linear": Algorithm(scan_linear)}
+    "scan",
+    {"recursive_doubling": Algorithm(scan_recursive_doubling), "linear": Algorithm(scan_linear)},
+    (Algorithm(impi_scan),),
 )
 EXSCAN: Final[Collective[[Operand]]] = Collective(
     "exscan", {"recursive_doubling": Algorithm(exscan_recursive_doubling)}

@@ -5,6 +5,9 @@ for the calls that it can serve. Otherwise `tuning.json` decides: for each colle
 first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
 `max_bytes` bytes, both without limit when left out, and with `power_of_two` only to such numbers of ranks.
 
+Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
+any for the collective.
+
 All ranks must choose alike, so that only what all know may count: the size of the communicator, the operation,
 the form of the call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
 """
@@ -104,6 +107,30 @@ def select(
             if _Call(nbytes, commute, equal).obstacle(candidate) is None:
                 return candidate.run
     return collective.algorithms[preferred(collective, comm.size, nbytes, commute, equal)].run
+
+
+def select_for_buffers(
+    comm: Communicator,
+    collective: Collective[P],
+    nbytes: int | None = None,
+    commute: bool = True,
+    algorithm: str | None = None,
+    equal: bool = True,
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
+    """As `select`, for a call that other implementations of IMPI may make too.
+
+    Raises:
+        InvalidArgumentError: as `select`; or the communicator spans IMPI clients, and the call names an algorithm.
+    """
+    if comm.native or not collective.over_clients:
+        return select(comm, collective, nbytes, commute, algorithm, equal)
+    if algorithm is not None:
+        raise InvalidArgumentError(
+            f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the algorithms "
+            "are those of IMPI 0.0; leave the choice to aiompi"
+        )
+    call = _Call(nbytes, commute, equal)
+    return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
 
 
 @functools.lru_cache(2**12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -40,6 +41,11 @@ class Slot:
         slot.payload, slot.nbytes = payload, nbytes
         return slot
 
+    @classmethod
+    def of(cls, nbytes: int) -> Slot:
+        """A slot with memory of its own."""
+        return cls(allocate(nbytes))
+
     @property
     def data(self) -> memoryview:
         """What the slot holds, in one piece; a copy if it was not."""
@@ -52,6 +58,17 @@ class Slot:
         if self.memory is None:
             raise InternalError("the bytes of an object cannot be cut; the algorithm must not be `any_form`")
         return Slot(self.memory[start:stop])
+
+    def cut(self, lengths: Sequence[int]) -> list[Slot]:
+        """What the slot holds in slots of these lengths, one after the other, sharing its memory.
+
+        Raises:
+            InvalidCountError: it holds more, or less.
+        """
+        if sum(lengths) != self.nbytes:
+            raise InvalidCountError(f"{self.nbytes} bytes cannot be cut into blocks of {sum(lengths)} together")
+        data = self.data
+        return [Slot(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
         """Start sending what the slot holds; until completion the slot must stay as it is."""
@@ -127,7 +144,7 @@ class Bundle:
     They are sent from where they are. What is received is copied into its places, unless it is a single block.
 
     Args:
-        slots: with memory.
+        slots: with memory, where something is to be received.
     """
 
     __slots__ = ("_slots", "nbytes")
@@ -136,9 +153,13 @@ class Bundle:
         self._slots = slots
         self.nbytes = sum(slot.nbytes for slot in slots)
 
+    def joined(self) -> Slot:
+        """What the slots hold as the message that it is, sharing their memory."""
+        return Slot.holding([piece for slot in self._slots for piece in slot.payload], self.nbytes)
+
     def isend(self, channel: Channel, dest: int) -> Request[None]:
         """Start sending what the slots hold; until completion they must stay as they are."""
-        return channel.isend([piece for slot in self._slots for piece in slot.payload], self.nbytes, dest)
+        return self.joined().isend(channel, dest)
 
     def irecv(self, channel: Channel, source: int) -> BundleArrival:
         """Start receiving into the slots, which are filled once the result has been awaited."""

@@ -69,6 +69,8 @@ class Communicator:
         rank: of this process in the group.
         size: of the group.
         targets: world ranks of those whom sends and receives name.
+        native: whether no message on it passes through IMPI hosts; otherwise it spans clients, and chapter 4 of
+            IMPI 0.0 says what its collectives send.
         attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
         attributes: what the program caches on it (section 5.7).
         errhandler: what happens when a call on it fails (section 7.2).
@@ -78,8 +80,8 @@ class Communicator:
 
     __slots__ = (
         "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
-        "attributes", "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "rank", "remote", "size",
-        "targets", "topology",
+        "attributes", "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "native", "rank", "remote",
+        "size", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +108,7 @@ class Communicator:
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
+        self.native = engine.universe is None or self.placement.native
         self._freed = False
         self.attachment = Attachment(engine)
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
@@ -362,12 +365,6 @@ class Communicator:
             remote = () if self.remote is None else self.remote.members
             self._placement = Placement.of(self.engine.universe, (*self.group.members, *remote))
         return self._placement
-
-    @property
-    def native(self) -> bool:
-        """Whether messages on it never pass through IMPI hosts; otherwise it spans clients, and chapter 4 of IMPI 0.0
-        says what its collectives send."""
-        return self.placement.native
 
     def channel(self, operation: str, note: int = 0) -> Channel:
         """The channel of the next collective.

@@ -21,7 +21,7 @@ ALGORITHMS = [
 
 def test_every_folder_is_a_collective():
     folders = {module.name for module in pkgutil.iter_modules(aiompi.coll.__path__) if module.ispkg}
-    assert folders - {"buffers", "objects"} == set(COLLECTIVES)
+    assert folders - {"buffers", "impi", "objects"} == set(COLLECTIVES)
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -44,6 +44,17 @@ def test_an_algorithm_is_a_documented_coroutine_of_a_channel(run):
     text = " ".join(run.__doc__.split())
     for promise in ("Steps: ", "[Pp]er rank", "Any number of ranks|Other sizes than", "(Five|Seven) ranks"):
         assert re.search(promise, text), promise
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_what_runs_over_clients_is_documented_with_its_messages(name):
+    for algorithm in COLLECTIVES[name].over_clients:
+        assert inspect.iscoroutinefunction(algorithm.run)
+        assert next(iter(inspect.signature(algorithm.run).parameters)) == "channel"
+        assert "IMPI 0.0, section" in (inspect.getmodule(algorithm.run).__doc__ or "")
+        text = " ".join((algorithm.run.__doc__ or "").split())
+        assert re.search("Between clients|Reduce (of everything )?to rank 0", text)
+        assert algorithm.order_safe is ("not order-safe" not in text.lower())
 
 
 def test_unknown_algorithm_is_refused_with_the_known_ones():

@@ -24,6 +24,7 @@ def world(job: Universe | None = JOB) -> LocalWorld:
     made = LocalWorld(6 if job is None else job.size)
     for engine in made.engines:
         engine.universe = job
+        made.comms[engine.rank] = part(made, engine.rank, list(range(made.size)))
     return made
 
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 
 from aiompi.coll import across
 from aiompi.coll.buffers import movement, reduction
-from aiompi.coll.buffers.call import Call, Run, Stage
-from aiompi.coll.operand import VectorOperand
+from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.constants import PROC_NULL, ROOT
-from aiompi.datatype.buffer.buffer import Buffer, allocate
+from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.vector import (
     resolve_typed_recv,
     resolve_typed_send,
@@ -38,7 +37,7 @@ def bcast(call: Call, spec: object, root: int) -> Run:
     buffer = None if root == PROC_NULL else call.send(spec) if root == ROOT else call.receive(spec)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         if buffer is not None:
             slot = stage.outgoing(buffer) if root == ROOT else stage.incoming(buffer)
             await across.bcast(channel, slot, root)
@@ -65,7 +64,7 @@ def _scatter(
     own = call.receive(recvspec) if root >= 0 else None
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         slots = None if sources is None else [stage.outgoing(source) for source in sources]
         await across.scatter(channel, slots, None if own is None else stage.incoming(own), root)
         stage.finish()
@@ -91,7 +90,7 @@ def _gather(
     own = call.send(sendspec) if root >= 0 else None
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         slots = None if places is None else [stage.incoming(place) for place in places]
         await across.gather(channel, None if own is None else stage.outgoing(own), slots, root)
         stage.finish()
@@ -131,7 +130,7 @@ def _exchange(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer]) -
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         outgoing = [stage.outgoing(source) for source in sources]
         await across.exchange(channel, outgoing, [stage.incoming(place) for place in places])
         stage.finish()
@@ -149,8 +148,8 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
             call.check_op(op, buffer)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
-        operand = None if vector is None else VectorOperand(vector, None, op)
+        stage = call.stage()
+        operand = None if vector is None else call.operand(vector, None, op)
         await across.reduce(channel, operand, None if result is None else stage.incoming(result), root)
         stage.finish()
 
@@ -166,8 +165,8 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     call.check_op(op, sendbuf)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
-        await across.allreduce(channel, VectorOperand(sendbuf, None, op), stage.incoming(recvbuf))
+        stage = call.stage()
+        await across.allreduce(channel, call.operand(sendbuf, None, op), stage.incoming(recvbuf))
         stage.finish()
 
     return run
@@ -192,11 +191,11 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     call.check_counts(sendbuf, total, f"for which the ranks of the own group receive {total} together; make them equal")
     reduction.check_segment(call, sendbuf, recvbuf, counts[call.comm.rank])
     call.check_op(op, sendbuf)
-    stops = [stop * sendbuf.datatype.size for stop in itertools.accumulate(counts)]
+    stops = [call.nbytes(stop, sendbuf.datatype) for stop in itertools.accumulate(counts)]
 
     async def run(channel: Channel) -> None:
-        stage, whole = Stage(), Slot(allocate(sendbuf.nbytes))
-        operand = VectorOperand(sendbuf, None, op)
+        stage, whole = call.stage(), Slot.of(call.nbytes(sendbuf.count, sendbuf.datatype))
+        operand = call.operand(sendbuf, None, op)
         await across.reduce_scatter(channel, operand, whole, stops, stage.incoming(recvbuf))
         stage.finish()
 

@@ -7,14 +7,18 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import errors
 from aiompi.coll.across import remote_root
+from aiompi.coll.external import ExternalOperand
+from aiompi.coll.operand import VectorOperand
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import select
+from aiompi.coll.select import select_for_buffers
 from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.external32 import is_native
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op import Op
 from aiompi.op.combine import combiner
@@ -81,7 +85,21 @@ class Call:
         self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """The algorithm for this call; see `aiompi.coll.select`."""
-        return self.checked(select, self.comm, collective, nbytes, commute, self._algorithm, equal)
+        return self.checked(select_for_buffers, self.comm, collective, nbytes, commute, self._algorithm, equal)
+
+    # What moves while it runs: in external32 where the communicator spans IMPI clients.
+
+    def stage(self) -> Stage:
+        """For the slots of one run."""
+        return Stage() if self.comm.native else ExternalStage()
+
+    def operand(self, value: Buffer, result: Buffer | None, op: Op) -> VectorOperand:
+        """For one run of a reduction; see `VectorOperand`."""
+        return VectorOperand(value, result, op) if self.comm.native else ExternalOperand(value, result, op)
+
+    def nbytes(self, count: int, datatype: Datatype) -> int:
+        """Length of a message of so many items."""
+        return count * (datatype.size if self.comm.native else datatype.external.size)
 
     # Buffers.
 
@@ -208,7 +226,7 @@ class Stage:
 
     def copied(self, buffer: Buffer) -> Slot:
         """The same in memory of its own."""
-        return Slot(memoryview(bytearray(buffer.packed())))
+        return Slot(memoryview(bytearray(self.outgoing(buffer).data)))
 
     def incoming(self, buffer: Buffer) -> Slot:
         """A slot for what belongs into a buffer."""
@@ -227,3 +245,23 @@ class Stage:
         """Unpack what has been received."""
         for buffer, slot in self._received:
             buffer.unpack(slot.data)
+
+
+class ExternalStage(Stage):
+    """The slots of one run over IMPI clients, which hold external32."""
+
+    __slots__ = ()
+
+    def outgoing(self, buffer: Buffer) -> Slot:
+        return Slot(buffer.to_external32())
+
+    def incoming(self, buffer: Buffer) -> Slot:
+        if buffer.contiguous and is_native(buffer.datatype):
+            return Slot(buffer.view)
+        slot = Slot(allocate(buffer.external_nbytes))
+        self._received.append((buffer, slot))
+        return slot
+
+    def finish(self) -> None:
+        for buffer, slot in self._received:
+            buffer.from_external32(slot.data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aiompi.coll import registry
-from aiompi.coll.buffers.call import Call, Run, Stage
+from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.buffer import Buffer
@@ -37,7 +37,7 @@ def bcast(call: Call, spec: object, root: int) -> Run:
     algorithm = call.select(registry.BCAST, buffer.nbytes)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         await algorithm(channel, stage.outgoing(buffer) if is_root else stage.incoming(buffer), root)
         stage.finish()
 
@@ -81,7 +81,7 @@ def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: i
     algorithm = call.select(registry.SCATTER, own.nbytes if equal else None, equal=equal)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         slots = None if sources is None else [stage.outgoing(source) for source in sources]
         slot = slots[root] if slots is not None and in_place else stage.incoming(own)
         await algorithm(channel, slots, slot, root)
@@ -122,7 +122,7 @@ def _gather(call: Call, sendspec: object, places: list[Buffer] | None, root: int
     algorithm = call.select(registry.GATHER, own.nbytes if equal else None, equal=equal)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         if places is None:
             await algorithm(channel, stage.outgoing(own), None, root)
         else:
@@ -161,7 +161,7 @@ def _allgather(call: Call, sendspec: object, places: list[Buffer], *, equal: boo
     algorithm = call.select(registry.ALLGATHER, mean, equal=equal)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         slot, slots = stage.contribution(own, places)
         slots[channel.rank].copy(slot)
         await algorithm(channel, slots)
@@ -229,7 +229,7 @@ def _alltoall(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *
     algorithm = call.select(registry.ALLTOALL, places[0].nbytes if equal else None, equal=equal)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         outgoing = [stage.copied(source) if in_place else stage.outgoing(source) for source in sources]
         await algorithm(channel, outgoing, [stage.incoming(place) for place in places])
         stage.finish()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aiompi.coll.buffers.call import Call, Run, Stage
+from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
 from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.comm import Channel
@@ -111,7 +111,7 @@ def _exchange(
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:
-        stage = Stage()
+        stage = call.stage()
         outgoing = [stage.outgoing(source) for source in sources] * times
         await exchange(channel, near, outgoing, {block: stage.incoming(places[block]) for block, _ in near.arrivals})
         stage.finish()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll import registry
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
-from aiompi.coll.operand import Operand, VectorOperand
+from aiompi.coll.operand import Operand
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.datatype import arguments
@@ -38,7 +38,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
-        operand = VectorOperand(sendbuf, recvbuf, op)
+        operand = call.operand(sendbuf, recvbuf, op)
         await algorithm(channel, operand, root)
         operand.finish()
 
@@ -93,7 +93,7 @@ def _prefix(
     algorithm = call.select(collective, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
-        operand = VectorOperand(sendbuf, recvbuf, op)
+        operand = call.operand(sendbuf, recvbuf, op)
         await algorithm(channel, operand)
         operand.finish()
 
@@ -166,7 +166,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
 
     async def run(channel: Channel) -> None:
-        operand = VectorOperand(sendbuf, recvbuf, op)
+        operand = call.operand(sendbuf, recvbuf, op)
         await algorithm(channel, operand, counts)
         operand.finish()
 

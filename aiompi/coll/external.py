@@ -1,0 +1,64 @@
+"""Operands whose messages are in external32, for reductions over IMPI clients."""
+
+from __future__ import annotations
+
+from aiompi.coll.operand import VectorOperand
+from aiompi.coll.slot import Slot
+from aiompi.datatype import external32
+from aiompi.datatype.buffer.buffer import Buffer, allocate
+from aiompi.datatype.layout.layout import Layout
+from aiompi.op import Op
+
+
+class ExternalOperand(VectorOperand):
+    """The contribution to a reduction of buffers over IMPI clients, and its result; see `VectorOperand`.
+
+    It is combined in the form of this machine. It cannot be cut.
+    """
+
+    __slots__ = ("_arrived", "_form")
+
+    def __init__(self, value: Buffer, result: Buffer | None, op: Op) -> None:
+        super().__init__(value, result, op)
+        self._form: Layout = external32.packed_layout(value.datatype, value.count)
+        self._arrived: memoryview | None = None
+
+    @property
+    def item_nbytes(self) -> int:
+        """Bytes of an item in a message."""
+        return self._datatype.external.size
+
+    def slot(self) -> Slot:
+        return Slot(external32.to_external32(self._form, self._value))
+
+    def incoming(self) -> Slot:
+        self._arrived = room = allocate(self._form.size)
+        return Slot(room)
+
+    def absorb(self, lower: bool) -> None:
+        self._read()
+        super().absorb(lower)
+
+    def adopt(self) -> None:
+        self._read()
+        super().adopt()
+
+    def _read(self) -> None:
+        """Have what came in as items of this machine; once, as absorbing may combine there and adopt it."""
+        arrived, self._arrived = self._arrived, None
+        if arrived is None:
+            return
+        room = super().incoming().memory
+        assert room is not None
+        external32.from_external32(self._form, arrived, room)
+
+    def become(self, slot: Slot, count: int) -> None:
+        """Become the first, or other, items of the whole.
+
+        Args:
+            slot: they, as they came.
+            count: how many there are.
+        """
+        self._value = allocate(count * self._datatype.size)
+        external32.from_external32(external32.packed_layout(self._datatype, count), slot.data, self._value)
+        self._own, self._place, self._vacant = True, None, False

@@ -1,0 +1,15 @@
+"""Collectives over several IMPI clients, exactly as chapter 4 of IMPI 0.0 has them.
+
+Between clients every message is prescribed: who sends to whom, with which tag, in which context, and what. Each client
+has a master, the lowest of its ranks (`masters`); it speaks for the others where messages are short, and everybody for
+himself where they are long, of `xsize` bytes or more. Up to `maxlinear` masters send straight to the root, more of them
+along trees (`trees`). Within a client anything is allowed: there the native algorithms run.
+
+The algorithms move slots and operands, as their siblings do, whose content is in external32. They take a channel of
+the communicator; `span` finds out of it who is where. All messages are sent, also those of no bytes.
+
+Chapter 4 has the collectives of MPI-1. What came later has no counterpart in other implementations of IMPI; over
+clients it is only for jobs in which all are aiompi, and runs native algorithms on `EXTENSION_TAG`. Reduce_scatter_block
+is a Reduce_scatter of equal counts, Alltoallw an Alltoallv. Nonblocking and persistent collectives send what the
+blocking ones do; those of one communicator run one after the other, in the order in which they are started.
+"""

@@ -1,0 +1,48 @@
+"""Bcast over clients (IMPI 0.0, section 4.11)."""
+
+from __future__ import annotations
+
+from aiompi.coll.bcast.binomial import binomial
+from aiompi.coll.impi.span import Span
+from aiompi.coll.impi.tags import BCAST_TAG
+from aiompi.coll.impi.trees import high_children, high_parent
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
+
+
+async def bcast(channel: Channel, slot: Slot, root: int) -> None:
+    """From the root to the masters of the other clients, then within each client.
+
+    Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
+    it from the root in the order of their numbers, more of them along the tree of highest bits over relative numbers,
+    the children with the smallest bit first. The master of the root's client takes no part, unless it is the root.
+
+    Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
+
+        5 -> 6, 5 -> 8, 5 -> 0, 6 -> 10, 6 -> 2
+
+    Args:
+        slot: filled at the root, with memory everywhere.
+        root: rank.
+    """
+    span = Span(channel, BCAST_TAG)
+    relative = span.relative(root)
+    if relative is not None:
+        await (_linear if span.linear else _tree)(span, slot, root, relative)
+    await binomial(span.local, slot, span.local_root(root))
+
+
+async def _linear(span: Span, slot: Slot, root: int, relative: int) -> None:
+    if relative:
+        await slot.irecv(span.channel, root)
+        return
+    for send in [slot.isend(span.channel, span.masters.master_rank(number)) for number in span.others(root)]:
+        await send
+
+
+async def _tree(span: Span, slot: Slot, root: int, relative: int) -> None:
+    if relative:
+        await slot.irecv(span.channel, span.endpoint(high_parent(relative), root))
+    children = high_children(relative, span.masters.num_masters)
+    for send in [slot.isend(span.channel, span.endpoint(child, root)) for child in children]:
+        await send

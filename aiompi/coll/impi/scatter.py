@@ -1,0 +1,55 @@
+"""Scatter over clients (IMPI 0.0, section 4.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.impi.span import Span
+from aiompi.coll.impi.tags import SCATTER_TAG
+from aiompi.coll.scatter.linear import linear
+from aiompi.coll.slot import Bundle, Slot
+from aiompi.comm import Channel
+
+
+async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:
+    """Long blocks go straight to their ranks; short ones in one message to each client.
+
+    Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from the root to every rank of another
+    client. Otherwise what `distribute` sends.
+
+    Args:
+        slots: at the root a filled one for each rank; None elsewhere.
+        own: with memory, for the block of this rank.
+        root: rank.
+    """
+    span = Span(channel, SCATTER_TAG)
+    if own.nbytes < span.xsize:
+        await distribute(span, slots, own, root, [own.nbytes] * span.local.size)
+    else:
+        await linear(span.channel, slots, own, root)
+
+
+async def distribute(
+    span: Span, slots: Sequence[Slot] | None, own: Slot, root: int, lengths: Sequence[int] | None
+) -> None:
+    """The root sends each other client its blocks, and the masters pass them on.
+
+    Between clients: M - 1 messages, from the root to the masters in their order, with the blocks of the client in rank
+    order. There is no tree, however many masters there are.
+
+    Args:
+        lengths: of the blocks of the own client, where this rank is its master.
+    """
+    masters, sends, blocks = span.masters, [], None
+    if slots is not None:
+        for number in span.others(root):
+            bundle = Bundle([slots[rank] for rank in masters.locals_to_master(number)])
+            sends.append(bundle.isend(span.channel, masters.master_rank(number)))
+        blocks = [slots[rank] for rank in masters.locals_to_master(span.number)]
+    elif span.relative(root) is not None and lengths is not None:
+        whole = Slot.of(sum(lengths))
+        await whole.irecv(span.channel, root)
+        blocks = whole.cut(lengths)
+    await linear(span.local, blocks, own, span.local_root(root))
+    for send in sends:
+        await send

@@ -1,0 +1,80 @@
+"""Spans: who takes part in a collective over clients, and how it is divided among them."""
+
+from __future__ import annotations
+
+from aiompi.coll.impi.masters import Masters, masters_of
+from aiompi.comm import Channel
+from aiompi.errors import InternalError
+
+
+class Span:
+    """A communicator that spans clients, as one collective on it sees it.
+
+    The endpoints of a collective with a root are the root, and the masters of the other clients. Relative numbers count
+    them from the root on: it has 0, and the master after the one of its client has 1.
+
+    Args:
+        channel: of the collective.
+        tag: of its messages between clients.
+
+    Attributes:
+        channel: to all ranks, with this tag.
+        local: to the ranks of the own client.
+        masters: of all clients.
+        rank: of this process.
+        xsize: bytes from which messages are long.
+        linear: whether masters send straight to the root, instead of along a tree.
+    """
+
+    __slots__ = ("channel", "linear", "local", "masters", "rank", "xsize")
+
+    def __init__(self, channel: Channel, tag: int) -> None:
+        comm = channel.comm
+        universe = comm.engine.universe
+        if universe is None:
+            raise InternalError(f"{channel.where}: an algorithm of IMPI in a job without IMPI")
+        self.channel = channel.tagged(tag)
+        self.masters: Masters = masters_of(comm.placement.clients[: comm.size])
+        self.rank = channel.rank
+        self.local = channel.among(self.masters.locals_to_master(self.number))
+        self.xsize = universe.xsize
+        self.linear = self.masters.num_masters <= universe.maxlinear
+
+    @property
+    def number(self) -> int:
+        """Number of the master of the own client."""
+        return self.masters.local_master_num(self.rank)
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this rank is the master of its client."""
+        return self.masters.is_master(self.rank)
+
+    def is_local(self, root: int) -> bool:
+        """Whether the root belongs to the own client."""
+        return self.masters.are_local(self.rank, root)
+
+    def local_root(self, root: int) -> int:
+        """Rank on `local` of the endpoint in the own client: of the root, or elsewhere of the master."""
+        return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
+
+    def others(self, root: int) -> list[int]:
+        """Numbers of the masters of all clients but the root's, ascending."""
+        own = self.masters.local_master_num(root)
+        return [number for number in range(self.masters.num_masters) if number != own]
+
+    def relative(self, root: int) -> int | None:
+        """Relative number of this rank, None if it is no endpoint, as the master of the root's client is not."""
+        if self.rank == root:
+            return 0
+        if self.is_local(root) or not self.is_master:
+            return None
+        return (self.number - self.masters.local_master_num(root)) % self.masters.num_masters
+
+    def absolute(self, relative: int, root: int) -> int:
+        """Number of the master with a relative number."""
+        return (relative + self.masters.local_master_num(root)) % self.masters.num_masters
+
+    def endpoint(self, relative: int, root: int) -> int:
+        """Rank of the endpoint with a relative number."""
+        return self.masters.master_rank(self.absolute(relative, root)) if relative else root
