@@ -7,13 +7,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from aiompi import settings as settings_module
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
-from aiompi.engine import Driver, Engine, Peer, Request, Schedule
+from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
@@ -88,7 +88,7 @@ class Runtime:
             self.close()
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
-        self.engine.connect = lambda peer: registry.connect(self._transports, peer, cards[peer.rank])
+        self.engine.connect = lambda peer: self._connect(peer, cards)
         if self.engine.size == 1:
             self.engine.driver.desert(self.engine.deserted)
 
@@ -109,19 +109,23 @@ class Runtime:
         agent.send(control.Card(card))
         return await self._cards
 
+    def _connect(self, peer: Party, cards: list[control.BusinessCard]) -> Link:
+        assert isinstance(peer, Peer)
+        return registry.connect(self._transports, peer, cards[peer.rank])
+
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:
             transport = kind(self.engine, site)
             transport.drained = self._on_drained
             self._transports.append(transport)
         own = next(transport for transport in self._transports if isinstance(transport, Loopback))
-        self.engine.connect = lambda peer: own.connect(peer, peer.rank)
+        self.engine.connect = lambda peer: own.connect(cast(Peer, peer), peer.rank)
 
     def _make_communicators(self, rank: int, size: int) -> None:
         ids = ContextIds()
         everyone, alone = Group(range(size), rank), Group((rank,), rank)
-        self.world = Communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
-        self.self_comm = Communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
+        self.world = make_communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
+        self.self_comm = make_communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
 
     # What the agent and the transports report.
 
@@ -163,14 +167,14 @@ class Runtime:
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 
-    def _on_peer_lost(self, peer: Peer, cause: str) -> None:
+    def _on_peer_lost(self, peer: Party, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
         if peer.rank in self._departed:
             self._conclude(peer)
         elif not self._farewell.done():
             self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
 
-    def _conclude(self, peer: Peer) -> None:
+    def _conclude(self, peer: Party) -> None:
         """A rank has left: give up on it once all that it sent has come."""
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link tells

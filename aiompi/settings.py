@@ -45,6 +45,8 @@ class Settings:
         impi_xsize: bytes from which collectives between IMPI clients take their long form, -1 for 1024; all clients
             must agree.
         impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
+        impi_native_order: ranks of IMPI clients with which user data travels as it lies in the memory of this machine
+            instead of in external32, as historic LAM/MPI sends it between machines of one kind.
     """
 
     eager_limit: int = 64 * 2**10
@@ -63,6 +65,7 @@ class Settings:
     impi_hiwater: int = 20
     impi_xsize: int = -1
     impi_maxlinear: int = -1
+    impi_native_order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:
@@ -76,6 +79,10 @@ class Settings:
             )
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
+        if not all(client.isdecimal() for client in self.impi_native_order):
+            raise InvalidArgumentError(
+                f"impi_native_order lists ranks of IMPI clients and cannot be {self.impi_native_order}"
+            )
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

@@ -9,8 +9,13 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 
 
 class _Signature(Protocol):
-    def elements(self, nbytes: int) -> int: ...
+    def elements(self, nbytes: int, external: bool = False) -> int: ...
     def nbytes(self, elements: int) -> int: ...
+
+
+class _Layout(Protocol):
+    @property
+    def size(self) -> int: ...
 
 
 class _Datatype(Protocol):
@@ -18,6 +23,8 @@ class _Datatype(Protocol):
 
     @property
     def size(self) -> int: ...
+    @property
+    def external(self) -> _Layout: ...
     @property
     def signature(self) -> _Signature: ...
 
@@ -31,17 +38,25 @@ class Status:
         source: rank of the sender in the communicator.
         tag: tag of the message.
         error: error class; set only by operations on several requests (section 3.2.5).
-        nbytes: length of the message in bytes.
+        nbytes: length of the message in bytes; of one from another IMPI client, in external32.
     """
 
-    __slots__ = ("_cancelled", "error", "nbytes", "source", "tag")
+    __slots__ = ("_cancelled", "_external", "error", "nbytes", "source", "tag")
 
-    def __init__(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, nbytes: int = 0, cancelled: bool = False) -> None:
+    def __init__(
+        self,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        nbytes: int = 0,
+        cancelled: bool = False,
+        external: bool = False,
+    ) -> None:
         self.source = source
         self.tag = tag
         self.error = errors.SUCCESS
         self.nbytes = nbytes
         self._cancelled = cancelled
+        self._external = external
 
     def Get_source(self) -> int:
         return self.source
@@ -75,7 +90,7 @@ class Status:
         """
         if datatype is None:
             return self.nbytes
-        size = _existing(datatype).size
+        size = _existing(datatype).external.size if self._external else _existing(datatype).size
         if size == 0:
             return 0 if self.nbytes == 0 else UNDEFINED
         count, rest = divmod(self.nbytes, size)
@@ -93,7 +108,7 @@ class Status:
         Raises:
             InvalidTypeError: the type is null or freed.
         """
-        return _existing(datatype).signature.elements(self.nbytes)
+        return _existing(datatype).signature.elements(self.nbytes, self._external)
 
     def Set_elements(self, datatype: _Datatype, count: int) -> None:
         """Make the message as long as so many basic elements of a type (MPI_Status_set_elements).
@@ -106,6 +121,7 @@ class Status:
         if count < 0 or (count and datatype.size == 0):
             raise errors.InvalidCountError(f"count is {count}: expected 0 or more, and 0 for a type without elements")
         self.nbytes = signature.nbytes(count)
+        self._external = False
 
     @property
     def count(self) -> int:
@@ -115,6 +131,7 @@ class Status:
     @count.setter
     def count(self, nbytes: int) -> None:
         self.nbytes = nbytes
+        self._external = False
 
     def Is_cancelled(self) -> bool:
         """Whether the operation was cancelled (MPI_Test_cancelled, section 3.8)."""
@@ -135,7 +152,7 @@ class Status:
     def assign(self, other: Status) -> None:
         """Take over the fields of another status, except `error` (section 3.2.5)."""
         self.source, self.tag, self.nbytes = other.source, other.tag, other.nbytes
-        self._cancelled = other._cancelled
+        self._cancelled, self._external = other._cancelled, other._external
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Status):

@@ -34,6 +34,7 @@ def test_defaults() -> None:
         connect_timeout=30.0,
         coll={},
         impi_native=True,
+        impi_native_order=(),
     )
 
 
@@ -58,6 +59,7 @@ def test_defaults() -> None:
         ("transports", "", ()),
         ("bind", "0.0.0.0", "0.0.0.0"),
         ("impi_native", "0", False),
+        ("impi_native_order", "0, 12", ("0", "12")),
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),
         ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),

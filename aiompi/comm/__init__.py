@@ -1,7 +1,7 @@
 """Groups and communicators (chapter 5): who takes part, and in which context."""
 
 from aiompi.comm.channel import Channel
-from aiompi.comm.communicator import Communicator
+from aiompi.comm.communicator import Communicator, make_communicator
 from aiompi.comm.group import Group
 
-__all__ = ["Channel", "Communicator", "Group"]
+__all__ = ["Channel", "Communicator", "Group", "make_communicator"]

@@ -45,7 +45,7 @@ def _hosts(comm: Any) -> Colors:
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",
     {
-        TAG_UB: lambda comm: TAG_UB,
+        TAG_UB: lambda comm: comm._core.tag_ub,
         HOST: lambda comm: PROC_NULL,
         IO: lambda comm: ANY_SOURCE,
         WTIME_IS_GLOBAL: lambda comm: False,

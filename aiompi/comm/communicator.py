@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import EXTENSION_TAG, Channel
 from aiompi.comm.contexts import ContextIds
+from aiompi.comm.conversion import NATIVE_FORM, Conversion
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.comm.group import Group
 from aiompi.comm.placement import Placement
@@ -27,7 +28,6 @@ from aiompi.engine import (
     Engine,
     Message,
     Mode,
-    Peer,
     PersistentRequest,
     Receive,
     Request,
@@ -37,6 +37,7 @@ from aiompi.engine import (
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
+from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
 from aiompi.errors import (
     InvalidBufferError,
@@ -71,6 +72,8 @@ class Communicator:
         targets: world ranks of those whom sends and receives name.
         native: whether no message on it passes through IMPI hosts; otherwise it spans clients, and chapter 4 of
             IMPI 0.0 says what its collectives send.
+        tag_ub: largest tag of a message, the same on all communicators.
+        conversion: in what form the user's buffers travel.
         attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
         attributes: what the program caches on it (section 5.7).
         errhandler: what happens when a call on it fails (section 7.2).
@@ -80,8 +83,8 @@ class Communicator:
 
     __slots__ = (
         "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
-        "attributes", "context_id", "engine", "errhandler", "group", "hints", "ids", "name", "native", "rank", "remote",
-        "size", "targets", "topology",
+        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "name", "native",
+        "rank", "remote", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -104,12 +107,14 @@ class Communicator:
         self.targets = group.members if remote is None else remote.members
         self._reach = len(self.targets)
         self._matcher = engine.matcher(context_id)
-        self._peers: list[Peer | None] = [None] * self._reach
+        self._peers: list[Party | None] = [None] * self._reach
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
         self._freed = False
+        self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
+        self.conversion: Conversion = NATIVE_FORM
         self.attachment = Attachment(engine)
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
@@ -118,7 +123,7 @@ class Communicator:
 
     def derive(self, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
         """A new communicator made from this one, which inherits the error handler and nothing else (section 7.2)."""
-        comm = Communicator(self.engine, group, context_id, "", remote, self.ids)
+        comm = make_communicator(self.engine, group, context_id, "", remote, self.ids)
         comm.errhandler = Errhandler(self.errhandler)
         return comm
 
@@ -128,7 +133,7 @@ class Communicator:
         Args:
             payload: memory of the message in pieces, `nbytes` together; must stay unchanged until completion.
             dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
+            tag: 0..tag_ub.
             mode: communication mode (section 3.4).
 
         Raises:
@@ -136,12 +141,12 @@ class Communicator:
             InvalidBufferError: buffered mode, and there is no room in the attached buffer.
         """
         try:
-            valid = 0 <= index(tag) <= TAG_UB
+            valid = 0 <= index(tag) <= self.tag_ub
             peer = self._peers[dest] or self._peer(dest) if 0 <= dest < self._reach else None
         except TypeError:
             raise self._not_integers(dest=dest, tag=tag) from None
         if not valid:
-            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
         if peer is not None:
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
@@ -152,7 +157,7 @@ class Communicator:
         request.complete()
         return request
 
-    def _ibsend(self, peer: Peer, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
+    def _ibsend(self, peer: Party, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy in the buffer of the communicator, or else of the process."""
         buffer = self.attachment.buffer or self.engine.attachment.buffer
         if buffer is None:
@@ -184,8 +189,8 @@ class Communicator:
             dest, tag = index(dest), index(tag)
         except TypeError:
             raise self._not_integers(dest=dest, tag=tag) from None
-        if not 0 <= tag <= TAG_UB:
-            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{TAG_UB}")
+        if not 0 <= tag <= self.tag_ub:
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
         if dest != PROC_NULL and not 0 <= dest < self._reach:
             raise self._bad_rank("destination", dest)
         return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
@@ -309,11 +314,11 @@ class Communicator:
 
     def _peer_rank(self, source: int, tag: int) -> int:
         try:
-            valid, known = 0 <= index(tag) <= TAG_UB or tag == ANY_TAG, 0 <= index(source) < self._reach
+            valid, known = 0 <= index(tag) <= self.tag_ub or tag == ANY_TAG, 0 <= index(source) < self._reach
         except TypeError:
             raise self._not_integers(source=source, tag=tag) from None
         if not valid:
-            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{TAG_UB}")
+            raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{self.tag_ub}")
         if known:
             return self.targets[source]
         if source in (ANY_SOURCE, PROC_NULL) and not self._freed:
@@ -337,9 +342,16 @@ class Communicator:
         """For persistent requests, which can still be started: handles are null by then."""
         return InvalidCommError(f"{self.label}, rank {self.rank}: the communicator has been freed")
 
-    def _peer(self, rank: int) -> Peer:
+    def _peer(self, rank: int) -> Party:
         peer = self._peers[rank] = self.engine.peer(self.targets[rank])
         return peer
+
+    def reached(self, rank: int) -> Party | None:
+        """Whom a send to this rank goes to; None if that is nobody, or no rank at all."""
+        try:
+            return self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None
+        except TypeError:
+            return None
 
     @property
     def label(self) -> str:
@@ -462,6 +474,23 @@ class Communicator:
     def __repr__(self) -> str:
         remote = "" if self.remote is None else f", remote group of {self.remote.size}"
         return f"<{self.label}: rank {self.rank} of {self.size}{remote}>"
+
+
+def make_communicator(
+    engine: Engine,
+    group: Group,
+    context_id: int,
+    name: str,
+    remote: Group | None = None,
+    ids: ContextIds | None = None,
+) -> Communicator:
+    """A communicator of the kind that its members need; see `Communicator` for the arguments."""
+    gateway = engine.gateway
+    if gateway is not None and any(map(gateway.leads_to, (*group.members, *(remote.members if remote else ())))):
+        from aiompi.comm.spanning import SpanningCommunicator  # only such jobs need it
+
+        return SpanningCommunicator(engine, group, context_id, name, remote, ids)
+    return Communicator(engine, group, context_id, name, remote, ids)
 
 
 async def _after(

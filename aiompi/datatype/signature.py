@@ -101,32 +101,44 @@ class Signature:
             merged.append((part, n))
         return Signature._of_parts(tuple(merged))
 
-    def elements(self, nbytes: int) -> int:
+    def elements(self, nbytes: int, external: bool = False) -> int:
         """Number of basic elements in the first bytes of a message of such items.
 
         Args:
             nbytes: length of the message, of any number of items.
+            external: whether the message is in external32.
 
         Returns:
             Elements; UNDEFINED if the message ends within one, or if there are bytes but no elements.
         """
-        if self.size == 0:
+        size_of = Signature._external_size if external else Signature._native_size
+        size = size_of(self)
+        if size == 0:
             return 0 if nbytes == 0 else UNDEFINED
-        items, rest = divmod(nbytes, self.size)
+        items, rest = divmod(nbytes, size)
         found = items * self.count
         node = self
         while rest:
             if node._basic is not None:
                 return UNDEFINED
             for part, n in node._parts:
-                if rest < part.size * n:
+                size = size_of(part)
+                if rest < size * n:
                     break
-                rest -= part.size * n
+                rest -= size * n
                 found += part.count * n
-            items, rest = divmod(rest, part.size)
+            items, rest = divmod(rest, size)
             found += items * part.count
             node = part
         return found
+
+    def _native_size(self) -> int:
+        return self.size
+
+    def _external_size(self) -> int:
+        if self._basic is not None:
+            return self._basic.external.size
+        return sum(part._external_size() * n for part, n in self._parts)
 
     def nbytes(self, elements: int) -> int:
         """Length of a message of so many basic elements: the opposite of `elements`.

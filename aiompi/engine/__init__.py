@@ -7,6 +7,7 @@ request that runs a coroutine which awaits others. What waits, and how bytes mov
 
 from aiompi.engine.engine import Engine
 from aiompi.engine.message import Message
+from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.pt2pt import Mode, NotedReceive, Receive
@@ -16,6 +17,6 @@ from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Link, Timer, Waiter
 
 __all__ = [
-    "Driver", "Engine", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Peer",
+    "Driver", "Engine", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer",
     "PersistentRequest", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

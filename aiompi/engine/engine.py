@@ -12,6 +12,7 @@ from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing, Message
+from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
@@ -19,9 +20,9 @@ from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Failable, Link
 from aiompi.errors import LocalProtocolError, OtherError
 from aiompi.settings import Settings
-from aiompi.wire.frame import FINI
 
 if TYPE_CHECKING:
+    from aiompi.engine.gateway import Gateway
     from aiompi.impi.universe import Universe
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Engine:
 
     Attributes:
         universe: which IMPI clients the world is made of, None without IMPI.
+        gateway: the way to ranks of other clients, None where all ranks are reached by links of their own.
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
@@ -70,8 +72,8 @@ class Engine:
         self.attachment = Attachment(self)
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
-        self.connect: Callable[[Peer], Link] = self._unconnected
-        self.peer_lost: Callable[[Peer, str], object] = Peer.gone
+        self.connect: Callable[[Party], Link] = self._unconnected
+        self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)
 
     def enrol(self, rank: int, size: int, universe: Universe | None = None) -> None:
@@ -85,17 +87,23 @@ class Engine:
         self.rank = rank
         self.size = size
         self.universe = universe
+        self.gateway: Gateway | None = None
         self.windows = [self.settings.eager_window] * size
-        self._peers: list[Peer | None] = [None] * size
+        self._peers: list[Party | None] = [None] * size
 
-    def peer(self, rank: int) -> Peer:
+    def peer(self, rank: int) -> Party:
         """Another rank of the world, or this one."""
         peer = self._peers[rank]
         if peer is None:
-            peer = self._peers[rank] = Peer(self, rank, self.windows[rank])
+            gateway = self.gateway
+            if gateway is not None and gateway.leads_to(rank):
+                peer = gateway.peer(rank)
+            else:
+                peer = Peer(self, rank, self.windows[rank])
+            self._peers[rank] = peer
         return peer
 
-    def peers(self) -> list[Peer]:
+    def peers(self) -> list[Party]:
         """The ranks that this one has had to do with."""
         return [peer for peer in self._peers if peer is not None]
 
@@ -220,12 +228,12 @@ class Engine:
             return None
         return peer.error or peer.farewell
 
-    def expect_nothing(self, peer: Peer, error: Exception) -> None:
+    def expect_nothing(self, peer: Party, error: Exception) -> None:
         """Fail what waits for a peer that starts no operation any more."""
         self._trouble()
         self._dismiss(peer, [send for send in self._unanswered(peer) if not send.recalling], error)
 
-    def give_up(self, peer: Peer, error: Exception) -> None:
+    def give_up(self, peer: Party, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
         self._trouble()
         doomed = peer.abandon()
@@ -240,10 +248,10 @@ class Engine:
         if not self.closing:
             self.driver.desert(self.deserted)
 
-    def _unanswered(self, peer: Peer) -> list[Send]:
+    def _unanswered(self, peer: Party) -> list[Send]:
         return [request for request in self.sends.values() if request.peer is peer]
 
-    def _dismiss(self, peer: Peer, doomed: list[Failable], error: Exception) -> None:
+    def _dismiss(self, peer: Party, doomed: list[Failable], error: Exception) -> None:
         """Fail some operations with a peer, and all receives and probes that wait for it."""
         for matcher in self.contexts.values():
             doomed = [*doomed, *matcher.dismiss(peer.rank)]
@@ -262,8 +270,8 @@ class Engine:
         self.close()
         self.finished = True
         for peer in self.peers():
-            if peer.link is not None and peer.rank != self.rank:
-                peer.emit(FINI)
+            if peer.rank != self.rank:
+                peer.fini()
 
     def abort(self, error: Exception) -> None:
         """End all communication: every request fails with the error, now and later."""
@@ -285,5 +293,5 @@ class Engine:
         for request in doomed:
             request.fail(error)
 
-    def _unconnected(self, peer: Peer) -> Link:
+    def _unconnected(self, peer: Party) -> Link:
         raise LocalProtocolError(f"rank {self.rank} has no way to rank {peer.rank}: it is not initialised")

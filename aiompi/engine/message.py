@@ -10,7 +10,7 @@ from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
-    from aiompi.engine.peer import Peer
+    from aiompi.engine.party import Party
     from aiompi.engine.pt2pt import Receive
 
 _SCRATCH: Final = memoryview(bytearray(64 * 2**10))
@@ -53,7 +53,7 @@ class Message:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: Party,
         matcher: Matcher,
         source: int,
         tag: int,
@@ -83,12 +83,11 @@ class Message:
     def extract(self) -> None:
         """Leave the unexpected messages: no other receive can get the message, nor can its sender recall it."""
         self.matcher.remove_unexpected(self)
-        self.peer.recallable.pop(self.srqid, None)
+        self.peer.secure(self)
 
     def put_back(self) -> None:
         """Undo `extract`."""
-        if self.srqid:
-            self.peer.recallable[self.srqid] = self
+        self.peer.expose(self)
         self.matcher.put_back(self)
 
     @property
@@ -132,7 +131,7 @@ class Landing:
     __slots__ = ("eager", "filled", "length", "memory", "peer", "target")
 
     def __init__(
-        self, peer: Peer, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
+        self, peer: Party, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
     ) -> None:
         self.peer = peer
         self.target = target
@@ -157,9 +156,9 @@ class Landing:
         return True
 
     def put(self, payload: memoryview) -> None:
-        """The whole payload at once."""
-        taken = min(len(payload), len(self.memory))
-        self.memory[:taken] = payload[:taken]
+        """The next bytes of the payload."""
+        room = self.memory[self.filled : self.filled + len(payload)]
+        room[:] = payload[: len(room)]
         self.advance(len(payload))
 
     def retarget(self, target: Receive | Message, memory: memoryview) -> None:

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine.message import Dropped, Landing, Message, allocate
+from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
-from aiompi.errors import OtherError, ProcessFailedError, RemoteProtocolError
+from aiompi.errors import OtherError, RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import EAGER, HEADER, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.seams import Failable, Link, Owner
+    from aiompi.engine.seams import Failable, Link
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
@@ -37,47 +38,19 @@ _KINDS: Final = {
 }
 
 
-class Peer:
-    """One other rank, or this rank itself, as the engine sees it.
+class Peer(Party):
+    """One other rank, or this rank itself, which understands frames.
 
     Attributes:
-        rank: in the world.
-        link: path for our frames, made when the first one is sent.
         credit: bytes that we may still send eagerly.
-        error: why no communication with it is possible any more.
-        farewell: set when the peer has finalized: no new message will come from it, and it posts no receive.
-        landings: payloads that are arriving.
         recallable: by srqid, unexpected messages that the sender may still cancel.
-        orphans: sends whose link broke; failed once it is known what became of the peer.
     """
 
-    __slots__ = (
-        "_ackmark",
-        "_contexts",
-        "_handlers",
-        "_held",
-        "_hiwater",
-        "_owed",
-        "credit",
-        "engine",
-        "error",
-        "farewell",
-        "landings",
-        "link",
-        "orphans",
-        "rank",
-        "recallable",
-    )
+    __slots__ = ("_ackmark", "_contexts", "_handlers", "_held", "_hiwater", "_owed", "credit", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
-        self.engine = engine
-        self.rank = rank
-        self.link: Link | None = None
+        super().__init__(engine, rank)
         self.credit = credit
-        self.error: Exception | None = None
-        self.farewell: Exception | None = None
-        self.landings: set[Landing] = set()
-        self.orphans: list[Owner] = []
         self._contexts = engine.contexts
         self._hiwater = engine.settings.eager_window
         self._ackmark = self._hiwater // 4
@@ -114,14 +87,6 @@ class Peer:
         mode: Mode = Mode.STANDARD,
         note: int = 0,
     ) -> Send:
-        """Start a message.
-
-        Args:
-            payload: its memory in pieces, `nbytes` together.
-            source: own rank in the communicator.
-            mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
-            note: a number for the receive, beside the message; 0: nothing to tell.
-        """
         engine = self.engine
         request = Send(engine, self, payload, nbytes)
         cost = nbytes + OVERHEAD
@@ -156,10 +121,10 @@ class Peer:
         if (self.link or self._connect()).send(header, request.payload, request):
             request.sent()
 
-    def _fail_if_gone(self, request: Send) -> None:
-        error = self.engine.error or self.error or self.farewell
-        if error is not None:
-            request.fail(error)
+    def recall(self, send: Send) -> None:
+        if send.srqid in self.engine.sends and not send.recalling:
+            send.recalling = True
+            self.emit(frame.CANCEL, srqid=send.srqid)
 
     def emit(
         self,
@@ -236,8 +201,7 @@ class Peer:
 
     def _keep(self, message: Message) -> None:
         """No receive is posted for the message."""
-        if message.srqid:
-            self.recallable[message.srqid] = message
+        self.expose(message)
         message.matcher.add_unexpected(message)
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -276,13 +240,7 @@ class Peer:
         message.note = note
         self._keep(message)
 
-    def match(self, message: Message, receive: Receive) -> None:
-        """An unexpected message has met its receive."""
-        message.extract()
-        self.deliver(message, receive)
-
     def deliver(self, message: Message, receive: Receive) -> None:
-        """A message that is not among the unexpected ones any more goes to its receive."""
         receive.order = message.order
         if message.note:
             receive.noted(message.note)
@@ -328,8 +286,14 @@ class Peer:
             )
         return cost
 
+    def secure(self, message: Message) -> None:
+        self.recallable.pop(message.srqid, None)
+
+    def expose(self, message: Message) -> None:
+        if message.srqid:
+            self.recallable[message.srqid] = message
+
     def consumed(self, eager: int) -> None:
-        """Memory of an eager message is free again."""
         if eager:
             self._held -= eager
             self._return_credit(eager)
@@ -406,63 +370,19 @@ class Peer:
 
     # The end.
 
-    @property
-    def deserted(self) -> bool:
-        """Whether nothing will come from the peer any more."""
-        if self.error is not None:
-            return True
-        return self.farewell is not None and not self.landings and (self.link is None or self.link.idle)
+    def fini(self) -> None:
+        if self.link is not None:
+            self.emit(frame.FINI)
 
     def _fini(self, header: tuple[int, ...], payload: memoryview) -> None:
         self.leave()
 
-    def leave(self) -> None:
-        """The peer has finalized: what it has not begun to send or receive, it never will."""
-        if self.farewell is None:
-            self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
-            self.engine.expect_nothing(self, self.farewell)
-
-    def part(self) -> None:
-        """The peer is gone after it has finalized: what it has begun will not end either."""
-        self.leave()
-        if self.error is None:
-            self.error = self.farewell
-            assert self.error is not None
-            self.engine.give_up(self, self.error)
-
-    def lost(self, cause: str) -> None:
-        """The connection to the peer broke; the runtime judges what that means."""
-        if self.error is None:
-            self.engine.peer_lost(self, cause)
-
-    def orphan(self, owner: Owner) -> None:
-        """The link broke before it had sent the owner's memory."""
-        error = self.engine.error or self.error
-        if error is not None:
-            owner.fail(error)
-        else:
-            self.orphans.append(owner)
-
-    def gone(self, cause: str) -> None:
-        """The peer has died or cannot be reached: nothing with it can succeed any more."""
-        if self.error is None:
-            self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
-            self.engine.give_up(self, self.error)
-
     def abandon(self) -> list[Failable]:
-        """Forget what the link had begun: messages that have come, or gone, only in part. Those who wait for them."""
-        waiting: list[Failable] = [*self.orphans]
-        self.orphans = []
-        for landing in self.landings:
-            landing.target.landing = None
-            if isinstance(landing.target, Receive):
-                waiting.append(landing.target)
-        self.landings = set()
         self.recallable = {}
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]
-        return waiting
+        return super().abandon()
 
 
 def _head(payload: Payload, nbytes: int) -> Payload:

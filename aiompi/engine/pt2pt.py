@@ -11,12 +11,13 @@ from aiompi.engine.message import Landing, Message, allocate
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
-from aiompi.wire.frame import CANCEL, Payload
+from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
+    from aiompi.engine.foreign import ForeignPeer
     from aiompi.engine.match import Matcher
-    from aiompi.engine.peer import Peer
+    from aiompi.engine.party import Party
 
 
 class Mode(enum.Enum):
@@ -41,7 +42,7 @@ class Send(Request[None]):
 
     __slots__ = ("acknowledged", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
-    def __init__(self, engine: Engine, peer: Peer, payload: Payload, nbytes: int) -> None:
+    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
         self._done = self._cancelled = self._told = self.released = self.recalling = False
@@ -94,9 +95,7 @@ class Send(Request[None]):
         """
         if self._done:
             return False
-        if self.srqid in self._engine.sends and not self.recalling:
-            self.recalling = True
-            self.peer.emit(CANCEL, srqid=self.srqid)
+        self.peer.recall(self)
         return True
 
     def withdraw(self) -> None:
@@ -200,6 +199,9 @@ class Receive(Request[Any]):
     def noted(self, note: int) -> None:
         """What the sender has told beside the message; point-to-point communication has nothing to tell."""
 
+    def from_abroad(self, peer: ForeignPeer) -> None:
+        """The message that is matched comes from another IMPI client: its bytes are taken as they are."""
+
     def take(self, source: int, tag: int, payload: memoryview) -> None:
         """A whole message has come."""
         self.source = source
@@ -216,7 +218,7 @@ class Receive(Request[Any]):
             return
         self._finish()
 
-    def begin(self, peer: Peer, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
+    def begin(self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
         """A message has been matched that is still to arrive; `wanted` bytes of it will."""
         self.source = source
         self.tag = tag
@@ -279,14 +281,19 @@ class Receive(Request[Any]):
         engine = self._engine
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
+        self._rest_on(message, landing)
+        return message
+
+    def _rest_on(self, message: Message, landing: Landing | None) -> None:
+        """Let a message that stands for the matched one have its place and its content."""
         message.order = self.order
         if landing is None:
             message.data = self._kept()
         else:
             message.eager, landing.eager = landing.eager, 0
-            landing.retarget(message, landing.memory if self.memory is None else allocate(self.length))
+            own = self.memory is None and len(landing.memory) == self.length
+            landing.retarget(message, landing.memory if own else allocate(self.length))
             self.landing = None
-        return message
 
     def _kept(self) -> memoryview:
         if self.memory is None:

@@ -33,7 +33,7 @@ class ScatteredReceive(Receive):
     """A receive into memory with gaps.
 
     Args:
-        target: where the message goes.
+        target: where the message goes; None where a derived class finds that it needs none.
     """
 
     __slots__ = ("_target",)
@@ -42,47 +42,49 @@ class ScatteredReceive(Receive):
         self,
         engine: Engine,
         matcher: Matcher,
-        target: Scattered,
+        target: Scattered | None,
         source: int,
         tag: int,
         peer_rank: int,
         status: Status | None = None,
     ) -> None:
         super().__init__(engine, matcher, None, source, tag, peer_rank, None, status)
-        self._target: Scattered | None = target
+        self._target = target
 
     def result(self) -> Any:
         value = super().result()
         self._target = None
         return value
 
-    @property
-    def _place(self) -> Scattered:
-        assert self._target is not None, "its result has been taken"
-        return self._target
-
     def wanted(self, length: int) -> int:
-        return min(length, self._place.nbytes)
+        return super().wanted(length) if self._target is None else min(length, self._target.nbytes)
 
     def take(self, source: int, tag: int, payload: memoryview) -> None:
+        target = self._target
+        if target is None:
+            super().take(source, tag, payload)
+            return
         self.source = source
         self.tag = tag
         self.length = len(payload)
-        self._unpack(payload)
+        self._unpack(target, payload)
 
     def landed(self, landing: Landing) -> None:
+        target = self._target
+        if target is None:
+            super().landed(landing)
+            return
         self.landing = None
         landing.peer.consumed(landing.eager)
-        self._unpack(landing.memory)
+        self._unpack(target, landing.memory)
 
-    def _unpack(self, payload: memoryview) -> None:
-        place = self._place
-        capacity = place.nbytes
-        place.unpack(payload[:capacity])
+    def _unpack(self, target: Scattered, payload: memoryview) -> None:
+        capacity = target.nbytes
+        target.unpack(payload[:capacity])
         if self.length > capacity:
             self._truncated(capacity)
         else:
             self._finish()
 
     def _kept(self) -> memoryview:
-        return self._place.packed()[: self.length]
+        return super()._kept() if self._target is None else self._target.packed()[: self.length]

@@ -8,12 +8,11 @@ from typing import Any, NoReturn, TypeVar
 from aiompi import create
 from aiompi.comm import Communicator, Group
 from aiompi.comm.null import is_null
-from aiompi.datatype import Buffer, resolve_recv
+from aiompi.datatype import resolve_recv
 from aiompi.engine import Request
 from aiompi.engine.bsend import Attachment
 from aiompi.errors import InvalidBufferError, InvalidCommError, OtherError
 from aiompi.info import Info
-from aiompi.wire.frame import Payload
 
 
 def _absent(name: str) -> Callable[..., NoReturn]:
@@ -67,6 +66,12 @@ class Membership:
     def remote_group(self) -> Group:
         """The processes of the other group of an intercommunicator, in the order of the ranks that sends name."""
         return self._remote.Dup()
+
+    @property
+    def representation(self) -> str:
+        """How packing units are written that travel over it: as on this machine ("native"), or in "external32" when
+        it has members in other IMPI clients (MPI_Pack, section 3.13)."""
+        return self._core.conversion.representation.name
 
     @property
     def is_inter(self) -> bool:
@@ -198,16 +203,6 @@ def clear_attributes(comm: Membership) -> None:
         aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
     """
     comm._core.attributes.clear(comm)
-
-
-def contents(buffer: Buffer) -> Callable[[], tuple[Payload, int]]:
-    """What a persistent send asks for at each start: the message that is in a buffer now."""
-
-    def message() -> tuple[Payload, int]:
-        memory = buffer.packed()
-        return (memory,), len(memory)
-
-    return message
 
 
 def attach(attachment: Attachment, buf: Any) -> None:

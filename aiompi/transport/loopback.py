@@ -77,7 +77,9 @@ class Loopback(Transport):
         return peer.rank in self.hub.engines
 
     def connect(self, peer: Peer, address: Any) -> Link:
-        return LoopbackLink(self.hub, self.hub.engines[peer.rank].peer(self.engine.rank))
+        to = self.hub.engines[peer.rank].peer(self.engine.rank)
+        assert isinstance(to, Peer), "ranks of one process belong to one client"
+        return LoopbackLink(self.hub, to)
 
     def close(self) -> None:
         self.hub.engines.pop(self.engine.rank, None)

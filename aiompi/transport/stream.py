@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final, Protocol
 
 from aiompi import errors
-from aiompi.engine import Driver, Engine, Link, Peer
+from aiompi.engine import Driver, Engine, Link, Party, Peer
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
@@ -318,7 +318,7 @@ class StreamTransport(Transport):
         rank = greeting.handshake.peer_rank
         known = 0 <= rank < self.engine.size and rank != self.engine.rank
         # One that was given up is not taken back: its messages would come after the news of its end.
-        if cause is None and known and (peer := self.engine.peer(rank)).error is None:
+        if cause is None and known and isinstance(peer := self.engine.peer(rank), Peer) and peer.error is None:
             link = self.link(peer, dialled=False)
             self.links.add(link)
             link.open(greeting.socket)
@@ -330,7 +330,7 @@ class StreamTransport(Transport):
         self.accept()
         return bool(self._greetings)
 
-    def linked(self, peer: Peer) -> bool:
+    def linked(self, peer: Party) -> bool:
         return any(link.peer is peer for link in self.links)
 
     def idle(self) -> bool:

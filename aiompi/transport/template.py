@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from aiompi.engine import Engine, Link, Peer
+from aiompi.engine import Engine, Link, Party, Peer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Transport(ABC):
         """Whether every frame that was handed over has left this process."""
         return True
 
-    def linked(self, peer: Peer) -> bool:
+    def linked(self, peer: Party) -> bool:
         """Whether there is a link with that peer, from which frames may still come."""
         return False
 

@@ -24,7 +24,7 @@ from aiompi.constants import (
 
 @pytest.mark.spec("S7.1.1-1")
 def test_predefined_attributes_of_communicators() -> None:
-    comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5)))
+    comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5), tag_ub=TAG_UB))
     attributes = Attributes(COMMUNICATOR_KEYVALS)
     expected = {
         TAG_UB: TAG_UB, HOST: PROC_NULL, IO: ANY_SOURCE, WTIME_IS_GLOBAL: False, UNIVERSE_SIZE: 5, APPNUM: None,

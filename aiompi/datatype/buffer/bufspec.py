@@ -112,8 +112,12 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     return buffer
 
 
-def memory_to_send(spec: object) -> memoryview:
+def memory_to_send(spec: object, dest: int = 0) -> memoryview:
     """The message of `resolve_send(spec)`, a copy if it is not contiguous: point-to-point needs no more.
+
+    Args:
+        spec: buffer specification.
+        dest: whom it is for, which makes no difference here.
 
     Raises:
         As `resolve_send`.
@@ -150,7 +154,7 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
     return buffer.view if buffer.contiguous else buffer
 
 
-def memory_to_replace(spec: object) -> tuple[memoryview, memoryview | Buffer]:
+def memory_to_replace(spec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
     """A copy of what is in a buffer, and what `memory_to_receive` gives for it (Sendrecv_replace, section 3.10).
 
     Raises:
@@ -160,7 +164,7 @@ def memory_to_replace(spec: object) -> tuple[memoryview, memoryview | Buffer]:
     return memoryview(bytes(target)) if isinstance(target, memoryview) else target.packed(), target
 
 
-def memory_to_exchange(sendspec: object, recvspec: object) -> tuple[memoryview, memoryview | Buffer]:
+def memory_to_exchange(sendspec: object, recvspec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
     """What `memory_to_send` and `memory_to_receive` give for two buffers of one call.
 
     Raises:

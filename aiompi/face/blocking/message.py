@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import memory_to_receive
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.errors import InvalidRequestError
 from aiompi.face.blocking.process import process
@@ -44,7 +43,8 @@ class Message:
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        return self._take(memory_to_receive(buf))
+        core = self._core or process.runtime.self_comm
+        return self._take(core.conversion.to_receive(buf))
 
     def recv(self, status: Status | None = None) -> Any:
         """Receive the message as an object.

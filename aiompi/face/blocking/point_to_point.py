@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_replace, memory_to_send, resolve_send
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Mode
 from aiompi.engine import Request as EngineRequest
@@ -18,7 +17,7 @@ from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import MESSAGE_NO_PROC, Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
-from aiompi.face.common import attach, contents
+from aiompi.face.common import attach
 from aiompi.status import Status
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ class PointToPoint(Handle):
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, standard mode (section 3.7)."""
-        memory = memory_to_send(buf)
+        memory = self._core.conversion.to_send(buf, dest)
         return Request(self._core.isend((memory,), len(memory), dest, tag))
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
@@ -50,12 +49,12 @@ class PointToPoint(Handle):
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
-        return Request(self._core.irecv(memory_to_receive(buf), source, tag))
+        return Request(self._core.irecv(self._core.conversion.to_receive(buf), source, tag))
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
-        memory = memory_to_send(buf)
+        memory = self._core.conversion.to_send(buf, dest)
         self._finish(self._core.isend((memory,), len(memory), dest, tag))
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
@@ -80,7 +79,7 @@ class PointToPoint(Handle):
             TruncationError: the message is longer than the buffer.
         """
         refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
-        request = self._core.irecv(memory_to_receive(buf), source, tag, None, status)
+        request = self._core.irecv(self._core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
             self._wait(request)
         if status is not None or request._error is not None:
@@ -98,7 +97,7 @@ class PointToPoint(Handle):
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        memory, target = memory_to_exchange(sendbuf, recvbuf)
+        memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
         received = self._core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 
@@ -113,7 +112,7 @@ class PointToPoint(Handle):
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
-        memory, target = memory_to_replace(buf)
+        memory, target = self._core.conversion.to_replace(buf, dest)
         received = self._core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 
@@ -126,7 +125,7 @@ class PointToPoint(Handle):
         return self._finish(receive)
 
     def _start_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        memory = memory_to_send(buf)
+        memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag, mode)
 
     # Persistent requests (section 3.9).
@@ -149,10 +148,10 @@ class PointToPoint(Handle):
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
         """Bind the arguments of a receive."""
-        return Prequest(self._core.recv_init(memory_to_receive(buf), source, tag))
+        return Prequest(self._core.recv_init(self._core.conversion.to_receive(buf), source, tag))
 
     def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
-        return Prequest(self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, mode))
+        return Prequest(self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
 
     # Python objects.
 

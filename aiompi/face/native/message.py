@@ -8,7 +8,6 @@ from typing import Any
 
 from aiompi import engine, hooks
 from aiompi.comm import Communicator
-from aiompi.datatype import memory_to_receive
 from aiompi.engine import OwnedReceive, Receive, Request, Scattered
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
@@ -56,7 +55,7 @@ class Message:
         Raises:
             InvalidRequestError: the message was received before.
         """
-        return self._take(memory_to_receive(buf), None, status)
+        return self._take(self._core.conversion.to_receive(buf), None, status)
 
     def Recv(self, buf: Any, status: Status | None = None) -> OwnedReceive[Status]:
         """Receive the message into a buffer."""

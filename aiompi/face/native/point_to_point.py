@@ -6,9 +6,8 @@ from typing import Any
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import memory_to_exchange, memory_to_receive, memory_to_replace, memory_to_send, resolve_send
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
-from aiompi.face.common import Membership, attach, contents
+from aiompi.face.common import Membership, attach
 from aiompi.face.native.exchange import exchange
 from aiompi.face.native.message import Message
 from aiompi.objects import Codec
@@ -119,7 +118,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
         """
-        memory = memory_to_send(buf)
+        memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag)
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
@@ -139,7 +138,7 @@ class PointToPoint(Membership):
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
-        memory = memory_to_send(buf)
+        memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag, mode)
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
@@ -154,7 +153,7 @@ class PointToPoint(Membership):
         Returns:
             A request whose result is the Status. It fails with TruncationError when the message is too long.
         """
-        return self._core.irecv(memory_to_receive(buf), source, tag)
+        return self._core.irecv(self._core.conversion.to_receive(buf), source, tag)
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
@@ -176,7 +175,7 @@ class PointToPoint(Membership):
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> OwnedReceive[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
-        return OwnedReceive(self._core.irecv(memory_to_receive(buf), source, tag, None, status))
+        return OwnedReceive(self._core.irecv(self._core.conversion.to_receive(buf), source, tag, None, status))
 
     def Sendrecv(
         self,
@@ -193,7 +192,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError: the buffers overlap.
         """
-        memory, target = memory_to_exchange(sendbuf, recvbuf)
+        memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
         return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 
@@ -207,7 +206,7 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> Owned[Status]:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
-        memory, target = memory_to_replace(buf)
+        memory, target = self._core.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
         return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
 
@@ -215,23 +214,23 @@ class PointToPoint(Membership):
 
     def Send_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Isend`; each start sends what is in the buffer then."""
-        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.STANDARD)
+        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
 
     def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Ibsend`."""
-        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.BUFFERED)
+        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
 
     def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Issend`."""
-        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.SYNCHRONOUS)
+        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
 
     def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Irsend`; each start needs the matching receive to be posted."""
-        return self._core.send_init(contents(resolve_send(buf, "buf")), dest, tag, Mode.READY)
+        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
         """Bind the arguments of `Irecv`."""
-        return self._core.recv_init(memory_to_receive(buf), source, tag)
+        return self._core.recv_init(self._core.conversion.to_receive(buf), source, tag)
 
     # Probes (section 3.8).
 

@@ -1,0 +1,81 @@
+"""The way to ranks of other IMPI clients: packets instead of frames (IMPI 0.0, chapter 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiompi.engine.foreign import ForeignPeer
+from aiompi.errors import RemoteProtocolError
+from aiompi.impi.channel import Limits
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_proc
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.seams import Link
+    from aiompi.impi.universe import Universe
+
+
+class Gateway:
+    """Sorts the packets of a rank, which all come from its IMPI host, by the processes that sent them.
+
+    Args:
+        engine: of the rank, with its place in the world.
+        universe: the job. Ranks of other clients are reached through the gateway.
+        link: makes the link to the host when the first packet is sent.
+
+    Attributes:
+        limits: what the clients have agreed upon.
+        closed: whether this rank has told that it will send nothing more but answers (section 3.8).
+    """
+
+    def __init__(self, engine: Engine, universe: Universe) -> None:
+        self.engine = engine
+        self.limits = Limits.of(universe)
+        self.closed = False
+        self._procs = [pack_proc(proc.ipv6, proc.pid) for proc in universe.procs]
+        self._ranks = {proc: rank for rank, proc in enumerate(self._procs)}
+        self._clients = [universe.client_of(rank) for rank in range(universe.size)]
+        self._client = self._clients[engine.rank]
+        native = engine.settings.impi_native_order
+        self._native_order = {rank for rank, client in enumerate(self._clients) if str(client) in native}
+
+    def leads_to(self, rank: int) -> bool:
+        """Whether a rank of the world belongs to another client."""
+        return self._clients[rank] != self._client
+
+    def peer(self, rank: int) -> ForeignPeer:
+        """A rank of another client."""
+        return ForeignPeer(
+            self, rank, self._procs[self.engine.rank], self._procs[rank], external=rank not in self._native_order
+        )
+
+    def packet(self, packet: Packet, whole: memoryview) -> None:
+        """A packet for this rank.
+
+        Args:
+            whole: its header and its data.
+
+        Raises:
+            RemoteProtocolError: it makes no sense here, by its sender, its receiver or its content (section 3.2).
+        """
+        if packet.pk_type == PacketType.FINI:
+            return  # of a host, which the host of this rank answers
+        rank = self._ranks.get(packet.pk_src)
+        if rank is None or not self.leads_to(rank):
+            raise RemoteProtocolError(f"{describe(packet)}: its sender is no process of another client")
+        if packet.pk_dest != self._procs[self.engine.rank]:
+            raise RemoteProtocolError(f"{describe(packet)} is not for rank {self.engine.rank}")
+        peer = self.engine.peer(rank)
+        assert isinstance(peer, ForeignPeer)
+        if peer.error is None:
+            peer.pair.receive(packet, whole[HEADER_BYTES:])
+
+    def close(self, link: Link) -> None:
+        """Tell the host that this rank is finished: everything that it has sent is before that (section 3.8)."""
+        self.closed = True
+        link.send(Packet(PacketType.FINI, pk_src=self._procs[self.engine.rank]).pack(), (), None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for flow control."""
+        return all(peer.pair.idle for peer in self.engine.peers() if isinstance(peer, ForeignPeer))

@@ -1,0 +1,113 @@
+"""Receives on communicators that span IMPI clients: in what form the message is, is known when it has come.
+
+What a rank of the own client sends lies as in the memory of this machine, what comes from another client is in
+external32 (IMPI 0.0, section 1.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiompi.engine.foreign import ForeignMessage
+from aiompi.engine.scattered import Scattered, ScatteredReceive
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.foreign import ForeignPeer
+    from aiompi.engine.match import Matcher
+    from aiompi.engine.message import Landing, Message
+
+
+class Typed(Scattered, Protocol):
+    """Memory of which it is known what lies in it.
+
+    Attributes:
+        contiguous: whether it has no gaps.
+        view: it, if it is contiguous.
+        external_nbytes: length in external32 of a message that fills it.
+    """
+
+    @property
+    def contiguous(self) -> bool: ...
+    @property
+    def view(self) -> memoryview: ...
+    @property
+    def external_nbytes(self) -> int: ...
+
+    def to_external32(self) -> memoryview:
+        """What is in it, as a message in external32."""
+
+    def from_external32(self, message: memoryview) -> None:
+        """Fill it with such a message of at most `external_nbytes`; nothing else is touched."""
+
+
+class _External:
+    """Memory as seen by messages in external32 (protocol Scattered)."""
+
+    def __init__(self, typed: Typed) -> None:
+        self.nbytes = typed.external_nbytes
+        self.packed = typed.to_external32
+        self.unpack = typed.from_external32
+
+
+class SpanningReceive(ScatteredReceive):
+    """A receive that takes messages in both forms.
+
+    Args:
+        typed: where the message goes; None to take one of any length, of bytes.
+        keep: gets a message back that a probe had taken, when the receive is withdrawn; by default others get it.
+    """
+
+    __slots__ = ("_keep", "_sender", "_typed")
+
+    def __init__(
+        self,
+        engine: Engine,
+        matcher: Matcher,
+        typed: Typed | None,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        decode: Callable[[memoryview], Any] | None = None,
+        status: Status | None = None,
+        keep: Callable[[Message], object] | None = None,
+    ) -> None:
+        gaps = None if typed is None or typed.contiguous else typed
+        super().__init__(engine, matcher, gaps, source, tag, peer_rank, status)
+        if typed is not None and gaps is None:
+            self.memory = typed.view
+        self.decode = decode
+        self._typed = typed
+        self._keep = keep
+        self._sender: ForeignPeer | None = None
+
+    def from_abroad(self, peer: ForeignPeer) -> None:
+        self._sender = peer
+        if self._typed is not None and peer.external:
+            self.memory = None
+            self._target = _External(self._typed)
+
+    @property
+    def status(self) -> Status:
+        external = self._sender is not None and self._sender.external
+        return Status(self.source, self.tag, self.length, self._cancelled, external)
+
+    def result(self) -> Any:
+        value = super().result()
+        self._typed = None
+        return self.status if self.decode is None else value
+
+    def _message_again(self, landing: Landing | None) -> Message:
+        if self._sender is None:
+            return super()._message_again(landing)
+        message = ForeignMessage(self._sender, self.matcher, self.source, self.tag, self.length)
+        self._rest_on(message, landing)
+        return message
+
+    def _give_back(self, message: Message) -> None:
+        if self._keep is None:
+            super()._give_back(message)
+        else:
+            self._keep(message)
