@@ -198,7 +198,8 @@ class HostAgent:
             if not data:
                 raise RemoteProtocolError("it closed the connection before it had proven the key")
             handshake.receive_data(data)
-            await self._loop.sock_sendall(sock, handshake.data_to_send())
+            if answer := handshake.data_to_send():
+                await self._loop.sock_sendall(sock, answer)
         rank = handshake.peer_rank
         if rank not in self._core.procs or rank in self._links or rank in self._gone:
             raise RemoteProtocolError(f"it says that it is rank {rank}, which is not awaited here")

@@ -1,0 +1,491 @@
+"""The sockets of an IMPI host: hosts of other clients and ranks are played by the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from aiompi.impi.address import host_identifier
+from aiompi.impi.label import VERSION_0_0
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
+from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
+from aiompi.wire import hello
+from aiompi_launcher import impi_host
+from aiompi_launcher.impi_host import CONGESTION, HostAgent
+from aiompi_launcher.listen import listen_tcp, listen_unix
+from aiompi_launcher.rendezvous import RendezvousError
+
+KEY = bytes(range(32))
+DATALEN = 64 * 2**10
+HIWATER = 1000
+FINI = Packet(PacketType.FINI).pack()
+
+
+def address(host: int) -> str:
+    return f"127.0.0.{host + 2}"
+
+
+def proc(rank: int) -> bytes:
+    return pack_proc(host_identifier("192.0.2.1"), rank)
+
+
+def packet(source: int, dest: int, data: bytes = b"", kind: PacketType = PacketType.DATA) -> bytes:
+    header = Packet(kind, len(data), proc(source), proc(dest), pk_msglen=len(data))
+    return header.pack() + data
+
+
+class Channel:
+    """The far end of a connection: a host of another client, or a rank."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def packet(self) -> bytes:
+        """The next packet, whole."""
+        header = await self.reader.readexactly(HEADER_BYTES)
+        return header + await self.reader.readexactly(unpack(header).pk_len)
+
+    async def expect(self, data: bytes) -> None:
+        assert await self.reader.readexactly(len(data)) == data
+
+    async def end(self) -> None:
+        assert await self.reader.read() == b""
+        self.close()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Place:
+    """A host with rank `rank` of four, each of a client of its own with one rank, and all that is around it."""
+
+    def __init__(self, home: Path, rank: int, *, any_source: bool = False) -> None:
+        self.rank = rank
+        self.said: list[str] = []
+        self.failures: list[str] = []
+        self.channels: list[Channel] = []
+        self.listeners = [listen_tcp(address(host), 0) for host in range(4)]
+        rows = [
+            (host_identifier(address(h)), listener.getsockname()[1], 1) for h, listener in enumerate(self.listeners)
+        ]
+        hosts = place_hosts([1] * 4, rows)
+        self.universe = Universe(
+            clients=place_clients(hosts, [(VERSION_0_0,)] * 4), hosts=hosts,
+            procs=place_procs(hosts, [(host_identifier("192.0.2.1"), rank) for rank in range(4)]),
+            version=VERSION_0_0, native=False, datalen=DATALEN, tagub=32767, xsize=1024, maxlinear=4,
+            ackmark=2, hiwater=HIWATER,
+        )  # fmt: skip
+        self.agent = HostAgent(self.universe, rank, self.listeners[rank], self, any_source=any_source)
+        self.path = str(home / "host")
+        self.agent.serve(listen_unix(self.path), KEY)
+
+    # What the agent tells.
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def fail(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    # Who talks to it.
+
+    def connecting(self, timeout: float = 10) -> asyncio.Task[None]:
+        return asyncio.create_task(self.agent.connect(timeout))
+
+    async def dial(self, host: int, source: str = "", greeting: bytes | None = None) -> Channel:
+        """Connect to the agent as another host."""
+        target = self.universe.hosts[self.rank]
+        local = (source or address(host), 0)
+        channel = Channel(*await asyncio.open_connection(target.address, target.port, local_addr=local))
+        self.channels.append(channel)
+        await channel.send(struct.pack(">I", host) if greeting is None else greeting)
+        return channel
+
+    async def accept(self, host: int) -> Channel:
+        """Let the agent connect to another host."""
+        listener = self.listeners[host]
+        listener.setblocking(False)
+        sock, (peer, _) = await asyncio.get_running_loop().sock_accept(listener)
+        assert peer == address(self.rank), "it comes from where it has published to be"
+        self.channels.append(Channel(*await asyncio.open_connection(sock=sock)))
+        await self.channels[-1].expect(struct.pack(">I", self.rank))
+        return self.channels[-1]
+
+    async def join(self, rank: int | None = None, key: bytes = KEY) -> Channel:
+        """Connect to the agent as its rank."""
+        rank = self.rank if rank is None else rank
+        link = Channel(*await asyncio.open_unix_connection(self.path))
+        self.channels.append(link)
+        handshake = hello.Connector(key, role=hello.ROLE_HOST, rank=rank, target=hello.RANK_AGENT)
+        await link.send(handshake.data_to_send())
+        handshake.receive_data(await link.reader.readexactly(handshake.needed))
+        await link.send(handshake.data_to_send())
+        return link
+
+    async def up(self) -> tuple[list[Channel], Channel]:
+        """Host 1 with its channels to the hosts 0, 2 and 3, and its rank."""
+        connecting = self.connecting()
+        channels = [await self.accept(0), await self.dial(2), await self.dial(3)]
+        await connecting
+        return channels, await self.join()
+
+    def close(self) -> None:
+        self.agent.close()
+        for channel in self.channels:
+            channel.close()
+        for listener in self.listeners:
+            listener.close()
+
+
+@pytest_asyncio.fixture
+async def place(home: Path) -> AsyncIterator[Callable[..., Place]]:
+    """Makes a host: `place(rank)`."""
+    made: list[Place] = []
+
+    def make(rank: int, **options: bool) -> Place:
+        made.append(Place(home, rank, **options))
+        return made[-1]
+
+    yield make
+    for found in made:
+        found.close()
+    await asyncio.sleep(0)
+
+
+pytestmark = pytest.mark.asyncio
+
+
+# The dance.
+
+
+@pytest.mark.spec("I2.3.8-2", "I2.3.8-3", "I2.3.8-4", "I2.3.8-8", "I2.3.8-10")
+async def test_the_dance(place: Callable[..., Place]) -> None:
+    """Hosts of higher ranks may come before the lower ones have been connected to; their order means nothing."""
+    here = place(2)
+    third = await here.dial(3)
+    connecting = here.connecting()
+    zero = await here.accept(0)
+    one = await here.accept(1)
+    await connecting
+    link = await here.join()
+    for rank, channel in ((0, zero), (1, one), (3, third)):
+        await channel.send(packet(rank, 2, b"hello"))
+        await link.expect(packet(rank, 2, b"hello"))
+        await link.send(packet(2, rank, b"you, too"))
+        await channel.expect(packet(2, rank, b"you, too"))
+    with pytest.raises(ConnectionRefusedError):
+        await here.dial(3)
+    assert (here.said, here.failures) == ([], [])
+
+
+@pytest.mark.spec("I2.3.8-6", "I2.3.8-7")
+@pytest.mark.parametrize(
+    ("host", "greeting", "source", "cause"),
+    [
+        (1, b"\0\0\0\0", "", "host rank 0 is none of those that connect to host 0"),
+        (1, b"\0\0\0\4", "", "host rank 4 is none of those"),
+        (1, b"GET / HTTP/1.0\r\n\r\n", "", "host rank 1195725856 is none of those"),
+        (1, b"\0\0\0\1", "127.0.0.9", f"should connect from the address that it has published, {address(1)}"),
+        (1, b"\0\0\0\1", address(2), "should connect from the address that it has published"),
+    ],
+    ids=["itself", "nobody", "another protocol", "from elsewhere", "from another host"],
+)
+async def test_strangers_are_dropped(
+    place: Callable[..., Place], host: int, greeting: bytes, source: str, cause: str
+) -> None:
+    here = place(0)
+    connecting = here.connecting()
+    stranger = await here.dial(host, source, greeting)
+    with contextlib.suppress(ConnectionResetError):
+        await stranger.end()
+    assert cause in here.said[0]
+    assert here.said[0].startswith(f"dropped a connection from {source or address(host)} to the IMPI host: ")
+    for rank in (3, 2, 1):
+        await here.dial(rank)
+    await connecting
+    assert here.failures == []
+
+
+@pytest.mark.spec("I2.3.8-6")
+async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impi_host, "_FAREWELL", 0.05)
+    here = place(0)
+    connecting = here.connecting()
+    silent = await here.dial(1, greeting=b"")
+    hasty = await here.dial(1, greeting=b"\0\0\0")
+    hasty.writer.write_eof()
+    await hasty.end()
+    await silent.end()
+    assert "without its host rank" in here.said[0]
+    assert "it did not say who it is" in here.said[1]
+    for rank in (1, 2, 3):
+        await here.dial(rank)
+    await connecting
+
+
+async def test_a_crowd_of_strangers_pushes_out_its_oldest(
+    place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(impi_host, "MAX_NEWCOMERS", 3)
+    here = place(0)
+    connecting = here.connecting()
+    strangers = [await here.dial(1, greeting=b"") for _ in range(5)]
+    await strangers[0].end()
+    await strangers[1].end()
+    for rank in (1, 2, 3):
+        await here.dial(rank)
+    await connecting
+
+
+@pytest.mark.spec("I2.3.8-6")
+async def test_a_host_that_comes_twice(place: Callable[..., Place]) -> None:
+    here = place(0)
+    connecting = here.connecting()
+    first = await here.dial(1)
+    link = await here.join()
+    await first.send(packet(1, 0))
+    await link.expect(packet(1, 0))
+    again = await here.dial(1)
+    await again.end()
+    assert "host 1 has connected already" in here.said[0]
+    await here.dial(2)
+    await here.dial(3)
+    await connecting
+    await first.send(packet(1, 0, b"still here"))
+    await link.expect(packet(1, 0, b"still here"))
+
+
+async def test_a_setting_lets_hosts_come_from_anywhere(place: Callable[..., Place]) -> None:
+    here = place(0, any_source=True)
+    connecting = here.connecting()
+    for rank in (1, 2, 3):
+        await here.dial(rank, "127.0.0.9")
+    await connecting
+
+
+async def test_hosts_that_do_not_come_in_time(place: Callable[..., Place]) -> None:
+    here = place(1)
+    connecting = here.connecting(0.1)
+    await here.accept(0)
+    await here.dial(3)
+    with pytest.raises(RendezvousError, match=f"no connection with host 2 of client 2 at {address(2)} within 0.1 s"):
+        await connecting
+
+
+async def test_a_host_that_is_not_there(place: Callable[..., Place]) -> None:
+    here = place(1)
+    here.listeners[0].close()
+    with pytest.raises(RendezvousError, match=r"host 0 of client 0 at .*, port \d+: Connection refused"):
+        await here.agent.connect(5)
+
+
+# Ranks.
+
+
+@pytest.mark.parametrize(
+    ("rank", "key"), [(1, bytes(32)), (0, KEY), (7, KEY)], ids=["key", "rank of another", "no rank"]
+)
+async def test_a_rank_that_is_none(place: Callable[..., Place], rank: int, key: bytes) -> None:
+    here = place(1)
+    with contextlib.suppress(Exception):
+        await here.join(rank, key)
+    with contextlib.suppress(ConnectionResetError):
+        await here.channels[-1].end()
+    assert "dropped a connection from this machine" in here.said[0]
+    await here.up()
+
+
+async def test_packets_wait_for_a_rank_that_is_not_here_yet(place: Callable[..., Place]) -> None:
+    here = place(0)
+    connecting = here.connecting()
+    channels = [await here.dial(rank) for rank in (1, 2, 3)]
+    await connecting
+    early = [packet(1, 0, bytes([number])) for number in range(3)]
+    await channels[0].send(b"".join(early))
+    await asyncio.sleep(0)
+    link = await here.join()
+    await channels[0].send(packet(1, 0, b"late"))
+    await link.expect(b"".join(early) + packet(1, 0, b"late"))
+
+
+async def test_a_rank_that_speaks_nonsense(place: Callable[..., Place]) -> None:
+    here = place(1)
+    _, link = await here.up()
+    await link.send(packet(2, 3))
+    await link.end()
+    assert "rank 1 broke the protocol towards its IMPI host" in here.failures[0]
+
+
+# Traffic.
+
+
+@pytest.mark.spec("I3.1-1", "I1.2.3-4")
+async def test_packets_pass_unchanged_one_byte_at_a_time(place: Callable[..., Place]) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    junk = bytearray(b"\xff" * HEADER_BYTES)
+    junk[:8] = struct.pack(">II", PacketType.SYNCACK, 128)
+    junk[8:56] = proc(0) + proc(1)
+    stream = packet(0, 1, b"data") + junk + packet(0, 1)
+    for byte in stream:
+        await zero.send(bytes([byte]))
+    await link.expect(stream)
+
+
+@pytest.mark.spec("I3.1-2", "I3.1-3")
+async def test_both_ways_at_once(place: Callable[..., Place]) -> None:
+    """Neither side reads before it has written everything, which is more than the sockets hold."""
+    here = place(1)
+    (_, two, _), link = await here.up()
+    for channel in (two, link):
+        channel.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        channel.writer.transport.set_write_buffer_limits(0)
+        channel.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    there = b"".join(packet(1, 2, bytes([number]) * DATALEN) for number in range(40))
+    back = b"".join(packet(2, 1, bytes([number]) * DATALEN) for number in range(40))
+    await asyncio.gather(link.send(there), two.send(back))
+    for channel in (two, link):
+        channel.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    await asyncio.gather(two.expect(there), link.expect(back))
+
+
+@pytest.mark.spec("I3.1-3", "I3.1-4")
+async def test_a_host_that_does_not_read_holds_up_nobody_else(place: Callable[..., Place]) -> None:
+    """Its rank is read no more once much is waiting; what it sends itself, and what goes to others, passes."""
+    here = place(1)
+    (zero, two, three), link = await here.up()
+    three.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    flood = packet(1, 3, bytes(DATALEN))
+    count = 3 * CONGESTION // len(flood) + 200
+    sending = asyncio.create_task(link.send(flood * count))
+    stream = here.agent._channels[3]
+    while stream.backlog <= CONGESTION:
+        await asyncio.sleep(0)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert stream.backlog <= CONGESTION + len(flood) * 2
+    assert not sending.done()
+    for channel, rank in ((zero, 0), (two, 2), (three, 3)):
+        await channel.send(packet(rank, 1, b"ping"))
+        await link.expect(packet(rank, 1, b"ping"))
+    three.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    for _ in range(count):
+        assert await three.packet() == flood
+    await sending
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        (b"\xff" * HEADER_BYTES, "no such type"),
+        (Packet(0, DATALEN + 1, proc(0), proc(1), pk_msglen=2**63).pack(), f"{DATALEN} were agreed upon"),
+        (Packet(0, 2, proc(0), proc(1), pk_msglen=1).pack(), "brings 2 bytes of a message that has 1"),
+        (packet(2, 1), "does not come from one of its processes"),
+        (packet(0, 3), "is not for a process of host 1"),
+        (FINI + packet(0, 1), "came after FINI"),
+        (FINI + FINI, "FINI came twice"),
+        (b"".join(packet(0, 1) for _ in range(4 * HIWATER + 1)), "is one too many"),
+    ],
+    ids=["garbage", "too long", "inconsistent", "forged", "misdirected", "after FINI", "FINI twice", "flood"],
+)  # fmt: skip
+async def test_a_host_that_breaks_the_protocol(place: Callable[..., Place], data: bytes, cause: str) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    link.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await zero.send(data)
+    with contextlib.suppress(ConnectionResetError):
+        await zero.end()
+    assert here.failures[0].startswith(f"host 0 of client 0 at {address(0)} broke the protocol: ")
+    assert cause in here.failures[0]
+
+
+# The end.
+
+
+@pytest.mark.spec("I2.4-3", "I2.4-4", "I3.8-2", "I3.8-7")
+async def test_fini(place: Callable[..., Place]) -> None:
+    """FINI goes out behind the last packet of the rank; the channels stay open until the others have sent it, too."""
+    here = place(1)
+    channels, link = await here.up()
+    await link.send(packet(1, 0, b"last words") + FINI)
+    finishing = asyncio.create_task(here.agent.finish())
+    await channels[0].expect(packet(1, 0, b"last words") + FINI)
+    for channel in channels[1:]:
+        await channel.expect(FINI)
+    for channel, rank in ((channels[0], 0), (channels[2], 3)):
+        await channel.send(FINI)
+        await channel.end()
+        assert not finishing.done(), rank
+    await channels[1].send(packet(2, 1, b"for nobody") + FINI)
+    await link.expect(packet(2, 1, b"for nobody"))
+    await channels[1].end()
+    await finishing
+    assert here.failures == []
+
+
+@pytest.mark.spec("I2.4-3")
+async def test_no_fini_before_the_rank_has_ended(place: Callable[..., Place]) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    finishing = asyncio.create_task(here.agent.finish())
+    await zero.send(packet(0, 1, b"?"))
+    await link.expect(packet(0, 1, b"?"))
+    await link.send(packet(1, 0, b"!"))
+    await zero.expect(packet(1, 0, b"!"))
+    await link.send(FINI)
+    await zero.expect(FINI)
+    finishing.cancel()
+
+
+@pytest.mark.spec("I2.4-5", "I3.8-3")
+async def test_packets_for_a_rank_that_has_ended_are_acknowledged(place: Callable[..., Place]) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    link.close()
+    finishing = asyncio.create_task(here.agent.finish())
+    await zero.expect(FINI)
+    await zero.send(packet(0, 1, b"one") + packet(0, 1, b"two"))
+    ack = unpack(await zero.packet())
+    assert (ack.pk_type, ack.pk_src, ack.pk_dest) == (PacketType.PROTOACK, proc(1), proc(0))
+    finishing.cancel()
+
+
+@pytest.mark.spec("I2.4-8")
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_host_that_dies(place: Callable[..., Place], said: bool) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    await link.send(FINI)
+    finishing = asyncio.create_task(here.agent.finish()) if said else None
+    if said:
+        await zero.expect(FINI)
+    zero.close()
+    reason = f"host 0 of client 0 at {address(0)} has died: it closed the connection without FINI"
+    if finishing is not None:
+        with pytest.raises(RendezvousError, match=reason):
+            await finishing
+    while not here.failures:
+        await asyncio.sleep(0)
+    assert here.failures == [reason]
+
+
+@pytest.mark.spec("I2.4-9")
+async def test_a_job_that_fails_says_no_fini(place: Callable[..., Place]) -> None:
+    here = place(1)
+    channels, link = await here.up()
+    here.agent.close()
+    for channel in (*channels, link):
+        with contextlib.suppress(ConnectionResetError):  # for what the agent had not read yet
+            await channel.end()
