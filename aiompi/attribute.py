@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from operator import index
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from aiompi.constants import KEYVAL_INVALID
 from aiompi.errors import Exception as MPIException
@@ -243,3 +243,86 @@ class Attributes:
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+class Caching:
+    """The calls for attributes, which are the same for communicators and datatypes.
+
+    Attributes:
+        _keyvals: the keys for objects of this kind.
+    """
+
+    __slots__ = ()
+
+    _keyvals: ClassVar[Keyvals]
+
+    @property
+    def _attributes(self) -> Attributes:
+        """Those of this object."""
+        raise NotImplementedError
+
+    @classmethod
+    def Create_keyval(
+        cls,
+        copy_fn: CopyFunction | bool | None = None,
+        delete_fn: DeleteFunction | bool | None = None,
+        nopython: bool = False,
+    ) -> int:
+        """A new attribute key for the objects of this kind in this process (MPI_Keyval_create, section 5.7.1).
+
+        Args:
+            copy_fn: makes the value of a duplicate out of (object, keyval, value), or gives NotImplemented when it
+                is to have none. True: the same value (MPI_DUP_FN); None: no value (MPI_NULL_COPY_FN).
+            delete_fn: called with (object, keyval, value) when the value is deleted or replaced, or the object
+                is freed.
+            nopython: values must be integers.
+
+        Returns:
+            The key, which is not KEYVAL_INVALID.
+        """
+        return cls._keyvals.create(copy_fn, delete_fn, nopython)
+
+    @classmethod
+    def Free_keyval(cls, keyval: int) -> int:
+        """Give up a key (MPI_Keyval_free, section 5.7.1); values under it stay, and are copied and deleted as before.
+
+        Returns:
+            KEYVAL_INVALID.
+
+        Raises:
+            InvalidKeyvalError: there is no such key, or it is predefined.
+        """
+        return cls._keyvals.free(keyval)
+
+    def Get_attr(self, keyval: int, default: Any = None) -> Any:
+        """The value under a key (MPI_Attr_get, section 5.7.1).
+
+        Args:
+            keyval: made by `Create_keyval`; for communicators also TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE,
+                APPNUM, LASTUSEDCODE, or the keys of IMPI 0.0, section 2.5: IMPI_CLIENT_SIZE and IMPI_HOST_SIZE, the
+                number of clients and of hosts that the processes of the communicator belong to, and IMPI_CLIENT_COLOR
+                and IMPI_HOST_COLOR, the number of the one of this process among them.
+            default: returned when there is none; tells that from a value of None.
+
+        Raises:
+            InvalidKeyvalError: there is no such key.
+        """
+        return self._attributes.get(self, keyval, default)
+
+    def Set_attr(self, keyval: int, attrval: Any) -> None:
+        """Store a value; one that is there already is deleted (MPI_Attr_put, section 5.7.1).
+
+        Raises:
+            InvalidKeyvalError: there is no such key, or it is predefined.
+            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
+        """
+        self._attributes.set(self, keyval, attrval)
+
+    def Delete_attr(self, keyval: int) -> None:
+        """Delete a value, through the callback of its key (MPI_Attr_delete, section 5.7.1).
+
+        Raises:
+            InvalidKeyvalError: there is no value under this key, or it is predefined.
+            aiompi.Exception: the callback failed; the value is deleted nevertheless.
+        """
+        self._attributes.delete(self, keyval)

@@ -116,7 +116,7 @@ class Exception(RuntimeError):
         return str(self)
 
     def __str__(self) -> str:
-        return Get_error_string(self.error_code) if self._is_code else super().__str__()
+        return Get_error_string(self.error_code) if self._is_code else RuntimeError.__str__(self)
 
     def __repr__(self) -> str:
         return f"MPI.Exception({self.error_code})" if self._is_code else super().__repr__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from aiompi.constants import MAX_INFO_KEY, MAX_INFO_VAL
 from aiompi.errors import (
@@ -15,6 +15,7 @@ from aiompi.errors import (
     InvalidInfoKeyError,
     InvalidInfoValueError,
 )
+from aiompi.opaque import Opaque, same_kind
 
 __all__ = ["INFO_ENV", "INFO_NULL", "Info"]
 
@@ -29,7 +30,7 @@ class _Environment(_Pairs):
     """What is known of how this process was started; looked up when it is first asked for."""
 
 
-class Info:
+class Info(Opaque):
     """A handle of an info, with mpi4py's names and those of a mapping.
 
     Args:
@@ -38,17 +39,28 @@ class Info:
 
     __slots__ = ("_pairs",)
 
-    def __init__(self, info: Info | None = None) -> None:
-        self._pairs: _Pairs | None = None if info is None else info._pairs
+    _kind = _Pairs
+    _pairs: _Pairs | None
+
+    def __new__(cls, info: Info | None = None) -> Self:
+        self = super().__new__(cls)
+        if info is not None:
+            same_kind(Info, info)
+        self._pairs = None if info is None else info._pairs
+        return self
+
+    @property
+    def _denoted(self) -> _Pairs | None:
+        return self._pairs
 
     @classmethod
-    def _of(cls, pairs: _Pairs) -> Info:
+    def _denote(cls, denoted: _Pairs) -> Self:
         info = cls()
-        info._pairs = pairs
+        info._pairs = denoted
         return info
 
     @classmethod
-    def Create(cls, items: Items | None = None) -> Info:
+    def Create(cls, items: Items | None = None) -> Self:
         """A new info (MPI_Info_create).
 
         Args:
@@ -57,13 +69,13 @@ class Info:
         Raises:
             InvalidInfoKeyError, InvalidInfoValueError: one of them is too long.
         """
-        info = cls._of(_Pairs())
+        info = cls._denote(_Pairs())
         if items is not None:
             info.update(items)
         return info
 
     @classmethod
-    def Create_env(cls, args: Sequence[str] | None = None) -> Info:
+    def Create_env(cls, args: Sequence[str] | None = None) -> Self:
         """A new info that says how this process was started, as INFO_ENV does (MPI_Info_create_env, MPI-4).
 
         Args:
@@ -71,15 +83,15 @@ class Info:
         """
         if isinstance(args, str):
             args = [args]
-        return cls._of(_Pairs(_environment(sys.argv if args is None else args)))
+        return cls._denote(_Pairs(_environment(sys.argv if args is None else args)))
 
-    def Dup(self) -> Info:
+    def Dup(self) -> Self:
         """A new info with the same content (MPI_Info_dup).
 
         Raises:
             InvalidInfoError: the handle is null.
         """
-        return self._of(_Pairs(self._content("Dup")))
+        return self._denote(_Pairs(self._content("Dup")))
 
     def Free(self) -> None:
         """Make the handle null (MPI_Info_free).
@@ -95,7 +107,7 @@ class Info:
     def free(self) -> None:
         """As `Free`, unless it is null or predefined."""
         if self and self is not INFO_ENV:
-            self.Free()
+            self._pairs = None
 
     def Get(self, key: str) -> str | None:
         """Value of a key, None if there is none (MPI_Info_get).
@@ -250,7 +262,7 @@ class Info:
         self.Delete(key)
         return key, value
 
-    def copy(self) -> Info:
+    def copy(self) -> Self:
         """A new info with the same content; a null handle of a null one."""
         return self.Dup() if self else type(self)()
 
@@ -259,20 +271,12 @@ class Info:
         for key in self.keys():
             self.Delete(key)
 
-    def __bool__(self) -> bool:
-        return self._pairs is not None
-
-    def __eq__(self, other: object) -> bool:
-        return self._pairs is other._pairs if isinstance(other, Info) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> str | tuple[Any, ...]:
         """The content; predefined ones by name."""
         for name, constant in (("INFO_NULL", INFO_NULL), ("INFO_ENV", INFO_ENV)):
             if self == constant:
-                return name if self is constant else (Info, (constant,))
-        return Info.Create, (self.items(),)
+                return name if self is constant else (type(self), (constant,))
+        return type(self).Create, (self.items(),)
 
     def __repr__(self) -> str:
         return f"<Info {dict(self.items())}>" if self else "<Info null>"
@@ -298,4 +302,4 @@ def _environment(args: Sequence[str]) -> dict[str, str]:
 
 
 INFO_NULL: Final = Info()
-INFO_ENV: Final = Info._of(_Environment())
+INFO_ENV: Final = Info._denote(_Environment())

@@ -123,7 +123,7 @@ class Runtime:
 
     def _make_communicators(self, rank: int, size: int) -> None:
         ids = ContextIds()
-        everyone, alone = Group(range(size), rank), Group((rank,), rank)
+        everyone, alone = Group.of(range(size), rank), Group.of((rank,), rank)
         self.world = make_communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
         self.self_comm = make_communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
 

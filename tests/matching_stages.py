@@ -51,7 +51,7 @@ class Stage(ABC):
         self.comms = [(comm, self._reversed(comm.engine)) for comm in world.comms]
 
     def _reversed(self, engine: Engine) -> Communicator:
-        return Communicator(engine, Group(reversed(range(self.size)), engine.rank), _REVERSED, "REVERSED")
+        return Communicator(engine, Group.of(reversed(range(self.size)), engine.rank), _REVERSED, "REVERSED")
 
     @abstractmethod
     def idle(self, path: Path) -> bool:
@@ -194,7 +194,7 @@ class _Sockets(Stage):
     def __init__(self, size: int, narrow: bool, **settings: Any) -> None:
         super().__init__(PolledWorld(self.kind, size, "", **settings))
         self._markers = [
-            Communicator(engine, Group(range(size), engine.rank), _MARKERS, "MARKERS") for engine in self.engines
+            Communicator(engine, Group.of(range(size), engine.rank), _MARKERS, "MARKERS") for engine in self.engines
         ]
 
     def idle(self, path: Path) -> bool:

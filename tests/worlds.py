@@ -149,7 +149,7 @@ class _World:
         self.settings = Settings(**settings)
         self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]
         self.comms = [
-            Communicator(engine, Group(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
+            Communicator(engine, Group.of(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
         ]
 
     def held(self, receiver: int, sender: int) -> int:

@@ -282,7 +282,7 @@ class ObjectOperand(Operand):
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
         self.value = value
-        self._op = op
+        self._op = Op(op) if isinstance(op, Op) else op
         self._codec = codec
         self._incoming = Slot()
 

@@ -7,9 +7,10 @@ ones are such functions too: one that does nothing, and one that ends the job.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from aiompi.errors import InvalidErrhandlerError
+from aiompi.opaque import Opaque, same_kind
 
 __all__ = ["ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN", "Errhandler"]
 
@@ -19,14 +20,14 @@ HandlerFunction: TypeAlias = Callable[[Any, int], object]
 class _Handler:
     """What handles name; it lives as long as a handle or a communicator refers to it."""
 
-    __slots__ = ("function", "name")
+    __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: HandlerFunction, name: str = "") -> None:
         self.function = function
         self.name = name
 
 
-class Errhandler:
+class Errhandler(Opaque):
     """A handle of an error handler (section 7.2): null, or equal to all others of the same error handler.
 
     Args:
@@ -35,13 +36,24 @@ class Errhandler:
 
     __slots__ = ("_handler",)
 
-    def __init__(self, errhandler: Errhandler | None = None) -> None:
-        self._handler: _Handler | None = None if errhandler is None else errhandler._handler
+    _kind = _Handler
+    _handler: _Handler | None
+
+    def __new__(cls, errhandler: Errhandler | None = None) -> Self:
+        self = super().__new__(cls)
+        if errhandler is not None:
+            same_kind(Errhandler, errhandler)
+        self._handler = None if errhandler is None else errhandler._handler
+        return self
+
+    @property
+    def _denoted(self) -> _Handler | None:
+        return self._handler
 
     @classmethod
-    def _of(cls, handler: _Handler) -> Errhandler:
+    def _denote(cls, denoted: _Handler) -> Self:
         errhandler = cls()
-        errhandler._handler = handler
+        errhandler._handler = denoted
         return errhandler
 
     @classmethod
@@ -53,7 +65,7 @@ class Errhandler:
         """
         if not callable(function):
             raise TypeError(f"an error handler is a function of a communicator and a code, not {function!r}")
-        return cls._of(_Handler(function))
+        return cls._denote(_Handler(function))
 
     @property
     def raises_only(self) -> bool:
@@ -95,14 +107,6 @@ class Errhandler:
         """Whether this is one of the constants, and not another handle of what they name."""
         return any(self is constant for constant in _CONSTANTS.values())
 
-    def __bool__(self) -> bool:
-        return self._handler is not None
-
-    def __eq__(self, other: object) -> bool:
-        return self._handler is other._handler if isinstance(other, Errhandler) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Predefined ones by name: the others mean something only in their own process (section 2.4.1).
 
@@ -111,7 +115,7 @@ class Errhandler:
         """
         for name, constant in _CONSTANTS.items():
             if self == constant:
-                return name if self is constant else (Errhandler, (constant,))
+                return name if self is constant else (type(self), (constant,))
         raise ValueError("an error handler means something only in its own process: only predefined ones are pickled")
 
     def __repr__(self) -> str:
@@ -132,13 +136,13 @@ ERRHANDLER_NULL: Final = Errhandler()
 
 #: The call raises, and nothing else happens: what all communicators have in both faces until it is changed, as those of
 #: mpi4py have, although MPI's own default is ERRORS_ARE_FATAL. An exception that nobody catches ends the job.
-ERRORS_RETURN: Final = Errhandler._of(_Handler(_leave_to_exception, "ERRORS_RETURN"))
+ERRORS_RETURN: Final = Errhandler._denote(_Handler(_leave_to_exception, "ERRORS_RETURN"))
 
 #: The job ends, as if the process had called Abort with the error code.
-ERRORS_ARE_FATAL: Final = Errhandler._of(_Handler(_abort, "ERRORS_ARE_FATAL"))
+ERRORS_ARE_FATAL: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ARE_FATAL"))
 
 #: The processes of the communicator end (MPI-4), and with them the job: the same as ERRORS_ARE_FATAL.
-ERRORS_ABORT: Final = Errhandler._of(_Handler(_abort, "ERRORS_ABORT"))
+ERRORS_ABORT: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ABORT"))
 
 _CONSTANTS: Final = {
     "ERRHANDLER_NULL": ERRHANDLER_NULL,

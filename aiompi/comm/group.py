@@ -4,29 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Final
+from typing import Any, Final, Self
 
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
+from aiompi.opaque import Opaque, same_kind
 
 
-class Group:
+class _Members:
+    """What handles denote.
+
+    Args:
+        ranks: in the world; the position is the rank in the group.
+        own: world rank of this process, negative if that is of no concern.
+    """
+
+    __slots__ = ("__weakref__", "index", "own", "ranks")
+
+    def __init__(self, ranks: Iterable[int], own: int) -> None:
+        self.ranks = tuple(ranks)
+        self.own = own
+        self.index = {member: rank for rank, member in enumerate(self.ranks)}
+
+
+class Group(Opaque):
     """An ordered set of processes, named by their ranks in the world.
 
     Groups with the same members in the same order are equal. A group is true unless it is null: that is what a group
     becomes when it is freed, and anything but comparing it is then an InvalidGroupError.
 
     Args:
-        members: world ranks; the position is the rank in the group. None makes a null group.
-        own: world rank of this process, negative if that is of no concern.
+        group: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_index", "_ranks", "own")
+    __slots__ = ("_members",)
 
-    def __init__(self, members: Iterable[int] | None = None, own: int = -1) -> None:
-        self.own = own
-        self._ranks: tuple[int, ...] | None = None if members is None else tuple(members)
-        self._index = {member: rank for rank, member in enumerate(self._ranks or ())}
+    _kind = _Members
+    _members: _Members | None
+
+    def __new__(cls, group: Group | None = None) -> Self:
+        self = super().__new__(cls)
+        if group is not None:
+            same_kind(Group, group)
+        self._members = None if group is None else group._members
+        return self
+
+    @classmethod
+    def of(cls, members: Iterable[int], own: int = -1) -> Self:
+        """A group of the processes with these world ranks.
+
+        Args:
+            members: in the order of their ranks in the group.
+            own: world rank of this process, negative if that is of no concern.
+        """
+        return cls._denote(_Members(members, own))
+
+    @property
+    def _denoted(self) -> _Members | None:
+        return self._members
+
+    @classmethod
+    def _denote(cls, denoted: _Members) -> Self:
+        group = cls()
+        group._members = denoted
+        return group
+
+    @property
+    def _valid(self) -> _Members:
+        """
+        Raises:
+            InvalidGroupError: the group is null.
+        """
+        if self._members is None:
+            raise InvalidGroupError(
+                "the group is null: it has been freed, or is GROUP_NULL; GROUP_EMPTY has no members"
+            )
+        return self._members
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -35,11 +88,17 @@ class Group:
         Raises:
             InvalidGroupError: the group is null.
         """
-        if self._ranks is None:
-            raise InvalidGroupError(
-                "the group is null: it has been freed, or is GROUP_NULL; GROUP_EMPTY has no members"
-            )
-        return self._ranks
+        return self._valid.ranks
+
+    @property
+    def own(self) -> int:
+        """World rank of this process, negative if that is of no concern."""
+        return self._valid.own
+
+    @property
+    def _index(self) -> dict[int, int]:
+        """Rank here of each member."""
+        return self._valid.index
 
     @property
     def size(self) -> int:
@@ -95,48 +154,48 @@ class Group:
 
     # Constructors (section 5.3.2).
 
-    def Dup(self) -> Group:
+    def Dup(self) -> Self:
         """A group of the same members, to be freed separately."""
-        return Group(self.members, self.own)
+        return self.of(self.members, self.own)
 
     @classmethod
-    def Union(cls, group1: Group, group2: Group) -> Group:
+    def Union(cls, group1: Group, group2: Group) -> Self:
         """All members of the first group, then those of the second that are not in the first (MPI_Group_union)."""
         first, second = group1.members, group2.members
-        return cls((*first, *(m for m in second if m not in group1._index)), _own(group1, group2))
+        return cls.of((*first, *(m for m in second if m not in group1._index)), _own(group1, group2))
 
     @classmethod
-    def Intersection(cls, group1: Group, group2: Group) -> Group:
+    def Intersection(cls, group1: Group, group2: Group) -> Self:
         """Members of the first group that are in the second too, in the order of the first."""
         first, _ = group1.members, group2.members
-        return cls((m for m in first if m in group2._index), _own(group1, group2))
+        return cls.of((m for m in first if m in group2._index), _own(group1, group2))
 
     Intersect = Intersection
 
     @classmethod
-    def Difference(cls, group1: Group, group2: Group) -> Group:
+    def Difference(cls, group1: Group, group2: Group) -> Self:
         """Members of the first group that are not in the second, in the order of the first."""
         first, _ = group1.members, group2.members
-        return cls((m for m in first if m not in group2._index), _own(group1, group2))
+        return cls.of((m for m in first if m not in group2._index), _own(group1, group2))
 
-    def Incl(self, ranks: Sequence[int]) -> Group:
+    def Incl(self, ranks: Sequence[int]) -> Self:
         """The processes of these ranks, in this order (MPI_Group_incl).
 
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or comes twice.
         """
-        return Group(self._distinct(ranks), self.own)
+        return self.of(self._distinct(ranks), self.own)
 
-    def Excl(self, ranks: Sequence[int]) -> Group:
+    def Excl(self, ranks: Sequence[int]) -> Self:
         """All but the processes of these ranks, in the order they have here (MPI_Group_excl).
 
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or comes twice.
         """
         excluded = set(self._distinct(ranks))
-        return Group((member for member in self.members if member not in excluded), self.own)
+        return self.of((member for member in self.members if member not in excluded), self.own)
 
-    def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
+    def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
         """The processes of ranges of ranks, in this order (MPI_Group_range_incl).
 
         Args:
@@ -148,7 +207,7 @@ class Group:
         """
         return self.Incl(_expanded(ranks))
 
-    def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
+    def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
         """All but the processes of ranges of ranks; see `Range_incl`."""
         return self.Excl(_expanded(ranks))
 
@@ -170,26 +229,32 @@ class Group:
         self.members  # noqa: B018
         if self is GROUP_EMPTY:
             raise InvalidGroupError("GROUP_EMPTY is predefined: it cannot be freed")
-        self._ranks = None
-        self._index = {}
+        self._members = None
 
-    def __bool__(self) -> bool:
-        return self._ranks is not None
+    def free(self) -> None:
+        """As `Free`, unless it is null, or the constant GROUP_EMPTY; another handle of that becomes null."""
+        if self is not GROUP_EMPTY:
+            self._members = None
 
     def __eq__(self, other: object) -> bool:
-        return self._ranks == other._ranks if isinstance(other, Group) else NotImplemented
+        if not isinstance(other, Group):
+            return NotImplemented
+        if self._members is None or other._members is None:
+            return self._members is other._members
+        return self._members.ranks == other._members.ranks
 
-    def __hash__(self) -> int:
-        return hash(self._ranks)
+    __hash__ = None
 
     def __repr__(self) -> str:
-        return "Group(null)" if self._ranks is None else f"Group({list(self._ranks)})"
+        return "Group(null)" if self._members is None else f"Group({list(self._members.ranks)})"
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         """By name for the constants; other groups mean something only in their own job (section 2.4.1)."""
         for name, constant in (("GROUP_NULL", GROUP_NULL), ("GROUP_EMPTY", GROUP_EMPTY)):
             if self is constant:
                 return name
+            if self._members is constant._members:
+                return type(self), (constant,)
         raise ValueError(f"cannot pickle {self!r}: send the ranks of its members instead")
 
 
@@ -210,4 +275,4 @@ def _expanded(ranges: Sequence[tuple[int, int, int]]) -> list[int]:
 
 
 GROUP_NULL: Final = Group()
-GROUP_EMPTY: Final = Group(())
+GROUP_EMPTY: Final = Group.of(())

@@ -34,10 +34,10 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
         union = members(channel)
         remote = None
         if isinstance(union, TwoGroups):
-            remote = Group(unpack(await union.exchange(pack(group.members))))
+            remote = Group.of(unpack(await union.exchange(pack(group.members))))
         pair = await agree(comm, union)
         await _check_alike(OneGroup(channel.local), group, channel.where)
-        if group.rank == UNDEFINED or remote == Group(()):
+        if group.rank == UNDEFINED or remote == Group.of(()):
             return None
         return comm.derive(group, pair, remote)
 
@@ -78,7 +78,7 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
         raise InvalidGroupError(
             f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are no members of it"
         )
-    return Group(group.members, comm.group.own)
+    return Group.of(group.members, comm.group.own)
 
 
 async def _check_alike(union: Union, group: Group, where: str) -> None:

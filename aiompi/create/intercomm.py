@@ -46,7 +46,7 @@ def create_intercomm(
         if comm.rank == leader and peer_comm is not None:
             bridge = Channel.between_leaders(peer_comm, tag, operation)
         union = TwoGroups(channel, bridge, leader, remote_leader)
-        remote = Group(unpack(await union.exchange(pack(comm.group.members))))
+        remote = Group.of(unpack(await union.exchange(pack(comm.group.members))))
         shared = Group.Intersection(comm.group, remote)
         if shared.size:
             raise InvalidCommError(

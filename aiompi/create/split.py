@@ -46,10 +46,10 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         if comm.remote is not None:
             assert isinstance(union, TwoGroups)
             answer = await union.exchange(b"".join(table))
-            remote = Group(_members(comm.remote, _ENTRY.iter_unpack(answer), color))
-        if color == UNDEFINED or remote == Group(()):
+            remote = Group.of(_members(comm.remote, _ENTRY.iter_unpack(answer), color))
+        if color == UNDEFINED or remote == Group.of(()):
             return None
-        group = Group(_members(comm.group, map(_ENTRY.unpack, table), color), comm.group.own)
+        group = Group.of(_members(comm.group, map(_ENTRY.unpack, table), color), comm.group.own)
         return comm.derive(group, pair, remote)
 
     return comm.start(run, "Comm_split")
@@ -79,7 +79,7 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
         table = [_entry_of_type(data) for data in await collect(channel, entry)]
         if kind == UNDEFINED:
             return None
-        return comm.derive(Group(_members(comm.group, table, here), comm.group.own), pair)
+        return comm.derive(Group.of(_members(comm.group, table, here), comm.group.own), pair)
 
     return comm.start(run, operation)
 

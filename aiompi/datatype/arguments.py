@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from aiompi.errors import InvalidArgumentError, InvalidCountError
+from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidCountError, InvalidTypeError
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -16,8 +16,39 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Numbers: TypeAlias = Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
+# What is wrong with an argument before any communication is for mpi4py an error of Python's, and so it is here as well.
+
+
 class LengthError(InvalidArgumentError, ValueError):
-    """Sequences that belong together differ in length. As for mpi4py it is a ValueError."""
+    """Sequences that belong together differ in length."""
+
+
+class NumberError(InvalidCountError, ValueError):
+    """A number of items or a displacement cannot be, or does not follow from the memory."""
+
+
+class ExtentError(InvalidBufferError, ValueError):
+    """The memory does not hold the items that are said to be there."""
+
+
+class UnreachableError(InvalidBufferError, BufferError):
+    """The memory cannot be used: read-only, on a device, with gaps."""
+
+
+class UnusableTypeError(InvalidTypeError, ValueError):
+    """The datatype is null, freed, a marker or not committed, or two of one call differ."""
+
+
+class UnknownFormatError(InvalidTypeError, BufferError):
+    """No datatype corresponds to the elements of the memory."""
+
+
+class InvalidCodeError(InvalidTypeError, KeyError, ValueError):
+    """There is no such type code, or a datatype has none."""
+
+
+class SpecificationError(TypeError, ValueError):
+    """A list or tuple is no buffer specification."""
 
 
 _LARGEST: Final = 2**63 - 1
@@ -39,12 +70,12 @@ def count(value: object, name: str) -> int:
     """A number of copies.
 
     Raises:
-        InvalidCountError: it is negative.
+        NumberError: it is negative.
         TypeError: not an integer.
     """
     number = integer(value, name)
     if number < 0:
-        raise InvalidCountError(f"{name} is {number}: expected 0 or more")
+        raise NumberError(f"{name} is {number}: expected 0 or more")
     return number
 
 

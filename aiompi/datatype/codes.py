@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from aiompi.datatype import predefined as mpi
+from aiompi.datatype.arguments import InvalidCodeError, UnknownFormatError
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InvalidTypeError
 
@@ -101,16 +102,16 @@ def from_code(code: str) -> Datatype:
             size ("i4", "f8", "c16"); a prefix for the native byte order is allowed.
 
     Raises:
-        InvalidTypeError: unknown code, or the byte order of another machine.
+        InvalidCodeError: unknown code, or the byte order of another machine.
     """
     order, plain = _split(code)
     datatype = CODES.get(plain)
     if datatype is None:
-        raise InvalidTypeError(
+        raise InvalidCodeError(
             f"unknown type code {code!r}; pass a Datatype, or a code of numpy or PEP 3118 such as 'd' or 'i4'"
         )
     if _foreign(order) and datatype.size > 1:
-        raise InvalidTypeError(f"type code {code!r} is not in native byte order; convert the data and use {plain!r}")
+        raise InvalidCodeError(f"type code {code!r} is not in native byte order; convert the data and use {plain!r}")
     return datatype
 
 
@@ -140,7 +141,7 @@ def from_dtype(dtype: npt.DTypeLike) -> Datatype:
 @functools.lru_cache(maxsize=1024)
 def _made(dtype: np.dtype[Any]) -> Datatype:
     if not dtype.isnative:
-        raise InvalidTypeError(
+        raise UnknownFormatError(
             f"numpy type {dtype.str} is not in native byte order; "
             "convert with array.astype(array.dtype.newbyteorder('='))"
         )
@@ -175,7 +176,7 @@ def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
         element = _FLEXIBLE[dtype.kind]
         return element, dtype.itemsize // element.size
     if dtype.names is None and dtype.char not in BY_CHAR:
-        raise InvalidTypeError(
+        raise UnknownFormatError(
             f"no MPI datatype corresponds to numpy type {dtype}; name one, as in [array, BYTE] for raw bytes, "
             "or use the methods for objects (lower-case names)"
         )
@@ -253,7 +254,7 @@ def from_format(view: memoryview) -> Datatype:
     try:
         dtype = _exported(view)
     except (TypeError, ValueError, NotImplementedError):
-        raise InvalidTypeError(
+        raise UnknownFormatError(
             f"no MPI datatype corresponds to the format {view.format!r}; name one, as in [buffer, BYTE]"
         ) from None
     return from_dtype(dtype)

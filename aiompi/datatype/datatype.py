@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Self
 
 from aiompi.constants import COMBINER_DUP
-from aiompi.datatype.arguments import integer
+from aiompi.datatype.arguments import InvalidCodeError, integer
 from aiompi.datatype.contents import Decoding
 from aiompi.datatype.derived import Constructors
 from aiompi.datatype.handle import PREDEFINED
@@ -13,10 +13,7 @@ from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.packing import Packing
 from aiompi.datatype.signature import Signature
 from aiompi.errors import InvalidTypeError
-
-
-class InvalidCodeError(InvalidTypeError, ValueError):
-    """No such type code. As for mpi4py it is a ValueError."""
+from aiompi.opaque import same_kind
 
 
 class Datatype(Constructors, Decoding, Packing):
@@ -33,13 +30,16 @@ class Datatype(Constructors, Decoding, Packing):
 
     __slots__ = ()
 
-    def __init__(self, datatype: Datatype | None = None) -> None:
+    def __new__(cls, datatype: Datatype | None = None) -> Self:
+        self = super().__new__(cls)
         if datatype is None:
-            datatype = PREDEFINED["MPI_DATATYPE_NULL"]
-        elif not isinstance(datatype, Datatype):
-            raise TypeError(f"datatype is {datatype!r}: expected a Datatype")
-        self._set(datatype._map, datatype._state)
-        self._null = datatype._null
+            datatype = PREDEFINED.get("MPI_DATATYPE_NULL")
+        else:
+            same_kind(Datatype, datatype)
+        if datatype is not None:
+            self._set(datatype._map, datatype._state)
+            self._null = datatype._null
+        return self
 
     # What it is (sections 3.12.2 and 3.12.3).
 
@@ -133,11 +133,16 @@ class Datatype(Constructors, Decoding, Packing):
         self._valid()
         if self.is_predefined:
             raise InvalidTypeError(f"{self} is predefined and cannot be freed; free derived types only")
+        self._forget_attributes()
         self._null = True
 
     def free(self) -> None:
-        """Free the type, unless it is predefined or null."""
-        if not self._null and not self.is_predefined:
+        """Free the type, unless it is one of the constants or null; another handle of a constant becomes null."""
+        if self._null or self is self._map.constant:
+            return
+        if self.is_predefined:
+            self._null = True
+        else:
             self.Free()
 
     @property
@@ -257,10 +262,7 @@ class Datatype(Constructors, Decoding, Packing):
         """
         from aiompi.datatype.codes import from_code
 
-        try:
-            return from_code(code)
-        except InvalidTypeError as error:
-            raise InvalidCodeError(str(error)) from None
+        return from_code(code)
 
     def tocode(self) -> str:
         """Type code: that of which `fromcode` makes the same type, or one that is laid out alike.
@@ -300,7 +302,7 @@ class Datatype(Constructors, Decoding, Packing):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._null or self.is_named:
             constant = PREDEFINED[self.Get_name()]
-            return (_by_name, (self.Get_name(),)) if self is constant else (Datatype, (constant,))
+            return (_by_name, (self.Get_name(),)) if self is constant else (type(self), (constant,))
         old, combiner, given = self.decode()
         given.update(self._map.arguments)  # arrays take less room than lists
         return _repeat, (old, combiner, given, self._state.name, self._state.committed)

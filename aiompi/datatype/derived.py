@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aiompi import constants
 from aiompi.datatype import arguments as check
 from aiompi.datatype.arguments import Numbers
+from aiompi.datatype.attributes import Caching
 from aiompi.datatype.darray import distributed
 from aiompi.datatype.handle import Handle, State
 from aiompi.datatype.subarray import subarray
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
 
 
-class Constructors(Handle):
+class Constructors(Caching):
     """The constructors, as methods of the type that they take copies of.
 
     All of them
@@ -43,7 +44,9 @@ class Constructors(Handle):
             return form(old)
 
         made = TypeMap.derived(constants.COMBINER_DUP, {}, (old,), compose, dtype=old.dtype)
-        return self._of(made, State(committed=self._state.committed))
+        duplicate = self._of(made, State(committed=self._state.committed))
+        self._copy_attributes(duplicate)
+        return duplicate
 
     Create_dup = Dup
 

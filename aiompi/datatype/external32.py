@@ -124,18 +124,20 @@ def _no_long_double(_: Array) -> Array:
 ELEMENTS: Final[dict[str, Element]] = {
     **dict.fromkeys(
         ("MPI_CHAR", "MPI_UNSIGNED_CHAR", "MPI_SIGNED_CHAR", "MPI_BYTE", "MPI_PACKED", "MPI_CHARACTER", "MPI_INT8_T",
-         "MPI_UINT8_T", "MPI_INTEGER1"), _same("1"),
+         "MPI_UINT8_T", "MPI_INTEGER1", "MPI_LOGICAL1"), _same("1"),
     ),
     **dict.fromkeys(
-        ("MPI_SHORT", "MPI_UNSIGNED_SHORT", "MPI_INT16_T", "MPI_UINT16_T", "MPI_INTEGER2", "MPI_REAL2"), _same("2")
+        ("MPI_SHORT", "MPI_UNSIGNED_SHORT", "MPI_INT16_T", "MPI_UINT16_T", "MPI_INTEGER2", "MPI_REAL2",
+         "MPI_LOGICAL2", "MPIX_C_FLOAT16"), _same("2")
     ),
     **dict.fromkeys(
         ("MPI_INT", "MPI_UNSIGNED", "MPI_FLOAT", "MPI_INT32_T", "MPI_UINT32_T", "MPI_INTEGER", "MPI_INTEGER4",
-         "MPI_REAL", "MPI_REAL4"), _same("4"),
+         "MPI_REAL", "MPI_REAL4", "MPI_LOGICAL4", "MPIX_C_FLOAT32"), _same("4"),
     ),
     **dict.fromkeys(
         ("MPI_DOUBLE", "MPI_LONG_LONG_INT", "MPI_UNSIGNED_LONG_LONG", "MPI_INT64_T", "MPI_UINT64_T", "MPI_AINT",
-         "MPI_COUNT", "MPI_OFFSET", "MPI_DOUBLE_PRECISION", "MPI_INTEGER8", "MPI_REAL8"), _same("8"),
+         "MPI_COUNT", "MPI_OFFSET", "MPI_DOUBLE_PRECISION", "MPI_INTEGER8", "MPI_REAL8", "MPI_LOGICAL8",
+         "MPIX_C_FLOAT64"), _same("8"),
     ),
     **dict.fromkeys(("MPI_C_FLOAT_COMPLEX", "MPI_COMPLEX", "MPI_COMPLEX8"), _same("4", _COMPLEX)),
     **dict.fromkeys(("MPI_C_DOUBLE_COMPLEX", "MPI_DOUBLE_COMPLEX", "MPI_COMPLEX16"), _same("8", _COMPLEX)),

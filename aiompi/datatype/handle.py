@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiompi import constants
+from aiompi.attribute import Attributes
+from aiompi.datatype.arguments import UnusableTypeError
 from aiompi.datatype.typemap import Compose, Integers, TypeMap
 from aiompi.errors import InvalidTypeError
+from aiompi.opaque import Opaque
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,18 +31,22 @@ class State:
     """What the handles of one type share.
 
     Attributes:
+        map: what it describes.
         name: the name that it was given, or nothing.
         committed: whether it may be used in communication.
+        attributes: what the program caches on it; None: nothing so far.
     """
 
-    __slots__ = ("committed", "name")
+    __slots__ = ("__weakref__", "attributes", "committed", "map", "name")
 
     def __init__(self, name: str = "", *, committed: bool = False) -> None:
+        self.map: TypeMap
         self.name = name
         self.committed = committed
+        self.attributes: Attributes | None = None
 
 
-class Handle:
+class Handle(Opaque):
     """By what a datatype is known. Handles are equal if they are copies of each other, or null.
 
     A freed handle equals DATATYPE_NULL, and no call takes it. Its attributes stay, for the sake of the operations
@@ -52,7 +59,7 @@ class Handle:
         dtype: numpy type of one item, `extent` bytes long; None when there is none.
     """
 
-    __slots__ = ("__weakref__", "_map", "_null", "_several", "_state", "dtype", "extent", "lb", "size")
+    __slots__ = ("_map", "_null", "_several", "_state", "dtype", "extent", "lb", "size")
 
     _map: TypeMap
     _state: State
@@ -71,7 +78,7 @@ class Handle:
         return self
 
     def _set(self, typemap: TypeMap, state: State) -> None:
-        self._map = typemap
+        self._map = state.map = typemap
         self._state = state
         self._null = False
         self._several = None
@@ -79,6 +86,21 @@ class Handle:
         self.size = typemap.size
         self.lb = typemap.bounds.lb
         self.extent = typemap.extent
+
+    _kind = State
+
+    @property
+    def _denoted(self) -> State | None:
+        return None if self._null else self._state
+
+    @classmethod
+    def _denote(cls, denoted: State) -> Self:
+        return cls._of(denoted.map, denoted)
+
+    @property
+    def identity(self) -> State:
+        """What is the same for all handles of the type, and can be a key."""
+        return self._state
 
     def _derive(
         self,
@@ -125,23 +147,13 @@ class Handle:
         if self._state.committed and not self._null:
             return
         if self._null:
-            raise InvalidTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as BYTE")
+            raise UnusableTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as BYTE")
         if self._map.is_marker:
-            raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
-        raise InvalidTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
+            raise UnusableTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
+        raise UnusableTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
 
     def __bool__(self) -> bool:
         return not self._null
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Handle):
-            return NotImplemented
-        if self._null or other._null:
-            return self._null and other._null
-        return self._state is other._state
-
-    def __hash__(self) -> int:
-        return hash("MPI_DATATYPE_NULL") if self._null else hash(self._state)
 
     def __str__(self) -> str:
         return "MPI_DATATYPE_NULL" if self._null else self._state.name or described(self._map)

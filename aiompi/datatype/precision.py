@@ -17,10 +17,12 @@ from aiompi.datatype.typemap import F, TypeMap
 from aiompi.errors import InvalidArgumentError, InvalidTypeError
 
 _INTEGERS: Final = (predefined.INTEGER1, predefined.INTEGER2, predefined.INTEGER4, predefined.INTEGER8)
+_LOGICALS: Final = (predefined.LOGICAL1, predefined.LOGICAL2, predefined.LOGICAL4, predefined.LOGICAL8)
 _REALS: Final = (predefined.REAL4, predefined.REAL8, predefined.LONG_DOUBLE)
 _COMPLEXES: Final = (predefined.COMPLEX8, predefined.COMPLEX16, predefined.C_LONG_DOUBLE_COMPLEX)
 
 _CLASSES: Final = {
+    mpi.TYPECLASS_LOGICAL: ("TYPECLASS_LOGICAL", _LOGICALS),
     mpi.TYPECLASS_INTEGER: ("TYPECLASS_INTEGER", _INTEGERS),
     mpi.TYPECLASS_REAL: ("TYPECLASS_REAL", (predefined.REAL2, *_REALS)),
     mpi.TYPECLASS_COMPLEX: ("TYPECLASS_COMPLEX", _COMPLEXES),
@@ -30,9 +32,7 @@ _CLASSES: Final = {
 def match_size(typeclass: int, size: int) -> Datatype:
     """See `Datatype.Match_size`."""
     if typeclass not in _CLASSES:
-        raise InvalidArgumentError(
-            f"typeclass is {typeclass}: expected TYPECLASS_INTEGER, TYPECLASS_REAL or TYPECLASS_COMPLEX"
-        )
+        raise InvalidArgumentError(f"typeclass is {typeclass}: expected TYPECLASS_LOGICAL, _INTEGER, _REAL or _COMPLEX")
     name, types = _CLASSES[typeclass]
     for datatype in types:
         if datatype.size == size:
@@ -42,15 +42,18 @@ def match_size(typeclass: int, size: int) -> Datatype:
 
 
 _PAIRS: Final = {
-    (predefined.SHORT, predefined.INT): predefined.SHORT_INT,
-    (predefined.INT, predefined.INT): predefined.TWOINT,
-    (predefined.LONG, predefined.INT): predefined.LONG_INT,
-    (predefined.FLOAT, predefined.INT): predefined.FLOAT_INT,
-    (predefined.DOUBLE, predefined.INT): predefined.DOUBLE_INT,
-    (predefined.LONG_DOUBLE, predefined.INT): predefined.LONG_DOUBLE_INT,
-    (predefined.REAL, predefined.REAL): predefined.TWOREAL,
-    (predefined.DOUBLE_PRECISION, predefined.DOUBLE_PRECISION): predefined.TWODOUBLE_PRECISION,
-    (predefined.INTEGER, predefined.INTEGER): predefined.TWOINTEGER,
+    (value.identity, index.identity): pair
+    for value, index, pair in (
+        (predefined.SHORT, predefined.INT, predefined.SHORT_INT),
+        (predefined.INT, predefined.INT, predefined.TWOINT),
+        (predefined.LONG, predefined.INT, predefined.LONG_INT),
+        (predefined.FLOAT, predefined.INT, predefined.FLOAT_INT),
+        (predefined.DOUBLE, predefined.INT, predefined.DOUBLE_INT),
+        (predefined.LONG_DOUBLE, predefined.INT, predefined.LONG_DOUBLE_INT),
+        (predefined.REAL, predefined.REAL, predefined.TWOREAL),
+        (predefined.DOUBLE_PRECISION, predefined.DOUBLE_PRECISION, predefined.TWODOUBLE_PRECISION),
+        (predefined.INTEGER, predefined.INTEGER, predefined.TWOINTEGER),
+    )
 }
 
 
@@ -59,7 +62,7 @@ def value_index(value: Datatype, index: Datatype) -> Datatype:
     for name, datatype in (("value", value), ("index", index)):
         if not datatype:
             raise InvalidTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as INT")
-    return _PAIRS.get((value, index), predefined.DATATYPE_NULL)
+    return _PAIRS.get((value.identity, index.identity), predefined.DATATYPE_NULL)
 
 
 # Each call with the same arguments gives the same type: these types are never freed.

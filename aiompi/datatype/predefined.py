@@ -26,13 +26,17 @@ __all__ = [
     "FLOAT_INT", "DOUBLE_INT", "LONG_INT", "TWOINT", "SHORT_INT", "LONG_DOUBLE_INT", "TWOREAL",
     "TWODOUBLE_PRECISION", "TWOINTEGER", "LONG_LONG", "SIGNED_SHORT", "SIGNED_INT", "SIGNED_LONG",
     "SIGNED_LONG_LONG", "UNSIGNED_INT", "BOOL", "C_COMPLEX", "INT_INT",
+    "SINT8_T", "SINT16_T", "SINT32_T", "SINT64_T", "CXX_BOOL", "CXX_FLOAT_COMPLEX", "CXX_DOUBLE_COMPLEX",
+    "CXX_LONG_DOUBLE_COMPLEX", "F_BOOL", "F_INT", "F_FLOAT", "F_DOUBLE", "F_COMPLEX", "F_FLOAT_COMPLEX",
+    "F_DOUBLE_COMPLEX", "FLOAT16_T", "FLOAT32_T", "FLOAT64_T", "BFLOAT16_T", "LOGICAL1", "LOGICAL2", "LOGICAL4",
+    "LOGICAL8", "LOGICAL16", "INTEGER16", "REAL16", "COMPLEX4", "COMPLEX32",
 ]  # fmt: skip
 
 
 def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Datatype:
     """The constant of a name and a type map, each of which knows the other."""
     if constant is None:
-        constant = Datatype.__new__(Datatype)
+        constant = Datatype()
     constant._set(typemap, State(name, committed=True))
     typemap.constant = PREDEFINED[name] = constant
     return constant
@@ -40,7 +44,7 @@ def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Dat
 
 def _basic(name: str, code: str) -> Datatype:
     dtype = np.dtype(code)
-    constant = Datatype.__new__(Datatype)
+    constant = Datatype()
     return _named(name, TypeMap.basic(Signature.of(constant, name, dtype.itemsize), dtype), constant)
 
 
@@ -99,6 +103,9 @@ UINT64_T: Final = _basic("MPI_UINT64_T", "u8")
 C_FLOAT_COMPLEX: Final = _basic("MPI_C_FLOAT_COMPLEX", "F")
 C_DOUBLE_COMPLEX: Final = _basic("MPI_C_DOUBLE_COMPLEX", "D")
 C_LONG_DOUBLE_COMPLEX: Final = _basic("MPI_C_LONG_DOUBLE_COMPLEX", "G")
+FLOAT16_T: Final = _basic("MPIX_C_FLOAT16", "f2")
+FLOAT32_T: Final = _basic("MPIX_C_FLOAT32", "f4")
+FLOAT64_T: Final = _basic("MPIX_C_FLOAT64", "f8")
 AINT: Final = _basic("MPI_AINT", "i8")
 COUNT: Final = _basic("MPI_COUNT", "i8")
 OFFSET: Final = _basic("MPI_OFFSET", "i8")
@@ -118,6 +125,10 @@ INTEGER8: Final = _basic("MPI_INTEGER8", "i8")
 REAL2: Final = _basic("MPI_REAL2", "f2")
 REAL4: Final = _basic("MPI_REAL4", "f4")
 REAL8: Final = _basic("MPI_REAL8", "f8")
+LOGICAL1: Final = _basic("MPI_LOGICAL1", "i1")
+LOGICAL2: Final = _basic("MPI_LOGICAL2", "i2")
+LOGICAL4: Final = _basic("MPI_LOGICAL4", "i4")
+LOGICAL8: Final = _basic("MPI_LOGICAL8", "i8")
 COMPLEX8: Final = _basic("MPI_COMPLEX8", "c8")
 COMPLEX16: Final = _basic("MPI_COMPLEX16", "c16")
 
@@ -140,5 +151,28 @@ SIGNED_LONG: Final = LONG
 SIGNED_LONG_LONG: Final = LONG_LONG_INT
 UNSIGNED_INT: Final = UNSIGNED
 BOOL: Final = C_BOOL
+SINT8_T: Final = INT8_T
+SINT16_T: Final = INT16_T
+SINT32_T: Final = INT32_T
+SINT64_T: Final = INT64_T
 C_COMPLEX: Final = C_FLOAT_COMPLEX
+CXX_BOOL: Final = C_BOOL
+CXX_FLOAT_COMPLEX: Final = C_FLOAT_COMPLEX
+CXX_DOUBLE_COMPLEX: Final = C_DOUBLE_COMPLEX
+CXX_LONG_DOUBLE_COMPLEX: Final = C_LONG_DOUBLE_COMPLEX
 INT_INT: Final = TWOINT
+F_BOOL: Final = LOGICAL
+F_INT: Final = INTEGER
+F_FLOAT: Final = REAL
+F_DOUBLE: Final = DOUBLE_PRECISION
+F_COMPLEX: Final = COMPLEX
+F_FLOAT_COMPLEX: Final = COMPLEX
+F_DOUBLE_COMPLEX: Final = DOUBLE_COMPLEX
+
+# Numbers that neither C nor numpy has on this machine: no type, as with a compiler that lacks them.
+BFLOAT16_T: Final = DATATYPE_NULL
+INTEGER16: Final = DATATYPE_NULL
+LOGICAL16: Final = DATATYPE_NULL
+REAL16: Final = DATATYPE_NULL
+COMPLEX4: Final = DATATYPE_NULL
+COMPLEX32: Final = DATATYPE_NULL

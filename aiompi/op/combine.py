@@ -32,7 +32,8 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
             given memory from there on, would not get all of them.
     """
     if op.is_predefined:
-        dtype = packed_dtype(datatype)
+        assert datatype.dtype is not None
+        dtype = packed_dtype(datatype.dtype)
     elif is_gapless(datatype):
         dtype, count = np.dtype(np.uint8), count * datatype.size
     else:
@@ -45,10 +46,8 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
 
 @functools.cache
-def packed_dtype(datatype: Datatype) -> np.dtype[Any]:
+def packed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """numpy type of a packed item of a predefined datatype: a pair without its padding."""
-    dtype = datatype.dtype
-    assert dtype is not None
     if dtype.names is None or dtype.fields is None:
         return dtype
     return np.dtype([(name, dtype.fields[name][0]) for name in dtype.names])

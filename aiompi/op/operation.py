@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
 
 from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
-from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
+from aiompi.datatype.arguments import NumberError, UnusableTypeError
+from aiompi.errors import InvalidOpError
 from aiompi.op.combine import combiner
 from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
+from aiompi.opaque import Opaque, same_kind
 
 
-class Op:
-    """A reduction operation, associative by assumption (section 4.9.1).
-
-    Calling it combines two Python objects: `SUM(a, b)` is `a + b`; the first operand is the one of the lower
-    ranks. `reduce` combines two vectors in place. An operation equals OP_NULL once it is freed.
+class Operation:
+    """What handles denote.
 
     Attributes:
         name: name in the standard, such as "MPI_SUM"; for a user's operation that of its function.
+        combine: two Python objects.
+        kernel: combines two vectors.
         commute: whether the order of the operands does not matter.
         types: datatypes on which it is defined (section 4.9.2); None: any.
+        function: of the user; None: it is predefined.
     """
 
-    __slots__ = ("__weakref__", "_combine", "_function", "_kernel", "_null", "commute", "name", "types")
+    __slots__ = ("__weakref__", "_identities", "combine", "commute", "function", "kernel", "name", "types")
 
     def __init__(
         self,
@@ -32,24 +34,87 @@ class Op:
         kernel: Kernel,
         *,
         commute: bool,
-        types: frozenset[Datatype] | None,
+        types: Sequence[Datatype] | None,
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
+        self.combine = combine
+        self.kernel = kernel
         self.commute = commute
         self.types = types
-        self._combine = combine
-        self._kernel = kernel
-        self._function = function
-        self._null = name == "MPI_OP_NULL"
+        self._identities = None if types is None else {datatype.identity for datatype in types}
+        self.function = function
+
+    def takes(self, datatype: Datatype) -> bool:
+        """Whether it is defined on a datatype."""
+        return self._identities is None or datatype.identity in self._identities
+
+
+class Op(Opaque):
+    """A reduction operation, associative by assumption (section 4.9.1).
+
+    Calling it combines two Python objects: `SUM(a, b)` is `a + b`; the first operand is the one of the lower
+    ranks. `reduce` combines two vectors in place. A handle equals OP_NULL once it is freed.
+
+    Args:
+        op: to be another handle of; None for a null handle.
+    """
+
+    __slots__ = ("_operation",)
+
+    _kind = Operation
+    _operation: Operation | None
+
+    def __new__(cls, op: Op | None = None) -> Self:
+        self = super().__new__(cls)
+        if op is not None:
+            same_kind(Op, op)
+        self._operation = None if op is None else op._operation
+        return self
+
+    @property
+    def _denoted(self) -> Operation | None:
+        return self._operation
 
     @classmethod
-    def Create(cls, function: Callable[..., Any], commute: bool = False) -> Op:
+    def _denote(cls, denoted: Operation) -> Self:
+        self = cls()
+        self._operation = denoted
+        return self
+
+    @property
+    def _valid(self) -> Operation:
+        """What to reduce with.
+
+        Raises:
+            InvalidOpError: the handle is null.
+        """
+        if self._operation is None:
+            raise InvalidOpError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
+        return self._operation
+
+    @property
+    def name(self) -> str:
+        """Name in the standard, such as "MPI_SUM"; for a user's operation that of its function."""
+        return "MPI_OP_NULL" if self._operation is None else self._operation.name
+
+    @property
+    def commute(self) -> bool:
+        """Whether the order of the operands does not matter."""
+        return self._valid.commute
+
+    @property
+    def types(self) -> Sequence[Datatype] | None:
+        """Datatypes on which it is defined (section 4.9.2); None: any."""
+        return self._valid.types
+
+    @classmethod
+    def Create(cls, function: Callable[..., Any], commute: bool = False) -> Self:
         """Make an operation from a function (MPI_Op_create, section 4.9.4).
 
         Args:
             function: serves both kinds of reduction, and takes three arguments, as in mpi4py:
-                of buffers, `function(invec, inoutvec, datatype)`: two memoryviews of bytes, equally long,
+                of buffers, `function(invec, inoutvec, datatype)`: two `MPI.buffer`s of bytes, equally long,
                 each holding items of `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i] and
                 may be called several times with pieces of the whole;
                 of objects, `function(a, b, None)`: it returns a o b.
@@ -64,7 +129,7 @@ class Op:
             raise TypeError(f"Op.Create expects a function, not {type(function).__name__}")
         name = getattr(function, "__qualname__", type(function).__qualname__)
         combine, kernel = object_function(function), vector_kernel(function)
-        return cls(name, combine, kernel, commute=bool(commute), types=None, function=function)
+        return cls._denote(Operation(name, combine, kernel, commute=bool(commute), types=None, function=function))
 
     def Free(self) -> None:
         """Turn the handle into OP_NULL (MPI_Op_free, section 4.9.4). Reductions in progress complete.
@@ -72,18 +137,29 @@ class Op:
         Raises:
             InvalidOpError: the operation is predefined, or freed already.
         """
-        if self._null or self._function is None:
-            what = "OP_NULL" if self._null else f"{self.name} is predefined and"
+        if self.is_predefined:
+            what = f"{self.name} is predefined and" if self else "OP_NULL"
             raise InvalidOpError(f"{what} cannot be freed; free only what Op.Create made, once")
-        self._null = True
+        self._operation = None
+
+    def free(self) -> None:
+        """As `Free`, unless it is one of the constants or null; another handle of a constant becomes null."""
+        if self is not PREDEFINED[self.name if self.is_predefined else "MPI_OP_NULL"]:
+            self._operation = None
 
     def Is_commutative(self) -> bool:
+        """Whether the order of the operands does not matter (MPI_Op_commutative, MPI-2.2)."""
+        return self.commute
+
+    @property
+    def is_commutative(self) -> bool:
+        """Whether the order of the operands does not matter."""
         return self.commute
 
     @property
     def is_predefined(self) -> bool:
         """Whether the operation is a named constant, which cannot be freed."""
-        return self._function is None
+        return self._operation is None or self._operation.function is None
 
     def check(self, datatype: Datatype | None = None) -> None:
         """Check that a reduction may start with this operation.
@@ -94,9 +170,8 @@ class Op:
         Raises:
             InvalidOpError: the operation is OP_NULL, or not defined for the datatype (section 4.9.2).
         """
-        if self._null:
-            raise InvalidOpError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
-        if datatype is not None and self.types is not None and datatype not in self.types:
+        operation = self._valid
+        if datatype is not None and not operation.takes(datatype):
             raise self._undefined(datatype)
 
     def reduce(self, invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
@@ -112,9 +187,10 @@ class Op:
         Raises:
             InvalidOpError: the operation is not defined for the datatype.
         """
-        if self.types is not None and datatype not in self.types:
+        operation = self._valid
+        if not operation.takes(datatype):
             raise self._undefined(datatype)
-        self._kernel(invec, inoutvec, datatype)
+        operation.kernel(invec, inoutvec, datatype)
 
     def Reduce_local(self, inbuf: object, inoutbuf: object) -> None:
         """Combine two buffers of this process (MPI_Reduce_local, MPI-2.2): inoutbuf[i] becomes inbuf[i] o inoutbuf[i].
@@ -139,11 +215,11 @@ class Op:
 
     def _check_pair(self, left: Buffer, right: Buffer) -> None:
         if left.datatype != right.datatype:
-            raise InvalidTypeError(
+            raise UnusableTypeError(
                 f"Reduce_local: inbuf holds {left.datatype}, inoutbuf {right.datatype}; pass the same datatype"
             )
         if left.count != right.count:
-            raise InvalidCountError(
+            raise NumberError(
                 f"Reduce_local: inbuf holds {left.count} items, inoutbuf {right.count}; pass as many in both"
             )
         self.check(right.datatype)
@@ -158,26 +234,16 @@ class Op:
         )
 
     def __call__(self, a: Any, b: Any) -> Any:
-        return self._combine(a, b)
-
-    def __bool__(self) -> bool:
-        return not self._null
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Op):
-            return NotImplemented
-        return self is other or (self._null and other._null)
-
-    def __hash__(self) -> int:
-        return hash("MPI_OP_NULL") if self._null else object.__hash__(self)
+        return self._valid.combine(a, b)
 
     def __repr__(self) -> str:
-        return f"<aiompi.Op {'MPI_OP_NULL' if self._null else self.name}>"
+        return f"<aiompi.Op {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._function is None or self._null:
-            return _by_name, (self.name if self._function is None else "MPI_OP_NULL",)
-        return Op.Create, (self._function, self.commute)
+        if self._operation is not None and self._operation.function is not None:
+            return type(self).Create, (self._operation.function, self._operation.commute)
+        constant = PREDEFINED[self.name]
+        return (_by_name, (self.name,)) if self is constant else (type(self), (constant,))
 
 
 # MPI name -> the one object of that name; `aiompi.op.predefined` fills it.

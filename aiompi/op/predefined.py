@@ -11,7 +11,7 @@ import numpy as np
 from aiompi.datatype import Datatype
 from aiompi.datatype import predefined as mpi
 from aiompi.errors import InvalidOpError
-from aiompi.op.operation import PREDEFINED, Op
+from aiompi.op.operation import PREDEFINED, Op, Operation
 from aiompi.op.user import Kernel, Vector
 
 __all__ = [
@@ -19,35 +19,36 @@ __all__ = [
     "REPLACE", "SUM",
 ]  # fmt: skip
 
-C_INTEGER: Final = frozenset({
+C_INTEGER: Final = (
     mpi.INT, mpi.LONG, mpi.SHORT, mpi.UNSIGNED_SHORT, mpi.UNSIGNED, mpi.UNSIGNED_LONG,
     mpi.LONG_LONG_INT, mpi.UNSIGNED_LONG_LONG,
-    mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T,
+    mpi.SIGNED_CHAR, mpi.UNSIGNED_CHAR, mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T,
     mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
-})  # fmt: skip
+)  # fmt: skip
 # With the address-sized integers, which later versions define for the same operations.
-FORTRAN_INTEGER: Final = frozenset({
+FORTRAN_INTEGER: Final = (
     mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
-})  # fmt: skip
-FLOATING: Final = frozenset({
+)  # fmt: skip
+FLOATING: Final = (
     mpi.FLOAT, mpi.DOUBLE, mpi.REAL, mpi.DOUBLE_PRECISION, mpi.LONG_DOUBLE, mpi.REAL2, mpi.REAL4, mpi.REAL8,
-})  # fmt: skip
-LOGICAL: Final = frozenset({mpi.LOGICAL, mpi.C_BOOL})
-COMPLEX: Final = frozenset({
+    mpi.FLOAT16_T, mpi.FLOAT32_T, mpi.FLOAT64_T,
+)  # fmt: skip
+LOGICAL: Final = (mpi.LOGICAL, mpi.LOGICAL1, mpi.LOGICAL2, mpi.LOGICAL4, mpi.LOGICAL8, mpi.C_BOOL)
+COMPLEX: Final = (
     mpi.COMPLEX, mpi.DOUBLE_COMPLEX, mpi.COMPLEX8, mpi.COMPLEX16,
     mpi.C_FLOAT_COMPLEX, mpi.C_DOUBLE_COMPLEX, mpi.C_LONG_DOUBLE_COMPLEX,
-})  # fmt: skip
-BYTE: Final = frozenset({mpi.BYTE})
-PAIRS: Final = frozenset({
+)  # fmt: skip
+BYTE: Final = (mpi.BYTE,)
+PAIRS: Final = (
     mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT,
     mpi.TWOREAL, mpi.TWODOUBLE_PRECISION, mpi.TWOINTEGER,
-})  # fmt: skip
+)  # fmt: skip
 
-_ORDERED: Final = C_INTEGER | FORTRAN_INTEGER | FLOATING
-_ARITHMETIC: Final = _ORDERED | COMPLEX
-_LOGICAL: Final = C_INTEGER | LOGICAL
-_BITWISE: Final = C_INTEGER | FORTRAN_INTEGER | BYTE
-_NONE: Final[frozenset[Datatype]] = frozenset()
+_ORDERED: Final = (*C_INTEGER, *FORTRAN_INTEGER, *FLOATING)
+_ARITHMETIC: Final = (*_ORDERED, *COMPLEX)
+_LOGICAL: Final = (*C_INTEGER, *LOGICAL)
+_BITWISE: Final = (*C_INTEGER, *FORTRAN_INTEGER, *BYTE)
+_NONE: Final[tuple[Datatype, ...]] = ()
 
 
 def _elementwise(ufunc: np.ufunc) -> Kernel:
@@ -116,18 +117,14 @@ def _second(a: Any, b: Any) -> Any:
     return b
 
 
-def _null(a: Any, b: Any) -> Any:
-    raise InvalidOpError("OP_NULL cannot combine anything; pass an operation such as SUM")
-
-
 def _define(
     name: str,
     combine: Callable[[Any, Any], Any],
     kernel: Kernel,
-    types: frozenset[Datatype],
+    types: tuple[Datatype, ...],
     commute: bool = True,
 ) -> Op:
-    PREDEFINED[name] = op = Op(name, combine, kernel, commute=commute, types=types)
+    PREDEFINED[name] = op = Op._denote(Operation(name, combine, kernel, commute=commute, types=types))
     return op
 
 
@@ -147,4 +144,4 @@ MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), PAI
 # Not reductions: mpi4py offers them on objects; on vectors the standard has them in one-sided operations only.
 REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, _NONE, commute=False)
 NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, _NONE, commute=False)
-OP_NULL: Final = _define("MPI_OP_NULL", _null, _undefined_kernel, _NONE)
+PREDEFINED["MPI_OP_NULL"] = OP_NULL = Op()

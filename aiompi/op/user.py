@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aiompi.datatype import Datatype, bytes_of
+from aiompi.datatype.buffer.memory import buffer
 
 Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,7 +21,7 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
 
     def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
         if inoutvec.size:
-            function(bytes_of(invec), bytes_of(inoutvec), datatype)
+            function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)
 
     return kernel
 

@@ -37,7 +37,10 @@ class Between:
             side = rank % 2 if len(members[rank % 2]) < sizes[rank % 2] else 1 - rank % 2
             members[side].append(rank)
         self.sides = [
-            [self.world.comms[rank].derive(Group(members[side], rank), 20, Group(members[1 - side])) for rank in ranks]
+            [
+                self.world.comms[rank].derive(Group.of(members[side], rank), 20, Group.of(members[1 - side]))
+                for rank in ranks
+            ]
             for side, ranks in enumerate(members)
         ]
 

@@ -20,7 +20,7 @@ NUMPY = {
     "MPI_LAND": np.logical_and, "MPI_LOR": np.logical_or, "MPI_LXOR": np.logical_xor,
     "MPI_BAND": np.bitwise_and, "MPI_BOR": np.bitwise_or, "MPI_BXOR": np.bitwise_xor,
 }  # fmt: skip
-OPERATIONS = [op for op in (getattr(ops, name) for name in ops.predefined.__all__) if op.types]
+OPERATIONS = [op for op in (getattr(ops, name) for name in ops.predefined.__all__) if op and op.types]
 
 sizes = st.integers(1, 9)
 counts = st.sampled_from([0, 1, 2, 7])

@@ -72,7 +72,7 @@ class World:
         self._engines = [Engine(rank, size, Settings(**settings), NoDriver()) for rank in range(size)]
         for engine in self._engines:
             engine.connect = lambda peer, own=engine.rank: self._connect(own, peer)
-        self.comms = [Communicator(engine, Group(range(size), engine.rank), 0, "WORLD") for engine in self._engines]
+        self.comms = [Communicator(engine, Group.of(range(size), engine.rank), 0, "WORLD") for engine in self._engines]
 
     def _connect(self, own: int, peer: Peer) -> Wire:
         wire = self._wire(own, self._engines[peer.rank].peer(own))

@@ -26,7 +26,7 @@ from aiompi.engine import Mode
 
 def over(world: LocalWorld, members: list[int], context: int) -> dict[int, Communicator]:
     """A communicator of some ranks of a world, by world rank."""
-    return {rank: Communicator(world.engines[rank], Group(members, rank), context, "SUB") for rank in members}
+    return {rank: Communicator(world.engines[rank], Group.of(members, rank), context, "SUB") for rank in members}
 
 
 def test_what_it_says_of_itself() -> None:
@@ -156,7 +156,7 @@ def test_collectives_of_two_communicators_are_apart() -> None:
 def between(world: LocalWorld, groups: list[list[int]], context: int) -> dict[int, Communicator]:
     """An intercommunicator of two groups of ranks of a world, by world rank."""
     return {
-        rank: Communicator(world.engines[rank], Group(own, rank), context, "INTER", Group(other))
+        rank: Communicator(world.engines[rank], Group.of(own, rank), context, "INTER", Group.of(other))
         for own, other in (groups, groups[::-1])
         for rank in own
     }
@@ -338,7 +338,7 @@ def test_null_communicators() -> None:
 
 
 def test_communicator_without_a_name() -> None:
-    comm = Communicator(LocalWorld(1).engines[0], Group([0], 0), 10, "")
+    comm = Communicator(LocalWorld(1).engines[0], Group.of([0], 0), 10, "")
     assert repr(comm) == "<communicator 10: rank 0 of 1>"
     with pytest.raises(errors.InvalidRankError, match="communicator 10, rank 0: destination 1"):
         isend(comm, b"x", 1)

@@ -30,8 +30,8 @@ def world(job: Universe | None = JOB) -> LocalWorld:
 
 def part(made: LocalWorld, rank: int, members: list[int], remote: list[int] | None = None) -> Communicator:
     """A communicator of some ranks as one of them has it."""
-    other = None if remote is None else Group(remote)
-    return Communicator(made.engines[rank], Group(members, rank), 8, "", other)
+    other = None if remote is None else Group.of(remote)
+    return Communicator(made.engines[rank], Group.of(members, rank), 8, "", other)
 
 
 def read(core: Communicator) -> list[Any]:
@@ -65,7 +65,7 @@ def test_parts_without_members_leave_no_gap(members: list[int]) -> None:
 def test_communicators_of_one_client() -> None:
     made = world()
     assert read(part(made, 1, [0, 1, 2])) == [1, 0, 2, 0]
-    alone = Communicator(made.engines[4], Group([4], 4), CONTEXT_SELF, "MPI_COMM_SELF")
+    alone = Communicator(made.engines[4], Group.of([4], 4), CONTEXT_SELF, "MPI_COMM_SELF")
     assert read(alone) == [1, 0, 1, 0]
 
 

@@ -83,7 +83,6 @@ TRIGGERS: Final = {
         Trigger("comm.Irecv([four, -1, BYTE], 0)", "count"),
         Trigger("comm.Recv_init([four, -1, BYTE], 0)", "count"),
         Trigger("await comm.Send([bytearray(5), INT], 0)", "not a whole number"),
-        Trigger("await comm.Send([BOTTOM, backwards], 0)", "without a count"),
         Trigger("INT.Create_contiguous(-1)", "count is -1"),
         Trigger("INT.Create_vector(-1, 1, 1)", "count is -1"),
         Trigger("INT.Create_hvector(1, -1, 1)", "blocklength is -1"),

@@ -110,7 +110,7 @@ def test_groups_agree_by_themselves() -> None:
     f = Family(4)
     for comm in f.comms[2:]:
         comm.ids.highest = 99
-    part = Group([2, 3])
+    part = Group.of([2, 3])
     made = [create_group(comm, part, 0).result() if comm.rank < 2 else create_group(comm, part, 0) for comm in f.comms]
     assert made[:2] == [None, None]
     assert {request.result().context_id for request in made[2:]} == {100}

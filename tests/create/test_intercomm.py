@@ -25,7 +25,7 @@ def halves(f: Family, groups: tuple[list[int], list[int]]) -> dict[int, Communic
     """The communicators of two groups, by world rank."""
     made = {}
     for group in groups:
-        requests = {rank: create_group(f.comms[rank], Group(group), 0) for rank in group}
+        requests = {rank: create_group(f.comms[rank], Group.of(group), 0) for rank in group}
         f.world.run()
         made |= {rank: request.result() for rank, request in requests.items()}
     return made  # type: ignore[return-value]
@@ -109,8 +109,8 @@ def test_several_at_once_between_the_same_leaders(family: Families) -> None:
 @pytest.mark.spec("S5.6-3")
 def test_groups_with_common_processes() -> None:
     f = Family(3)
-    one = [create_group(f.comms[r], Group([0, 1]), 0) for r in (0, 1)]
-    two = [create_group(f.comms[r], Group([1, 2]), 1) for r in (1, 2)]
+    one = [create_group(f.comms[r], Group.of([0, 1]), 0) for r in (0, 1)]
+    two = [create_group(f.comms[r], Group.of([1, 2]), 1) for r in (1, 2)]
     a, b = f.results(list(one)), f.results(list(two))
     requests = [create_intercomm(comm, 0, f.comms[0], 1, 0) for comm in a]
     requests += [create_intercomm(comm, 0, f.comms[1], 0, 0) for comm in b]
@@ -138,7 +138,7 @@ def test_groups_with_common_processes() -> None:
 def test_bad_arguments(arguments: tuple[int, int, int], error: type[Exception], text: str) -> None:
     """They are found before any message."""
     f = Family(2)
-    comm = create_group(f.comms[0], Group([0]), 0).result()
+    comm = create_group(f.comms[0], Group.of([0]), 0).result()
     assert comm is not None
     leader, remote, tag = arguments
     with pytest.raises(error, match=f"Intercomm_create on communicator 2, rank 0: .*{text}"):
@@ -218,7 +218,7 @@ def test_parts_of_both_sides(family: Families) -> None:
     def call(chosen: list[int]) -> dict[int, Communicator | None]:
         requests = {}
         for rank, comm in inter.items():
-            requests[rank] = create(comm, Group([r for r in chosen if r in comm.group.members]))
+            requests[rank] = create(comm, Group.of([r for r in chosen if r in comm.group.members]))
         f.world.run()
         return {rank: request.result() for rank, request in requests.items()}
 
@@ -238,7 +238,7 @@ def test_what_needs_the_other_kind() -> None:
     with pytest.raises(InvalidCommError, match="must be an intracommunicator"):
         create_intercomm(inter, 0, f.comms[0], 1, 0)
     with pytest.raises(InvalidCommError, match="needs an intracommunicator"):
-        create_group(inter, Group([0]), 0)
+        create_group(inter, Group.of([0]), 0)
     with pytest.raises(InvalidArgumentError, match="needs an intracommunicator"):
         split_type(inter, UNDEFINED, 0, str)
 

@@ -71,11 +71,11 @@ def test_empty_group(family: Families) -> None:
 @pytest.mark.spec("S5.4.2-4", "S5.2.1-1")
 def test_groups_that_do_not_fit(family: Families) -> None:
     f = family(3)
-    sub = [comm for comm in f.all(lambda comm: create(comm, Group([2, 0]))) if comm is not None]
+    sub = [comm for comm in f.all(lambda comm: create(comm, Group.of([2, 0]))) if comm is not None]
     with pytest.raises(InvalidGroupError, match=r"Comm_create on communicator 2, rank 1: .* world ranks \[1\]"):
-        create(sub[0], Group([0, 1]))
+        create(sub[0], Group.of([0, 1]))
     with pytest.raises(InvalidGroupError, match=r"Comm_create_group on communicator 2.* world ranks \[1\]"):
-        create_group(sub[0], Group([0, 1]), 0)
+        create_group(sub[0], Group.of([0, 1]), 0)
     with pytest.raises(InvalidGroupError, match="the group is null"):
         create(sub[0], GROUP_NULL)
 
@@ -84,7 +84,7 @@ def test_groups_that_do_not_fit(family: Families) -> None:
 @pytest.mark.parametrize("groups", [([0, 1], [0, 1], [1, 0]), ([0], [1], [2]), ([0, 1], [0, 1], [])])
 def test_groups_that_differ(family: Families, groups: tuple[list[int], ...]) -> None:
     f = family(3)
-    requests = f.start(lambda comm: create(comm, Group(groups[comm.rank])))
+    requests = f.start(lambda comm: create(comm, Group.of(groups[comm.rank])))
     f.world.run()
     for request in requests:
         assert isinstance(request.exception(), InvalidGroupError)
@@ -93,10 +93,10 @@ def test_groups_that_differ(family: Families, groups: tuple[list[int], ...]) -> 
 
 def test_groups_may_be_freed_at_once() -> None:
     f = Family(2)
-    group = Group([1, 0])
+    group = Group.of([1, 0])
     requests = [create(f.comms[0], group)]
     group.Free()
-    requests.append(create(f.comms[1], Group([1, 0])))
+    requests.append(create(f.comms[1], Group.of([1, 0])))
     f.check_connected(f.results(requests))
 
 
@@ -107,9 +107,9 @@ def test_part_of_the_processes_alone() -> None:
     calls = [([3, 1], 7), ([1, 0], 8)]
     made = []
     for members, tag in calls:
-        made.append([create_group(f.comms[rank], Group(members), tag) for rank in members[:1]])
+        made.append([create_group(f.comms[rank], Group.of(members), tag) for rank in members[:1]])
     for (members, tag), requests in zip(calls[::-1], made[::-1], strict=True):
-        requests += [create_group(f.comms[rank], Group(members), tag) for rank in members[1:]]
+        requests += [create_group(f.comms[rank], Group.of(members), tag) for rank in members[1:]]
     for (members, _), requests in zip(calls, made, strict=True):
         comms = f.results(requests)
         assert [comm.rank for comm in comms] == [0, 1]
@@ -117,9 +117,9 @@ def test_part_of_the_processes_alone() -> None:
         f.check_connected(comms)
     assert not barrier.done()
     with pytest.raises(InvalidTagError, match=r"tag -1 is not in 0\.\."):
-        create_group(f.comms[0], Group([0]), -1)
+        create_group(f.comms[0], Group.of([0]), -1)
     with pytest.raises(InvalidTagError):
-        create_group(f.comms[0], Group([0]), TAG_UB + 1)
+        create_group(f.comms[0], Group.of([0]), TAG_UB + 1)
 
 
 @pytest.mark.spec("S5.4.2-6", "S5.4.2-7", "S5.4.2-8", "S5.4.2-11")
@@ -151,10 +151,10 @@ def test_keys(family: Families) -> None:
 @pytest.mark.spec("S5.4.2-9")
 def test_create_is_a_split(family: Families) -> None:
     f = family(4)
-    group = Group([3, 0, 1])
+    group = Group.of([3, 0, 1])
 
     def color(comm: Communicator) -> tuple[int, int]:
-        rank = Group(group.members, comm.rank).rank
+        rank = Group.of(group.members, comm.rank).rank
         return (UNDEFINED, 0) if rank == UNDEFINED else (0, rank)
 
     created = f.all(lambda comm: create(comm, group))
@@ -237,7 +237,7 @@ def test_constructors_that_are_under_way_when_their_parent_is_freed(family: Fami
 @pytest.mark.spec("S5.2.4-2", "S2.4.1-6")
 def test_predefined_communicators_cannot_be_freed() -> None:
     f = Family(2)
-    alone = Communicator(f.comms[0].engine, Group([0], 0), CONTEXT_SELF, "SELF")
+    alone = Communicator(f.comms[0].engine, Group.of([0], 0), CONTEXT_SELF, "SELF")
     for comm in (f.comms[1], alone):
         with pytest.raises(InvalidCommError, match="predefined communicator cannot be freed"):
             free(comm)

@@ -123,7 +123,7 @@ def test_arguments_that_differ(family: Families) -> None:
 @pytest.mark.spec("S5.6-4")
 def test_intercommunicators_have_no_topology() -> None:
     f = Family(2)
-    parts = [create_group(comm, Group([comm.rank]), 0).result() for comm in f.comms]
+    parts = [create_group(comm, Group.of([comm.rank]), 0).result() for comm in f.comms]
     pairs = zip(parts, f.comms, strict=True)
     requests = [create_intercomm(part, 0, comm, 1 - comm.rank, 0) for part, comm in pairs if part]
     inter = f.results(list(requests))[0]

@@ -1,9 +1,8 @@
 """Handles: commit, free, duplicates, names, pickling (section 3.12.4; 4.1.9 and 4.1.10 of MPI-3.1)."""
 
-from __future__ import annotations
-
 import copy
 import gc
+import itertools
 import pickle
 import weakref
 from collections.abc import Callable
@@ -60,12 +59,10 @@ def test_predefined_types_need_no_commit(constant: Datatype) -> None:
 @pytest.mark.spec("S3.12.4-4", "S2.4.1-2")
 def test_a_freed_type_is_the_null_type() -> None:
     made = vector().Commit()
-    number = hash(made)
     assert made != DATATYPE_NULL
     assert made.Free() is None  # type: ignore[func-returns-value]
     assert made == DATATYPE_NULL
     assert not made
-    assert hash(made) == hash(DATATYPE_NULL) != number
     assert str(made) == made.name == made.Get_name() == "MPI_DATATYPE_NULL"
     assert not made.is_committed
 
@@ -168,7 +165,8 @@ def test_a_duplicate_of_a_predefined_type_may_be_freed() -> None:
 def test_types_are_equal_only_to_themselves() -> None:
     one, other = vector(), vector()
     assert one != other
-    assert len({one, other, one.Dup(), *one.Create_contiguous(1).Get_contents()[3]}) == 4
+    kin = [one, other, one.Dup(), *one.Create_contiguous(1).Get_contents()[3]]
+    assert all(a != b for a, b in itertools.combinations(kin, 2))
     assert INT != mpi.INTEGER
     assert one != "vector"
 
@@ -178,7 +176,7 @@ def test_copies_of_a_handle_denote_the_same_type() -> None:
     made = vector()
     copied = Datatype(made)
     assert copied == made
-    assert hash(copied) == hash(made)
+    assert copied.identity is made.identity
     copied.Set_name("column")
     copied.Commit()
     assert (made.name, made.is_committed) == ("column", True)
@@ -191,7 +189,8 @@ def test_handles_made_by_hand() -> None:
     assert Datatype() == DATATYPE_NULL
     assert Datatype(INT) == INT
     assert Datatype(INT).dtype == INT.dtype
-    assert {INT: 1}[Datatype(INT)] == 1
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(INT)
     with pytest.raises(InvalidTypeError, match="cannot be freed"):
         Datatype(INT).Free()
     with pytest.raises(TypeError, match="expected a Datatype"):

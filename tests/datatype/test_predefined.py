@@ -62,6 +62,13 @@ FORTRAN_TYPES = [
     ("REAL2", "MPI_REAL2", 2, "e"),
     ("REAL4", "MPI_REAL4", 4, "f"),
     ("REAL8", "MPI_REAL8", 8, "d"),
+    ("LOGICAL1", "MPI_LOGICAL1", 1, "b"),
+    ("LOGICAL2", "MPI_LOGICAL2", 2, "h"),
+    ("LOGICAL4", "MPI_LOGICAL4", 4, "i"),
+    ("LOGICAL8", "MPI_LOGICAL8", 8, "q"),
+    ("FLOAT16_T", "MPIX_C_FLOAT16", 2, "e"),
+    ("FLOAT32_T", "MPIX_C_FLOAT32", 4, "f"),
+    ("FLOAT64_T", "MPIX_C_FLOAT64", 8, "d"),
     ("COMPLEX8", "MPI_COMPLEX8", 8, None),
     ("COMPLEX16", "MPI_COMPLEX16", 16, None),
 ]

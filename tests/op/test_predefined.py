@@ -1,6 +1,7 @@
 """The predefined operations against the type table of section 4.9.2 and plain Python arithmetic."""
 
 import functools
+import itertools
 import math
 import operator
 import pickle
@@ -19,10 +20,11 @@ from aiompi.errors import ERR_OP, InvalidOpError
 from aiompi.op import Op
 
 C_INTEGERS = """INT LONG SHORT UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG LONG_LONG_INT UNSIGNED_LONG_LONG
-    INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T UINT64_T"""
+    SIGNED_CHAR UNSIGNED_CHAR INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T UINT64_T"""
 FORTRAN_INTEGERS = "INTEGER INTEGER1 INTEGER2 INTEGER4 INTEGER8 AINT COUNT OFFSET"
-FLOATING = "FLOAT DOUBLE REAL DOUBLE_PRECISION LONG_DOUBLE REAL2 REAL4 REAL8"
-LOGICALS = "LOGICAL C_BOOL"
+HALF = "MPIX_C_FLOAT16 MPIX_C_FLOAT32 MPIX_C_FLOAT64"
+FLOATING = f"FLOAT DOUBLE REAL DOUBLE_PRECISION LONG_DOUBLE REAL2 REAL4 REAL8 {HALF}"
+LOGICALS = "LOGICAL LOGICAL1 LOGICAL2 LOGICAL4 LOGICAL8 C_BOOL"
 COMPLEX = """COMPLEX DOUBLE_COMPLEX COMPLEX8 COMPLEX16
     C_FLOAT_COMPLEX C_DOUBLE_COMPLEX C_LONG_DOUBLE_COMPLEX"""
 PAIRS = "FLOAT_INT DOUBLE_INT LONG_INT 2INT SHORT_INT LONG_DOUBLE_INT 2REAL 2DOUBLE_PRECISION 2INTEGER"
@@ -111,7 +113,7 @@ def integers_of(type_: Datatype) -> st.SearchStrategy[int]:
 
 
 def types(names: str) -> list[Datatype]:
-    return [PREDEFINED["MPI_" + name] for name in names.split()]
+    return [PREDEFINED[name if name.startswith("MPIX_") else "MPI_" + name] for name in names.split()]
 
 
 @pytest.mark.spec("S4.9.2-1")
@@ -316,7 +318,7 @@ def test_null_operation() -> None:
 
 def test_operations_differ() -> None:
     operations = [named(name) for name in [*ALLOWED, "OP_NULL"]]
-    assert len(set(operations)) == len(operations)
+    assert all(one != other for one, other in itertools.combinations(operations, 2))
     assert op.SUM != "MPI_SUM"
 
 

@@ -100,7 +100,7 @@ def test_ranks_meet_through_abstract_names(unix: NewUnix) -> None:
     comms = []
     for rank, transport in enumerate(transports):
         transport.engine.connect = lambda peer, own=transport: own.connect(peer, addresses[peer.rank])  # type: ignore[misc]
-        comms.append(Communicator(transport.engine, Group(range(2), rank), 0, "WORLD"))
+        comms.append(Communicator(transport.engine, Group.of(range(2), rank), 0, "WORLD"))
     receive: Any = irecv(comms[1])
     isend(comms[0], b"hello", 1)
     while not receive.done():

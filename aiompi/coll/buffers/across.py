@@ -145,7 +145,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     result = call.receive(recvspec) if root == ROOT else None
     for buffer in (vector, result):
         if buffer is not None:
-            call.check_op(op, buffer)
+            op = call.check_op(op, buffer)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
@@ -162,7 +162,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     call.check_types(sendbuf, recvbuf)
     call.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
     call.check_apart([sendbuf], [recvbuf])
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
@@ -190,7 +190,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     total = sum(counts)
     call.check_counts(sendbuf, total, f"for which the ranks of the own group receive {total} together; make them equal")
     reduction.check_segment(call, sendbuf, recvbuf, counts[call.comm.rank])
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
     stops = [call.nbytes(stop, sendbuf.datatype) for stop in itertools.accumulate(counts)]
 
     async def run(channel: Channel) -> None:

@@ -14,12 +14,13 @@ from aiompi.coll.select import select_for_buffers
 from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
+from aiompi.datatype.arguments import NumberError, UnusableTypeError
 from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.external32 import is_native
-from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
+from aiompi.errors import InvalidBufferError, InvalidOpError
 from aiompi.op import Op
 from aiompi.op.combine import combiner
 
@@ -141,7 +142,7 @@ class Call:
         return self.checked(resolve, spec, name, number) if number else []
 
     def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
-        """What this rank contributes to blocks of all ranks; under IN_PLACE it is the very object in its place.
+        """What this rank contributes to blocks of all ranks; under IN_PLACE, or None, it is the object in its place.
 
         Args:
             places: where the blocks go; None if they do not go to this rank.
@@ -149,7 +150,7 @@ class Call:
         if places is None:
             return self.send(spec)
         own = places[self.comm.rank]
-        if spec is IN_PLACE:
+        if spec is IN_PLACE or spec is None:
             return own
         sendbuf = self.send(spec)
         self.check_blocks(sendbuf.nbytes, own.nbytes)
@@ -157,9 +158,9 @@ class Call:
         return sendbuf
 
     def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
-        """Contribution to a reduction, and where its result goes; under IN_PLACE they are one object."""
+        """Contribution to a reduction, and where its result goes; under IN_PLACE, or None, they are one object."""
         recvbuf = self.receive(recvspec)
-        if sendspec is IN_PLACE:
+        if sendspec is IN_PLACE or sendspec is None:
             return recvbuf, recvbuf
         sendbuf = self.send(sendspec)
         self.check_types(sendbuf, recvbuf)
@@ -169,8 +170,12 @@ class Call:
 
     # Checks of several arguments together.
 
-    def check_op(self, op: object, vector: Buffer) -> None:
-        """Refuse what is no operation, or not defined for the items of a vector."""
+    def check_op(self, op: object, vector: Buffer) -> Op:
+        """Refuse what is no operation, or not defined for the items of a vector.
+
+        Returns:
+            A handle of its own, so that the program may free the one that it has passed.
+        """
         if not isinstance(op, Op):
             raise InvalidOpError(
                 f"{self.where}: {op!r} is no reduction operation; pass one such as SUM, or make one with Op.Create"
@@ -178,22 +183,23 @@ class Call:
         self.checked(op.check, vector.datatype)
         if not op.is_predefined:
             self.checked(combiner, op, vector.datatype, min(vector.count, 1))
-        self._op = op
+        self._op = op = Op(op)
+        return op
 
     def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
         if sendbuf.datatype != recvbuf.datatype:
-            raise InvalidTypeError(
+            raise UnusableTypeError(
                 f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
                 "datatype"
             )
 
     def check_counts(self, sendbuf: Buffer, count: int, otherwise: str) -> None:
         if sendbuf.count != count:
-            raise InvalidCountError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
+            raise NumberError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
 
     def check_blocks(self, sent: int, received: int) -> None:
         if sent != received:
-            raise InvalidCountError(
+            raise NumberError(
                 f"{self.where}: sendbuf has {sent} bytes for a rank, recvbuf {received}; they must be equal (an "
                 "explicit count is the one of one rank's block)"
             )

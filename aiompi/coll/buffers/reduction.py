@@ -34,7 +34,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
         sendbuf, recvbuf = call.vectors(sendspec, recvspec)
     else:
         sendbuf = call.send(sendspec)
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
     algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
@@ -89,7 +89,7 @@ def _prefix(
     call: Call, collective: registry.Collective[[Operand]], sendbuf: Buffer, recvbuf: Buffer | None, op: Op
 ) -> Run:
     """Run a reduction without a root."""
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
     algorithm = call.select(collective, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
@@ -162,7 +162,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
         recvbuf = recvbuf if own == total else recvbuf.part(0, own)
     else:
         check_segment(call, sendbuf, recvbuf, own)
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
     algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
 
     async def run(channel: Channel) -> None:
@@ -187,7 +187,7 @@ def check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> N
 def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
     check_segment(call, sendbuf, recvbuf, recvbuf.count)
-    call.check_op(op, sendbuf)
+    op = call.check_op(op, sendbuf)
     exchange = call.select(registry.ALLGATHER, COUNT_BYTES)
 
     async def run(channel: Channel) -> None:

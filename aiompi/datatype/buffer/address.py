@@ -18,14 +18,16 @@ from typing import Any, Final, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from aiompi.datatype.buffer.constant import Constant
+from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.layout import Block, Layout, Part
 from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 __all__ = [
-    "BOTTOM", "Aint_add", "Aint_diff", "Bottom", "Free_address", "Get_address", "Piece", "Registry", "Storage",
-    "array_of", "owner_of", "registry", "span_of",
+    "BOTTOM", "Aint_add", "Aint_diff", "Bottom", "Constant", "Free_address", "Get_address", "Piece", "Registry",
+    "Storage", "array_of", "owner_of", "registry", "span_of",
 ]  # fmt: skip
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -38,16 +40,12 @@ Runs: TypeAlias = tuple[Offsets, Offsets, Offsets]
 _RECENT: Final = 16
 
 
-class Bottom(int):
+class Bottom(Constant):
     """Type of `BOTTOM`, the buffer from which absolute addresses count (section 3.12.2). It equals 0."""
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
-        return "MPI_BOTTOM"
-
-    def __reduce__(self) -> str:
-        return "BOTTOM"
+    _name, _value = "BOTTOM", 0
 
 
 BOTTOM: Final = Bottom()
@@ -359,14 +357,14 @@ def array_of(buffer: object, name: str) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any]
     if isinstance(buffer, np.ndarray):
         array = np.asarray(buffer)  # a masked array, or another subclass with a mind of its own
+    elif isinstance(view := exported(buffer), np.ndarray):
+        array = view
+    elif view is None:
+        raise TypeError(
+            f"{name} is of type {type(buffer).__name__}, which has no buffer protocol; pass a bytearray, a numpy "
+            "array or the like, or a slice of one"
+        )
     else:
-        try:
-            view = memoryview(buffer)  # type: ignore[arg-type]
-        except TypeError:
-            raise TypeError(
-                f"{name} is of type {type(buffer).__name__}, which has no buffer protocol; pass a bytearray, a numpy "
-                "array or the like, or a slice of one"
-            ) from None
         # Not cast(), which takes only formats of one letter.
         array = np.frombuffer(view, np.uint8) if view.c_contiguous and view.format != "O" else np.asarray(view)
     if array.dtype.hasobject:
@@ -385,7 +383,8 @@ def Get_address(location: object) -> int:
     bytearray cannot be resized until `Free_address`.
 
     Args:
-        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer.
+        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer. The constants that
+            stand for buffers, such as BOTTOM, are their own address, and that of None is 0.
 
     Returns:
         Address of its first element, bytes.
@@ -394,6 +393,8 @@ def Get_address(location: object) -> int:
         InvalidTypeError: it holds references to Python objects.
         TypeError: not an object with the buffer protocol.
     """
+    if location is None or isinstance(location, Constant):
+        return int(location or 0)
     return registry.add(location)
 
 

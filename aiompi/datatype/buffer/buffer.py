@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from aiompi.datatype import external32
+from aiompi.datatype.arguments import NumberError
 from aiompi.datatype.buffer.address import Piece, registry
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
-from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 
 def allocate(nbytes: int) -> memoryview:
@@ -178,7 +179,7 @@ class AbsoluteBuffer(Buffer):
         layout = datatype.layout_of(count).shift(displ * datatype.extent)
         self._pieces = registry.resolve(layout, writable, name)
         self._displ, self._writable, self._name = displ, writable, name
-        memory, base = memoryview(b""), 0
+        memory, base = memoryview(bytearray()), 0
         if len(self._pieces) == 1:
             memory, base = np.asarray(self._pieces[0].memory).data, self._pieces[0].base
         super().__init__(memory, count, datatype, base, layout)
@@ -222,7 +223,7 @@ def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
     """
     count, rest = divmod(buffer.count, n)
     if rest:
-        raise InvalidCountError(
+        raise NumberError(
             f"{name} holds {buffer.count} items of {buffer.datatype}, which cannot be cut into {n} equal "
             f"blocks, one per rank; pass a multiple of {n} items"
         )

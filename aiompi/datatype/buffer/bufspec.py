@@ -23,7 +23,7 @@ A buffer keeps the exporting object pinned while it lives.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy import ndarray  # looked up once per message
@@ -31,6 +31,7 @@ from numpy import ndarray  # looked up once per message
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
+from aiompi.datatype.buffer.constant import IN_PLACE, InPlace
 from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
 from aiompi.datatype.codes import BY_CHAR, SIMPLE, from_code
@@ -43,21 +44,6 @@ __all__ = [
     "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type",
     "shares_memory",
 ]  # fmt: skip
-
-
-class InPlace:
-    """Type of `IN_PLACE`, which stands for a send buffer that is the receive buffer."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MPI_IN_PLACE"
-
-    def __reduce__(self) -> str:
-        return "IN_PLACE"
-
-
-IN_PLACE: Final = InPlace()
 
 
 def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffer:
@@ -254,7 +240,7 @@ def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | 
         case (memory, count, displ, datatype):
             pass
         case _:
-            raise TypeError(
+            raise arguments.SpecificationError(
                 f"{name} is a {type(spec).__name__} of {len(spec)} items, not a buffer specification: pass "
                 "[buf, type], [buf, count], [buf, count, type] or [buf, (count, displ), type]"
             )

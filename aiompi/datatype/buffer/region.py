@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from aiompi.datatype.arguments import ExtentError, NumberError, UnreachableError, UnusableTypeError
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer, is_dense
+from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.codes import SIMPLE, from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
-from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+from aiompi.errors import InvalidBufferError, InvalidCountError
 
 
 class Region(ABC):
@@ -53,13 +55,13 @@ class Region(ABC):
 
     def _too_small(self, nbytes: int, datatype: Datatype, count: int, nblocks: int) -> InvalidBufferError:
         blocked = f" in {nblocks} blocks" if nblocks > 1 else ""
-        return InvalidBufferError(
+        return ExtentError(
             f"{self.name} holds {nbytes} bytes, but {count} items of {datatype}{blocked} take "
             f"{count * datatype.extent}; pass a larger buffer or a smaller count"
         )
 
     def _not_whole(self, nbytes: int, datatype: Datatype, displ: int) -> InvalidCountError:
-        return InvalidCountError(
+        return NumberError(
             f"{self.name} is {nbytes} bytes, which is not a whole number of {datatype} of {datatype.extent} "
             f"bytes (after {displ} skipped); pass the count, as in [buf, count, type]"
         )
@@ -95,7 +97,7 @@ class Flat(Region):
         if nbytes < 0 < extent:
             raise self._too_small(self._view.nbytes, datatype, displ, 1)
         if extent <= 0:
-            raise InvalidCountError(
+            raise NumberError(
                 f"{self.name}: how many items of {datatype} are meant does not follow from the length of the "
                 f"memory, because their extent is {extent}; pass the count, as in [buf, count, type]"
             )
@@ -112,7 +114,7 @@ class Flat(Region):
             return buffer
         if is_dense(datatype) and start >= 0:
             raise self._too_small(view.nbytes, datatype, displ + count, nblocks)
-        raise InvalidBufferError(
+        raise ExtentError(
             f"{self.name} holds {view.nbytes} bytes, but {count} items of {datatype}, after {displ} skipped, "
             f"reach from byte {start} to byte {stop}; pass a larger buffer, a smaller count or another displacement"
         )
@@ -171,10 +173,10 @@ class Absolute(Region):
         self._writable = writable
 
     def datatype(self) -> Datatype:
-        raise InvalidTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")
+        raise UnusableTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")
 
     def infer(self, datatype: Datatype, displ: int) -> int:
-        raise InvalidCountError(f"{self.name} is BOTTOM without a count; pass it, as in [BOTTOM, 1, type]")
+        return 0
 
     def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
         return AbsoluteBuffer(count, datatype, displ, self._writable, self.name)
@@ -202,7 +204,7 @@ def region(memory: object, name: str, writable: bool) -> Region:
     else:
         found = _of_exporter(memory, name)
     if writable and found.readonly:
-        raise InvalidBufferError(
+        raise UnreachableError(
             f"{name} is read-only and cannot receive; pass writable memory such as a bytearray or a numpy array"
         )
     return found
@@ -218,13 +220,14 @@ def _of_array(array: Array, exporter: Array | memoryview, name: str) -> Flat | S
 
 
 def _of_exporter(memory: object, name: str) -> Flat | Strided:
-    try:
-        view = memoryview(memory)  # type: ignore[arg-type]
-    except TypeError:
+    view = exported(memory)
+    if view is None:
         raise TypeError(
             f"{name} is of type {type(memory).__name__}, which has no buffer protocol; pass bytes, a bytearray or "
             "a numpy array, or use the methods for objects (lower-case names)"
-        ) from None
+        )
+    if isinstance(view, np.ndarray):
+        return _of_array(view, view, name)
     if "O" in view.format or not view.c_contiguous:
         return _of_array(np.asarray(view), view, name)
     if not view.nbytes:

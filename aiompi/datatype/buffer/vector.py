@@ -32,7 +32,6 @@ from aiompi.datatype.buffer.bufspec import resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
 from aiompi.datatype.buffer.region import Region, region
 from aiompi.datatype.datatype import Datatype
-from aiompi.errors import InvalidArgumentError, InvalidCountError
 
 Numbers: TypeAlias = int | list[int] | None
 
@@ -112,7 +111,7 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> list[Buff
 def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
     count, rest = divmod(items, nblocks)
     if rest:
-        raise InvalidCountError(
+        raise arguments.NumberError(
             f"{name} holds {items} items of {datatype}, which cannot be cut into {nblocks} equal blocks, one per "
             "rank; pass the counts, as in [buf, counts]"
         )
@@ -123,7 +122,7 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     memory, counts, displs, given = _parse_typed(spec, name)
     types = [resolve_type(each, name) for each in given]
     if len(types) != nblocks:
-        raise InvalidArgumentError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
+        raise arguments.LengthError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
@@ -151,7 +150,7 @@ def _parse_typed(spec: object, name: str) -> tuple[object, Any, Any, Sequence[ob
             return memory, None, None, types
         case (memory, (counts, displs), [*types]) | (memory, counts, displs, [*types]):
             return memory, counts, displs, types
-    raise TypeError(
+    raise arguments.SpecificationError(
         f"{name} is no buffer specification with a datatype for each rank: pass [buf, types], "
         "[buf, (counts, displs), types] or [buf, counts, displs, types]"
     )
@@ -174,7 +173,7 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
         case (memory, counts, displs, datatype):
             pass
         case _:
-            raise TypeError(
+            raise arguments.SpecificationError(
                 f"{name} is a {type(spec).__name__} of {len(spec)} items, not a vector specification: pass "
                 "[buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
             )
@@ -187,7 +186,7 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
 def _counts(value: Any, name: str, nblocks: int) -> Numbers:
     numbers = _numbers(value, f"counts in {name}", nblocks)
     if min(_one_each(numbers, nblocks), default=0) < 0:
-        raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
+        raise arguments.NumberError(f"counts in {name} are {numbers}: expected 0 or more")
     return numbers
 
 
@@ -199,5 +198,5 @@ def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
         return arguments.integer(value, what)
     numbers = [arguments.integer(number, what) for number in value]
     if len(numbers) != nblocks:
-        raise InvalidArgumentError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
+        raise arguments.LengthError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
     return numbers

@@ -87,7 +87,7 @@ class ClientWorld(World):
         for engine in self._engines:
             engine.universe = self.universe
         self.comms = [
-            Communicator(self._engines[member], Group(self.order, member), context_id, "") for member in self.order
+            Communicator(self._engines[member], Group.of(self.order, member), context_id, "") for member in self.order
         ]
 
     def _wire(self, own: int, to: Peer) -> Wire:

@@ -82,7 +82,7 @@ def test_bottom_is_the_integer_0() -> None:
     assert BOTTOM == 0
     assert int(BOTTOM) == 0
     assert Aint_add(BOTTOM, 8) == 8
-    assert repr(BOTTOM) == "MPI_BOTTOM"
+    assert repr(BOTTOM) == "BOTTOM"
     assert copy.deepcopy(BOTTOM) is BOTTOM
     assert pickle.loads(pickle.dumps(BOTTOM)) is BOTTOM
 

@@ -214,7 +214,6 @@ def test_items_at_absolute_addresses_are_an_extent_apart() -> None:
     [
         (BOTTOM, InvalidTypeError, r"buf is BOTTOM without a datatype; pass it, as in \[BOTTOM, 1, type\]"),
         ([BOTTOM, 1], InvalidTypeError, "buf is BOTTOM without a datatype"),
-        ([BOTTOM, DOUBLE], InvalidCountError, "buf is BOTTOM without a count"),
         ([BOTTOM, 1, DOUBLE], InvalidBufferError, "buf"),
     ],
 )

@@ -325,7 +325,7 @@ def test_array_needs_a_numpy_type() -> None:
 
 
 def test_in_place_is_one_object() -> None:
-    assert repr(IN_PLACE) == "MPI_IN_PLACE"
+    assert repr(IN_PLACE) == "IN_PLACE"
     assert isinstance(IN_PLACE, InPlace)
     assert pickle.loads(pickle.dumps(IN_PLACE)) is IN_PLACE
 

@@ -327,7 +327,7 @@ async def bad_groups(world: World) -> None:
     pair = (await everywhere(world, lambda comm: comm.Split(comm.rank // 2)))[0]
     with pytest.raises(aiompi.InvalidGroupError, match="no members"):
         pair.Create(world[0].group)
-    results = await asyncio.gather(*(comm.Create(Group([comm.rank])) for comm in world), return_exceptions=True)
+    results = await asyncio.gather(*(comm.Create(Group.of([comm.rank])) for comm in world), return_exceptions=True)
     assert [type(result) for result in results] == [aiompi.InvalidGroupError] * SIZE
 
 

@@ -1,0 +1,187 @@
+"""Plain memory as programs hold it: what functions of user-defined operations receive, and Alloc_mem gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any, Self
+
+import numpy as np
+
+from aiompi.datatype.buffer.arrays import bytes_of
+from aiompi.datatype.buffer.exporters import Description, exported
+
+__all__ = ["Alloc_mem", "Free_mem", "buffer", "memory"]
+
+
+class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that programs know
+    """Memory as a sequence of bytes, with the buffer protocol: `numpy.frombuffer(it, "d")` sees doubles.
+
+    Args:
+        buf: any contiguous buffer, which is shared and kept; by default none, and no bytes.
+
+    Attributes:
+        obj: the object that the memory belongs to.
+    """
+
+    obj: Any
+    _released: bool
+
+    def __new__(cls, buf: Any = b"") -> Self:
+        if isinstance(buf, bytes) and not buf:
+            return cls._over(bytearray(), None)
+        return cls._over(buf, buf)
+
+    @classmethod
+    def _over(cls, exporter: Any, owner: Any, readonly: bool = False) -> Self:
+        view = exported(exporter)
+        if view is None:
+            raise TypeError(f"buf is of type {type(exporter).__name__}, which has no buffer protocol; pass a bytearray")
+        flat = view.cast("B") if isinstance(view, memoryview) and view.c_contiguous and view.nbytes else None
+        plain = np.frombuffer(flat if flat is not None else bytes_of(np.asarray(view)), np.uint8)
+        self = plain.view(cls)
+        self.flags.writeable = self.flags.writeable and not readonly
+        self.obj = owner
+        self._released = False
+        return self
+
+    def __array_finalize__(self, array: Any) -> None:
+        self.obj = getattr(array, "obj", None)
+        self._released = False
+
+    @staticmethod
+    def allocate(nbytes: int, clear: bool = False) -> buffer:
+        """New memory.
+
+        Args:
+            nbytes: length.
+            clear: whether it is zero.
+
+        Raises:
+            ValueError: the length is negative.
+        """
+        if index(nbytes) < 0:
+            raise ValueError(f"nbytes is {nbytes}: expected 0 or more")
+        room = np.zeros(max(nbytes, 1), np.uint8) if clear else np.empty(max(nbytes, 1), np.uint8)
+        made = room[:nbytes].view(buffer)
+        made.obj = room[:nbytes]
+        return made
+
+    @staticmethod
+    def frombuffer(buf: Any, readonly: bool = False) -> buffer:
+        """The memory of any contiguous buffer."""
+        return buffer._over(buf, buf, readonly)
+
+    @staticmethod
+    def fromaddress(address: int, nbytes: int, readonly: bool = False) -> buffer:
+        """Memory of this process at an address, which the caller keeps in place.
+
+        Raises:
+            ValueError: the length is negative, or the address 0.
+            UnreachableError: this process has no memory there.
+        """
+        if index(nbytes) < 0 or (nbytes and not address):
+            raise ValueError(f"{nbytes} bytes at address {address}: expected 0 or more, and an address that is not 0")
+        if not nbytes:
+            return buffer()
+        return buffer._over(Description(None, address, (nbytes,), None, "|u1", readonly).array(), None)
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte; 0 if there is no memory."""
+        if self._released or (self.obj is None and not len(self)):
+            return 0
+        return int(self.ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Length in bytes; 0 once it has been released."""
+        return 0 if self._released else super().size
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written."""
+        return not self._released and not self.flags.writeable
+
+    @property
+    def format(self) -> str:
+        """That of unsigned bytes."""
+        return "B"
+
+    def toreadonly(self) -> buffer:
+        """The same memory, not to be written."""
+        return buffer._over(self, self.obj, True)
+
+    def cast(self, format: str, shape: Sequence[int] | None = None) -> memoryview:
+        """The memory as items of a format of the module struct, in an array of a shape.
+
+        Args:
+            format: one letter.
+            shape: number of items along each axis; all items along one by default.
+        """
+        view: Any = memoryview(self.data)
+        cast: memoryview = view.cast(format) if shape is None else view.cast(format, list(shape))
+        return cast
+
+    def tobytes(self, order: str | None = None) -> bytes:
+        """A copy of the bytes, which have no order but their own."""
+        return super().tobytes()
+
+    def release(self) -> None:
+        """Give up the memory, which is freed when nothing else refers to it."""
+        self._released = True
+        self.obj = None
+
+    def __len__(self) -> int:
+        return 0 if self._released else super().__len__()
+
+    def __getitem__(self, item: Any) -> Any:
+        value = super().__getitem__(self._checked(item))
+        return value if isinstance(item, slice) else int(value)
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        where = self._checked(item)
+        if self.readonly:
+            raise TypeError("the memory is read-only")
+        if not isinstance(value, int | np.integer):
+            value = np.frombuffer(value, np.uint8) if len(value) else np.empty(0, np.uint8)
+        super().__setitem__(where, value)
+
+    def __delitem__(self, item: Any) -> None:
+        raise NotImplementedError("bytes of memory cannot be deleted")
+
+    def _checked(self, item: Any) -> Any:
+        if not isinstance(item, slice):
+            return index(item)
+        if item.step not in (None, 1):
+            raise IndexError(f"a step of {item.step}: memory is sliced without steps")
+        return item
+
+    def __eq__(self, other: object) -> Any:
+        return self is other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"<MPI.buffer of {self.nbytes} bytes at {self.address:#x}>"
+
+    __str__ = __repr__
+
+
+#: the name that it had in earlier versions of mpi4py
+memory = buffer
+
+
+def Alloc_mem(size: int, info: object = None) -> buffer:
+    """New memory (MPI_Alloc_mem, MPI-2): ordinary memory, which is as good as any here.
+
+    Args:
+        size: bytes.
+        info: hints, of which none is known.
+    """
+    return buffer.allocate(size)
+
+
+def Free_mem(mem: buffer) -> None:
+    """Give memory back that `Alloc_mem` has given (MPI_Free_mem, MPI-2)."""
+    mem.release()
