@@ -36,7 +36,7 @@ def connect(transports: Iterable[Transport], peer: Peer, card: BusinessCard) -> 
     Raises:
         OtherError: none does.
     """
-    offered = card["transports"]
+    offered = card.get("transports", {})
     for transport in transports:
         address = offered.get(transport.name)
         if address is not None and transport.reaches(peer, address):

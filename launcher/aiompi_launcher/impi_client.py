@@ -84,11 +84,6 @@ class RemoteServer(Rendezvous):
         elif self._client.may_submit:
             self._client.done()
             await self._flush()
-        if len(universe.clients) > 1 and not universe.native:
-            raise self._error(
-                f"the job has {len(universe.clients)} IMPI clients that are not all aiompi's, or AIOMPI_IMPI_NATIVE=0, "
-                "and message traffic by IMPI 0.0, chapter 3, is not implemented yet"
-            )
         self._universe = universe
         rank = self._endpoint.client_rank
         for warning in self._hosts.warnings(universe, rank):

@@ -45,13 +45,16 @@ def outcome(running: Any) -> tuple[int, list[str], str]:
 
 
 @pytest.mark.spec("I1.1-3", "I2.2.2-4", "I2.3.5-24", "I2.3.5-25", "I2.3.8-1", "I2.4-6", "I2.4-7")
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_three_clients_are_one_world(clients: Callable[[int], Clients], rank: str, order: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("order", "native"), [((0, 1, 2), "1"), ((2, 0, 1), "1"), ((1, 2, 0), "0")])
+def test_three_clients_are_one_world(
+    clients: Callable[[int], Clients], rank: str, order: tuple[int, ...], native: str
+) -> None:
     """The ranks follow the client ranks, whoever comes first; the rank program checks that it gets all cards."""
     job = clients(3)
     sizes = (2, 1, 3)
     prints = [f"{number}:print=I am {number}" for number in range(6)]
-    running = {c: job.start(c, "-n", str(sizes[c]), rank, *UP, *prints, *FULL[3:]) for c in order}
+    env = {"AIOMPI_IMPI_NATIVE": native}
+    running = {c: job.start(c, "-n", str(sizes[c]), rank, *UP, *prints, *FULL[3:], env=env) for c in order}
     first = 0
     for client, size in enumerate(sizes):
         numbers = range(first, first + size)
@@ -62,13 +65,32 @@ def test_three_clients_are_one_world(clients: Callable[[int], Clients], rank: st
 
 
 @pytest.mark.spec("I2.3.1-2", "I2.3.5-23")
-def test_several_hosts_per_client(clients: Callable[[int], Clients], rank: str) -> None:
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_several_hosts_per_client(clients: Callable[[int], Clients], rank: str, native: str) -> None:
     job = clients(2)
     bind = ["--bind", "127.0.0.2,127.0.0.3"]
-    first = job.start(0, "--hosts-per-client", "2", *bind, "-n", "3", rank, *FULL)
-    second = job.start(1, "--hosts-per-client", "3", "-n", "3", rank, *FULL)
+    env = {"AIOMPI_IMPI_NATIVE": native}
+    first = job.start(0, "--hosts-per-client", "2", *bind, "-n", "3", rank, *FULL, env=env)
+    second = job.start(1, "--hosts-per-client", "3", "-n", "3", rank, *FULL, env=env)
     assert outcome(first) == outcome(second) == (0, [], "")
     assert job.end().returncode == 0
+
+
+@pytest.mark.spec("I2.3.5-30")
+def test_clients_that_disagree(clients: Callable[[int], Clients]) -> None:
+    job = clients(2)
+    running = [job.start(client, "true", env={"AIOMPI_IMPI_XSIZE": size}) for client, size in ((0, "-1"), (1, "2048"))]
+    for client in running:
+        code, _, err = outcome(client)
+        assert code == 1
+        assert "C_COLL_XSIZE: the clients must agree, but have [1024, 2048]" in err
+    assert job.end().returncode == 1
+
+
+def test_settings_that_no_client_may_have(clients: Callable[[int], Clients]) -> None:
+    code, _, err = outcome(clients(2).start(0, "true", env={"AIOMPI_IMPI_TAGUB": "1000"}))
+    assert code == 1
+    assert "C_TAGUB: client 0 sent 1000, legal are 32767 to 2147483647" in err
 
 
 def test_output_and_input_are_those_of_the_client(clients: Callable[[int], Clients], rank: str) -> None:

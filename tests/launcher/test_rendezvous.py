@@ -234,18 +234,6 @@ def test_a_signal_to_the_server(launch, server):
     assert client.end().returncode == 1
 
 
-def test_traffic_between_clients_is_refused_in_good_order(launch, server, rank):
-    running = server("2")
-    address = running.line()
-    env = KEY | {"AIOMPI_IMPI_NATIVE": "0"}
-    clients = [launch.start("--client", str(r), address, rank, "print=started", env=env) for r in (1, 0)]
-    for client in clients:
-        result = client.end()
-        assert (result.returncode, result.stdout) == (1, "")
-        assert "not implemented yet" in result.stderr
-    assert running.end().returncode == 1
-
-
 @pytest.mark.spec("I2.2.2-5")
 @pytest.mark.parametrize("client_rank", ["1", "31", "32"])
 def test_a_client_rank_that_does_not_exist(launch, server, client_rank: str):

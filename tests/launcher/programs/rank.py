@@ -28,6 +28,7 @@ class Agent:
     """The connection to the launcher."""
 
     def __init__(self) -> None:
+        self.size = 0
         self.decoder = control.Decoder()
         self.inbox: list[control.Message] = []
         kind, _, address = os.environ[control.ENV_CONTROL].partition(":")
@@ -82,6 +83,7 @@ def main() -> None:
             welcome = agent.expect(control.Welcome)
             assert isinstance(welcome, control.Welcome)
             rank = str(welcome.rank)
+            agent.size = welcome.size
         else:
             act(agent, verb, value, rank)
 
@@ -118,7 +120,8 @@ def talk(agent: Agent, verb: str, value: str, rank: str) -> None:
         case "cards":
             cards = agent.expect(control.Cards)
             assert isinstance(cards, control.Cards)
-            assert [card["rank"] for card in cards.cards] == [str(r) for r in range(len(cards.cards))]
+            # Cards of ranks that only the IMPI host reaches are empty.
+            assert [card.get("rank", str(r)) for r, card in enumerate(cards.cards)] == list(map(str, range(agent.size)))
         case "finalize":
             agent.send(control.Finalize())
         case "finalized":
