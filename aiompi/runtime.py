@@ -26,6 +26,7 @@ from aiompi.wire import control
 
 if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
+    from aiompi.transport.impi_host import ImpiHost
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
@@ -61,6 +62,7 @@ class Runtime:
         self._contact = contact
         self._agent: Agent | None = None
         self._transports: list[Transport] = []
+        self._host: ImpiHost | None = None
         self._welcome: Request[control.Welcome] = Request(self.engine)
         self._cards: Request[list[control.BusinessCard]] = Request(self.engine)
         self._farewell: Request[None] = Request(self.engine)
@@ -97,20 +99,40 @@ class Runtime:
         await agent.connected
         agent.send(control.Join(os.getpid()))
         welcome = await self._welcome
-        self.engine.enrol(welcome.rank, welcome.size, _universe(welcome))
+        universe = _universe(welcome)
+        self.engine.enrol(welcome.rank, welcome.size, universe)
         self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
         self._wire(_site(contact, welcome, agent.local_host), kinds)
+        if universe is not None and len(universe.clients) > 1 and not universe.native:
+            await self._open_gateway(universe, welcome.host, contact.key)
         self._make_communicators(welcome.rank, welcome.size)
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}
         agent.send(control.Card(card))
         return await self._cards
 
+    async def _open_gateway(self, universe: Universe, address: str, key: bytes) -> None:
+        """Reach the ranks of other IMPI clients through the host of this one."""
+        from aiompi.engine.gateway import Gateway  # no other job needs them
+        from aiompi.transport.impi_host import ImpiHost
+
+        self.engine.gateway = Gateway(self.engine, universe)
+        self._host = host = ImpiHost(self.engine, address, key, self._on_host_lost)
+        host.drained = self._on_drained
+        await host.connected
+
+    def _on_host_lost(self, cause: str) -> None:
+        if not self._farewell.done():
+            self.abort(1, cause)
+            self.on_end(1)
+
     def _connect(self, peer: Party, cards: list[control.BusinessCard]) -> Link:
-        assert isinstance(peer, Peer)
+        if not isinstance(peer, Peer):
+            assert self._host is not None
+            return self._host.link
         return registry.connect(self._transports, peer, cards[peer.rank])
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
@@ -189,7 +211,7 @@ class Runtime:
             drained.complete()
 
     def _idle(self) -> bool:
-        return all(transport.idle() for transport in self._transports)
+        return all(transport.idle() for transport in self._transports) and (self._host is None or self._host.idle())
 
     # End.
 
@@ -202,6 +224,7 @@ class Runtime:
             aiompi.Exception: a callback for the attributes of COMM_SELF failed; nothing has ended.
         """
         self._before_end()
+        self._meet()
         return self.engine.spawn(self._finalize(list(self.engine.schedules)))
 
     async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
@@ -219,6 +242,13 @@ class Runtime:
             await self._farewell
             await self._agent.finish()
         self._end_well()
+
+    def _meet(self) -> None:
+        """Start the barrier with which the ranks of several clients end (IMPI 0.0, section 2.4)."""
+        if self.engine.gateway is not None and not self.finalized and self.engine.error is None:
+            from aiompi.coll import buffers  # no other job needs it here
+
+            buffers.barrier(self.world)
 
     def leave(self) -> Schedule[None]:
         """End communication without waiting for the other ranks: deliver what was sent, and go."""
@@ -249,6 +279,13 @@ class Runtime:
         self.engine.abort(LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible"))
 
     async def _flush(self) -> None:
+        """Wait until everything has left this process, for the IMPI host together with the news that this is all."""
+        await self._drain()
+        if self._host is not None:
+            self._host.finish()
+            await self._drain()
+
+    async def _drain(self) -> None:
         if not self._idle():
             self._drained = Request(self.engine)
             await self._drained
@@ -267,8 +304,9 @@ class Runtime:
 
     def disown(self) -> None:
         """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
-        self._inherited = self._transports, self._agent  # not closed: that could shut down connections of the parent
-        self._transports, self._agent = [], None
+        # Not closed: that could shut down connections of the parent.
+        self._inherited = self._transports, self._agent, self._host
+        self._transports, self._agent, self._host = [], None, None
         self.engine.abort(
             LocalProtocolError(
                 f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
@@ -297,6 +335,8 @@ class Runtime:
         """Close every connection and leave no file behind."""
         for transport in self._transports:
             transport.close()
+        if self._host is not None:
+            self._host.close()
         if self._agent is not None:
             self._agent.close()
 

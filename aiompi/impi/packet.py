@@ -181,6 +181,11 @@ class Reader:
         """Whether the stream may end here."""
         return self._end == 0
 
+    @property
+    def landing(self) -> memoryview | None:
+        """What there is of the packet that is being read, None between packets."""
+        return self._view[: self._end] if self._end else None
+
     def get_buffer(self) -> memoryview:
         """Memory for the next bytes of the stream, never empty."""
         return self._view[self._end :]

@@ -7,6 +7,7 @@ import errno
 import socket
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from aiompi import errors
@@ -49,18 +50,54 @@ class SocketLink(Link, Protocol):
         """Close in good order: what was sent arrives, even if the peer sends still."""
 
 
-class StreamLink:
-    """Frames of one peer over one connected socket; before that, a queue for them."""
+class Cutter(Protocol):
+    """What cuts a stream into frames; see `aiompi.wire.frame.Reader`."""
 
-    def __init__(self, transport: StreamTransport, peer: Peer) -> None:
-        self.peer = peer
-        self._transport = transport
-        self._driver: Driver = transport.engine.driver
+    @property
+    def landing(self) -> object | None:
+        """What is being read straight into its place."""
+
+    def get_buffer(self) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+
+class Keeper(Protocol):
+    """Who makes connections."""
+
+    engine: Engine
+    links: set[Any]
+    drained: Callable[[], object]
+
+
+class Correspondent(Protocol):
+    """Who is told what becomes of a connection."""
+
+    def lost(self, cause: str) -> None:
+        """It broke."""
+
+    def orphan(self, owner: Owner) -> None:
+        """It broke before it had sent the owner's memory."""
+
+
+class Connection:
+    """Frames over one connected socket; before that, a queue for them.
+
+    Args:
+        keeper: made it.
+        correspondent: is told when it breaks.
+        reader: takes what comes.
+    """
+
+    def __init__(self, keeper: Keeper, correspondent: Correspondent, reader: Cutter) -> None:
+        self._keeper = keeper
+        self._correspondent = correspondent
+        self._driver: Driver = keeper.engine.driver
         # Without progress in the background, a send is complete only when its bytes have left the process: its
         # receiver may depend on them while this process does something else.
-        self._copying = transport.engine.driver.background
+        self._copying = keeper.engine.driver.background
         self._socket: socket.socket | None = None
-        self._reader = Reader(peer)
+        self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
         self._writing = False
         self._closed = False
@@ -112,7 +149,7 @@ class StreamLink:
         pieces[0] = memoryview(pieces[0])[done:]
         if self._closed:
             if owner is not None:
-                self.peer.orphan(owner)
+                self._correspondent.orphan(owner)
             return False
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
@@ -155,7 +192,7 @@ class StreamLink:
         if self._writing:
             self._writing = False
             self._driver.remove_writer(sock.fileno())
-        self._transport.drained()
+        self._keeper.drained()
 
     def _left(self, nbytes: int) -> None:
         """`nbytes` of the queue have left."""
@@ -196,18 +233,14 @@ class StreamLink:
             return
 
     def _eof(self) -> None:
-        if self._reader.between_frames and self.peer.farewell is not None:
-            self.close()
-            if not self._transport.linked(self.peer):
-                self.peer.part()
-        else:
-            self.lost("its connection closed")
+        """The other side will send nothing more."""
+        self.lost("its connection closed")
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
         self.close()
-        self.peer.lost(cause)
-        self._transport.drained()
+        self._correspondent.lost(cause)
+        self._keeper.drained()
 
     def hang_up(self) -> None:
         """Close in good order: what was sent arrives, even if the peer sends still."""
@@ -224,7 +257,7 @@ class StreamLink:
         self._closed = True
         owners = [owner for _, owner in self._queue if owner is not None]
         self._queue.clear()
-        self._transport.links.discard(self)
+        self._keeper.links.discard(self)
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())
@@ -233,7 +266,25 @@ class StreamLink:
                 self._driver.remove_writer(sock.fileno())
             sock.close()
         for owner in owners:
-            self.peer.orphan(owner)
+            self._correspondent.orphan(owner)
+
+
+class StreamLink(Connection):
+    """Frames of one peer."""
+
+    def __init__(self, transport: StreamTransport, peer: Peer) -> None:
+        self.peer = peer
+        self._transport = transport
+        self._frames = Reader(peer)
+        super().__init__(transport, peer, self._frames)
+
+    def _eof(self) -> None:
+        if self._frames.between_frames and self.peer.farewell is not None:
+            self.close()
+            if not self._transport.linked(self.peer):
+                self.peer.part()
+        else:
+            super()._eof()
 
 
 class StreamTransport(Transport):

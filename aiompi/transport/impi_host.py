@@ -1,0 +1,111 @@
+"""The IMPI host of a rank: packets for ranks of other clients, over one Unix socket to the launcher's agent.
+
+After the hello (role ROLE_HOST) both directions are what hosts say to each other (IMPI 0.0, section 3.5): the host
+passes packets on as they are. With a FINI a rank tells its host that it is finished.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from aiompi.engine import Engine, Request
+from aiompi.engine.gateway import Gateway
+from aiompi.engine.seams import Owner
+from aiompi.errors import JobAbortedError
+from aiompi.impi.packet import Reader
+from aiompi.transport.dial import Dialling
+from aiompi.transport.stream import Connection
+from aiompi.transport.unix import SEND_BUFFER
+from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Connector
+
+SCHEME: Final = "unix:"
+
+
+class HostLink(Connection):
+    """Packets of all ranks of other clients."""
+
+    def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
+        super().__init__(host, host, Reader(gateway.limits.datalen, gateway.packet))
+        self._gateway = gateway
+
+    def detach(self, owner: Owner) -> None:
+        """Copy everything: only the last packet of a message tells whose it is."""
+        self._queue = deque((bytes(piece), other) for piece, other in self._queue)
+
+    def _readable(self) -> None:
+        super()._readable()
+        self._keeper.drained()  # an acknowledgement may have let the last packet go
+
+    def _eof(self) -> None:
+        if self._gateway.closed:
+            self.close()
+        else:
+            self.lost("its connection closed")
+
+
+class ImpiHost:
+    """A rank's connection to its host, made at once: messages may come before the rank sends any.
+
+    Args:
+        engine: of the rank, with its gateway.
+        address: of the host, "unix:PATH".
+        key: of the job.
+        on_lost: called with the cause when the connection breaks: the job cannot go on.
+
+    Attributes:
+        link: takes packets, even while the connection is still being made.
+        connected: complete when the connection stands.
+        drained: called whenever nothing waits any more.
+    """
+
+    def __init__(self, engine: Engine, address: str, key: bytes, on_lost: Callable[[str], object]) -> None:
+        assert engine.gateway is not None
+        self.engine = engine
+        self.links: set[HostLink] = set()
+        self.drained: Callable[[], object] = lambda: None
+        self.connected: Request[None] = Request(engine)
+        self.link = HostLink(self, engine.gateway)
+        self._gateway = engine.gateway
+        self._on_lost = on_lost
+        self._address = address
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        target = address.removeprefix(SCHEME)
+        handshake = Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT)
+        timeout = engine.settings.connect_timeout
+        self._dialling: Dialling | None = Dialling(engine.driver, sock, target, handshake, timeout, self._dialled)
+
+    def _dialled(self, dialling: Dialling, cause: str | None) -> None:
+        self._dialling = None
+        if cause is not None:
+            self.connected.fail(JobAbortedError(f"the IMPI host at {self._address} cannot be reached: {cause}"))
+            return
+        dialling.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self.links.add(self.link)
+        self.link.open(dialling.socket)
+        self.connected.complete()
+
+    def idle(self) -> bool:
+        """Whether every packet has left this process, none waiting for flow control."""
+        return self.link.idle and self._gateway.idle
+
+    def finish(self) -> None:
+        """Tell the host that this rank will send nothing more but answers (section 3.8); it must be idle."""
+        self._gateway.close(self.link)
+
+    def lost(self, cause: str) -> None:
+        """The link broke."""
+        self._on_lost(f"rank {self.engine.rank} has lost its IMPI host: {cause}")
+
+    def orphan(self, owner: Owner) -> None:
+        """The link broke before it had sent the owner's memory: it fails with the job."""
+        owner.fail(self.engine.error or JobAbortedError(f"the IMPI host of rank {self.engine.rank} is gone"))
+
+    def close(self) -> None:
+        """Close at once; what was handed over arrives."""
+        if self._dialling is not None:
+            self._dialling.close()
+            self._dialling = None
+        self.link.hang_up()

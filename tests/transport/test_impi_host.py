@@ -1,0 +1,255 @@
+"""A rank's connection to its IMPI host, which the test plays."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from universes import universe
+from worlds import KEY, irecv, isend, pattern, pour
+
+from aiompi.comm import Communicator, Group, make_communicator
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.engine import Engine
+from aiompi.engine.gateway import Gateway
+from aiompi.errors import JobAbortedError
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.universe import Universe
+from aiompi.settings import Settings
+from aiompi.transport.impi_host import ImpiHost
+from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Acceptor
+
+UNIVERSE = universe(1, 2, ackmark=2, hiwater=3)
+PROCS = [pack_proc(proc.ipv6, proc.pid) for proc in UNIVERSE.procs]
+LIMIT = 20.0
+
+
+class Rank:
+    """Rank 0 of the universe, and the socket of its host.
+
+    Attributes:
+        causes: why the connection was lost.
+    """
+
+    def __init__(self, directory: Path, universe: Universe = UNIVERSE) -> None:
+        self._path = path = str(directory / "host")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen()
+        self.driver = BlockingDriver()
+        self.engine = Engine(0, 3, Settings(), self.driver)
+        self.engine.enrol(0, 3, universe)
+        self.engine.gateway = Gateway(self.engine, universe)
+        self.causes: list[str] = []
+        self.host = ImpiHost(self.engine, f"unix:{path}", KEY, self.causes.append)
+        self.engine.connect = lambda peer: self.host.link
+        self.comm: Communicator = make_communicator(self.engine, Group(range(3), 0), 0, "WORLD")
+        self.socket: socket.socket | None = None
+
+    def greet(self, key: bytes = KEY) -> socket.socket:
+        """Let the rank in."""
+        self.until(lambda: bool(select.select([self._listener], [], [], 0)[0]))
+        self.socket, _ = self._listener.accept()
+        self.socket.setblocking(False)
+        handshake = Acceptor(key, role=ROLE_HOST, rank=RANK_AGENT)
+        while not handshake.done:
+            handshake.receive_data(self.receive(handshake.needed))
+            self.socket.sendall(handshake.data_to_send())
+        assert handshake.peer_rank == 0
+        self.until(self.host.connected.done)
+        return self.socket
+
+    def until(self, satisfied: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT
+        while not satisfied():
+            assert time.monotonic() < deadline, "the rank stands still"
+            self.driver.poll()
+
+    def receive(self, nbytes: int) -> bytes:
+        """What the rank sends, exactly so many bytes."""
+        assert self.socket is not None
+        data = b""
+        while len(data) < nbytes:
+            self.until(lambda: bool(select.select([self.socket], [], [], 0)[0]))
+            data += self.socket.recv(nbytes - len(data))
+        return data
+
+    def packet(self) -> tuple[Packet, bytes]:
+        """The next packet that the rank sends."""
+        found: list[tuple[Packet, bytes]] = []
+        reader = Reader(2**16, lambda packet, whole: found.append((packet, bytes(whole[HEADER_BYTES:]))))
+        while not found:
+            pour(reader, self.receive(1))
+        return found[0]
+
+    def close(self) -> None:
+        self.host.close()
+        self.driver.close()
+        self._listener.close()
+        os.unlink(self._path)
+        if self.socket is not None:
+            self.socket.close()
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Rank]:
+    made = Rank(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def eager(tmp_path: Path) -> Iterator[Rank]:
+    """A rank that sends more than a socket takes before anybody acknowledges it."""
+    made = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000))
+    yield made
+    made.close()
+
+
+def message(source: int, data: bytes, **fields: int) -> bytes:
+    """A short message for rank 0."""
+    header = Packet(PacketType.DATA, len(data), PROCS[source], PROCS[0], pk_msglen=len(data), pk_lsrank=source)
+    return header._replace(**fields).pack() + data
+
+
+@pytest.mark.spec("I3.5-2", "I3.7.1-1")
+def test_what_was_sent_before_the_connection_stands_waits_for_it(rank: Rank) -> None:
+    send = isend(rank.comm, b"early", 2, tag=4)
+    rank.greet()
+    packet, data = rank.packet()
+    assert (packet.pk_src, packet.pk_dest, packet.pk_tag, data) == (PROCS[0], PROCS[2], 4, b"early")
+    rank.until(send.done)
+
+
+@pytest.mark.spec("I3.2-2", "I3.5-11", "I3.5-15")
+def test_packets_in_the_smallest_pieces(rank: Rank) -> None:
+    host = rank.greet()
+    requests = [irecv(rank.comm, source) for source in (1, 2, 2)]
+    for byte in message(2, b"one") + message(1, b"two") + message(2, b""):
+        host.send(bytes([byte]))
+        rank.driver.poll()
+    rank.until(lambda: all(request.done() for request in requests))
+    assert [request.result() for request in requests] == [b"two", b"one", b""]
+
+
+@pytest.mark.spec("I3.1-2", "I3.1-3")
+def test_packets_come_in_while_none_can_go_out(eager: Rank) -> None:
+    """The host reads nothing: the socket is full, and yet the rank reads."""
+    host = eager.greet()
+    host.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    data = pattern(60000)
+    sends = [isend(eager.comm, data, dest) for dest in (1, 2) * 30]
+    for _ in range(3):
+        host.send(Packet(PacketType.PROTOACK, 0, PROCS[1], PROCS[0]).pack())
+        host.send(message(1, b"in"))
+    requests = [irecv(eager.comm, 1) for _ in range(3)]
+    eager.until(lambda: all(request.done() for request in requests))
+    assert not sends[-1].done()
+    assert not eager.host.idle()
+
+
+@pytest.mark.spec("I3.8-1", "I3.8-2", "I3.8-4")
+def test_fini_is_last(rank: Rank) -> None:
+    """What flow control holds back comes before it; the counter does not stop it."""
+    host = rank.greet()
+    for number in range(5):
+        isend(rank.comm, bytes([number]), 1)
+    drained = []
+    rank.host.drained = lambda: drained.append(rank.host.idle())
+    assert [rank.packet()[1] for _ in range(3)] == [b"\0", b"\1", b"\2"]
+    assert not rank.host.idle()
+    host.send(Packet(PacketType.PROTOACK, 0, PROCS[1], PROCS[0]).pack())
+    rank.until(lambda: True in drained)
+    rank.host.finish()
+    assert [rank.packet()[1] for _ in range(2)] == [b"\3", b"\4"]
+    packet, _ = rank.packet()
+    assert packet == Packet(PacketType.FINI)
+    assert rank.engine.peer(1).pair.unacknowledged == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("I3.8-3")
+def test_after_fini_packets_are_acknowledged_and_messages_dropped(rank: Rank) -> None:
+    host = rank.greet()
+    rank.host.finish()
+    assert rank.packet()[0].pk_type == PacketType.FINI
+    host.send(message(1, b"late") + message(1, b"synchronous", pk_type=PacketType.DATASYNC, pk_srqid=5))
+    assert rank.packet()[0] == Packet(PacketType.PROTOACK, 0, PROCS[0], PROCS[1])
+    host.send(Packet(PacketType.CANCEL, 0, PROCS[1], PROCS[0], 5).pack())
+    assert rank.packet()[0] == Packet(PacketType.CANCELNO, 0, PROCS[0], PROCS[1], 5)
+    assert rank.comm.iprobe(1, 0) is None
+    host.close()
+    rank.driver.poll()
+    assert rank.causes == []
+
+
+@pytest.mark.spec("I3.2-3", "I3.5-17", "I3.7.2-12")
+@pytest.mark.parametrize(
+    ("stream", "cause"),
+    [
+        (message(1, b"x", pk_src=bytes(24)), "its sender is no process of another client"),
+        (message(1, b"x", pk_src=PROCS[0]), "its sender is no process of another client"),
+        (message(1, b"x", pk_dest=PROCS[1]), "is not for rank 0"),
+        (message(1, b"", pk_type=99), "there is no such type"),
+        (message(1, b"", pk_len=2**31, pk_msglen=2**31), "bytes of data; 65536 were agreed upon"),
+        (message(1, b"x", pk_msglen=9, pk_drqid=3), "continues message 3, which is not arriving here"),
+    ],
+)
+def test_packets_that_make_no_sense_end_the_job(rank: Rank, stream: bytes, cause: str) -> None:
+    rank.greet().send(stream)
+    rank.until(lambda: bool(rank.causes))
+    (found,) = rank.causes
+    assert found.startswith("rank 0 has lost its IMPI host: ")
+    assert cause in found
+
+
+@pytest.mark.parametrize("ending", ["between packets", "within one"])
+def test_a_host_that_goes_ends_the_job(rank: Rank, ending: str) -> None:
+    host = rank.greet()
+    if ending == "within one":
+        host.send(message(1, b"cut short")[:-1])
+    host.close()
+    rank.until(lambda: bool(rank.causes))
+    assert rank.causes == ["rank 0 has lost its IMPI host: its connection closed"]
+
+
+def test_sends_that_had_not_left_fail_with_the_connection(eager: Rank) -> None:
+    host = eager.greet()
+    sends = [isend(eager.comm, pattern(65536), dest) for dest in (1, 2) * 40]
+    eager.until(lambda: not eager.host.link.idle)
+    host.close()
+    eager.until(lambda: bool(eager.causes))
+    eager.engine.abort(JobAbortedError("over"))
+    assert all(send.done() for send in sends)
+    assert isinstance(sends[-1].exception(), JobAbortedError)
+
+
+@pytest.mark.parametrize("key", [bytes(32)])
+def test_a_stranger_in_place_of_the_host(rank: Rank, key: bytes) -> None:
+    rank.until(lambda: bool(select.select([rank._listener], [], [], 0)[0]))
+    rank.socket, _ = rank._listener.accept()
+    handshake = Acceptor(key, role=ROLE_HOST, rank=RANK_AGENT)
+    handshake.receive_data(rank.receive(handshake.needed))
+    rank.socket.sendall(handshake.data_to_send())
+    rank.until(rank.host.connected.done)
+    with pytest.raises(JobAbortedError, match=r"IMPI host at unix:.*host cannot be reached"):
+        rank.host.connected.result()
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    driver = BlockingDriver()
+    engine = Engine(0, 3, Settings(), driver)
+    engine.gateway = Gateway(engine, UNIVERSE)
+    path = tmp_path / "nobody"
+    host = ImpiHost(engine, f"unix:{path}", KEY, lambda cause: None)
+    while not host.connected.done():
+        driver.poll()
+    with pytest.raises(JobAbortedError, match=rf"{path} cannot be reached: .*{os.strerror(2)}"):
+        host.connected.result()
+    host.close()
+    driver.close()
