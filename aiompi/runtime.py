@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
+#: seconds of looking for messages: a sleeping core of a virtual machine takes up to half of this to wake up
+_SPIN: Final = 200e-6
 
 
 class Runtime:
@@ -91,6 +93,7 @@ class Runtime:
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
         self.engine.connect = lambda peer: self._connect(peer, cards)
+        self.engine.driver.spin(self._spin(cards))
         if self.engine.size == 1:
             self.engine.driver.desert(self.engine.deserted)
 
@@ -110,7 +113,7 @@ class Runtime:
             await self._open_gateway(universe, welcome.host, contact.key)
         self._make_communicators(welcome.rank, welcome.size)
         addresses = {transport.name: transport.address() for transport in self._transports}
-        card = {"window": self.settings.eager_window, "host": socket.gethostname(), "transports": addresses}
+        card = {"window": self.settings.eager_window, "host": self.node, "transports": addresses}
         agent.send(control.Card(card))
         return await self._cards
 
@@ -134,6 +137,13 @@ class Runtime:
             assert self._host is not None
             return self._host.link
         return registry.connect(self._transports, peer, cards[peer.rank])
+
+    def _spin(self, cards: list[control.BusinessCard]) -> float:
+        """Seconds for which this rank looks for messages before it sleeps."""
+        if self.settings.spin is not None:
+            return self.settings.spin
+        here = sum(card.get("host") == self.node for card in cards)
+        return _SPIN if here <= len(os.sched_getaffinity(0)) else 0.0
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:

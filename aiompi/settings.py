@@ -31,6 +31,8 @@ class Settings:
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
         transports: names of transports that may be used, comma-separated in the environment; empty means all.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
+        spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
+            default: 200e-6 where there is a core for each rank of the host, otherwise never.
         bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.
@@ -54,6 +56,7 @@ class Settings:
     pickle: bool = True
     transports: tuple[str, ...] = ()
     ring_size: int = 2**20
+    spin: float | None = None
     bind: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -77,6 +80,8 @@ class Settings:
             raise InvalidArgumentError(
                 f"ring_size is a number of bytes, a power of two from 4 KiB to 1 GiB, and cannot be {self.ring_size}"
             )
+        if self.spin is not None and not 0 <= self.spin < math.inf:
+            raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
         if not all(client.isdecimal() for client in self.impi_native_order):
@@ -145,7 +150,7 @@ def _parse(name: str, text: str) -> Any:
             return _boolean(text)
         if isinstance(default, int):
             return _size(text)
-        if isinstance(default, float):
+        if isinstance(default, float) or default is None:
             return float(text)
         if isinstance(default, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())

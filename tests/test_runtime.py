@@ -278,3 +278,27 @@ def test_targets() -> None:
     for address in ("tcp:host", "udp:host:77", "", "tcp:host:x"):
         with pytest.raises(aiompi.InvalidArgumentError, match="expected HOST:PORT"):
             Contact(address, key, 0, launched=True).target()
+
+
+# Spinning.
+
+
+@pytest.mark.parametrize(
+    ("spin", "hosts", "cores", "seconds"),
+    [
+        (None, ["here"], 1, 200e-6),
+        (None, ["here", "there", "here"], 2, 200e-6),
+        (None, ["here", "there", "here"], 1, 0.0),
+        (None, ["here"] * 8, 2, 0.0),
+        (0.0, ["here"], 8, 0.0),
+        (1e-3, ["here"] * 8, 2, 1e-3),
+    ],
+)
+def test_ranks_spin_where_there_are_cores_for_all_of_their_host(
+    monkeypatch: pytest.MonkeyPatch, spin: float | None, hosts: list[str], cores: int, seconds: float
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    runtime = Runtime(AsyncioDriver(), settings=Settings(spin=spin))
+    cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
+    assert runtime._spin(cards) == seconds

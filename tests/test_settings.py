@@ -29,6 +29,8 @@ def test_defaults() -> None:
         eager_limit=65536,
         eager_window=4194304,
         pickle=True,
+        ring_size=1048576,
+        spin=None,
         transports=(),
         bind="",
         connect_timeout=30.0,
@@ -49,6 +51,9 @@ def test_defaults() -> None:
         ("eager_window", "2M", 2 * 2**20),
         ("eager_window", "1G", 2**30),
         ("eager_window", "7B", 7),
+        ("ring_size", "64K", 65536),
+        ("spin", "0", 0.0),
+        ("spin", "50e-6", 50e-6),
         ("pickle", "0", False),
         ("pickle", "No", False),
         ("pickle", "off", False),
@@ -85,6 +90,7 @@ def test_environment(name: str, text: str, value: Any) -> None:
         ("pickle", ""),
         ("pickle", "maybe"),
         ("connect_timeout", "soon"),
+        ("spin", "auto"),
         ("coll", "bcast"),
         ("coll", "bcast=a=b"),
     ],
@@ -159,6 +165,12 @@ def test_window_fits_the_field_that_returns_it() -> None:
 def test_connect_timeout_is_a_time(timeout: float) -> None:
     with pytest.raises(InvalidArgumentError, match="connect_timeout"):
         Settings(connect_timeout=timeout)
+
+
+@pytest.mark.parametrize("spin", [-1e-6, float("nan"), float("inf")])
+def test_spin_is_a_time(spin: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="spin"):
+        Settings(spin=spin)
 
 
 def test_rc_reads_what_the_environment_would_hold() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aiompi.engine import Timer, Waiter
+from aiompi.driver.spin import Spin
+from aiompi.engine import Poller, Timer, Waiter
 
 T = TypeVar("T")
 
@@ -18,6 +20,9 @@ class AsyncioDriver:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pollers: list[Poller] = []
+        self._spin = Spin()
+        self._until = 0.0
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -30,6 +35,36 @@ class AsyncioDriver:
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
+
+    def spin(self, seconds: float) -> None:
+        self._spin.seconds = seconds
+
+    def linger(self, poller: Poller) -> bool:
+        if not self._spin.pays():
+            return False
+        self._until = time.monotonic() + self._spin.seconds
+        self._pollers.append(poller)
+        if len(self._pollers) == 1:
+            self.loop.call_soon(self._ask)
+        return True
+
+    def _ask(self) -> None:
+        """Ask the pollers once per turn of the loop, so that everything else in it goes on."""
+        pollers = self._pollers
+        busy = False
+        try:
+            for poller in pollers:
+                busy |= poller.poll()
+            now = time.monotonic()
+            if busy:
+                self._spin.won()
+                self._until = now + self._spin.seconds
+            elif now >= self._until:
+                self._spin.lost()
+                pollers[:] = [poller for poller in pollers if not poller.rest()]
+        finally:
+            if pollers:
+                self.loop.call_soon(self._ask)
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import select
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from aiompi.engine import Request, Timer, Waiter
+from aiompi.driver.spin import Spin
+from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
 T = TypeVar("T")
+
+#: seconds of asking after which descriptors are looked at too
+_LOOK: Final = 20e-6
 
 
 class BlockingDriver:
@@ -30,6 +35,9 @@ class BlockingDriver:
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
         self._deserted: Callable[[], bool] | None = None
+        self._spin = Spin()
+        self._pollers: list[Poller] = []
+        self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
         self._thread = threading.get_ident()
 
     @property
@@ -74,15 +82,45 @@ class BlockingDriver:
                 raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
             if self._timers:
                 timeout = max(0.0, self._timers[0].due - time.monotonic())
-        for fd, events in self._epoll.poll(timeout):
-            if events & ~select.EPOLLOUT:
+        if not self._pollers or not self._ask(timeout):
+            self._look(timeout)
+
+    def _look(self, timeout: float | None) -> bool:
+        """Call those whose descriptors are ready; whether there were any."""
+        events = self._epoll.poll(timeout)
+        for fd, event in events:
+            if event & ~select.EPOLLOUT:
                 callback = self._readers.get(fd)
                 if callback is not None:
                     callback()
-            if events & ~select.EPOLLIN:
+            if event & ~select.EPOLLIN:
                 callback = self._writers.get(fd)
                 if callback is not None:
                     callback()
+        return bool(events)
+
+    def _ask(self, timeout: float | None) -> bool:
+        """Ask the pollers before a sleep; whether there was something to do. If there is not for a while, they rest."""
+        pollers = self._pollers
+        now = time.monotonic()
+        until = now + min(self._spin.seconds, math.inf if timeout is None else timeout)
+        while True:
+            if now >= self._due:
+                self._due = now + _LOOK
+                if self._look(0.0):
+                    return True
+            for poller in pollers:
+                if poller.poll():
+                    self._spin.won()
+                    return True
+            if timeout == 0.0:
+                return False
+            now = time.monotonic()
+            if now >= until:
+                break
+        self._spin.lost()
+        pollers[:] = [poller for poller in pollers if not poller.rest()]
+        return bool(pollers)
 
     def _stuck(self) -> bool:
         """Whether nothing can happen any more."""
@@ -108,6 +146,15 @@ class BlockingDriver:
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         self._deserted = deserted
+
+    def spin(self, seconds: float) -> None:
+        self._spin.seconds = seconds
+
+    def linger(self, poller: Poller) -> bool:
+        if not self._spin.pays():
+            return False
+        self._pollers.append(poller)
+        return True
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))

@@ -14,9 +14,9 @@ from aiompi.engine.pt2pt import Mode, NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Driver, Link, Timer, Waiter
+from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter
 
 __all__ = [
     "Driver", "Engine", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer",
-    "PersistentRequest", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
+    "PersistentRequest", "Poller", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

@@ -24,6 +24,16 @@ class Waiter(Protocol):
         """Make the waiting code continue."""
 
 
+class Poller(Protocol):
+    """What can be asked whether there is something to do, which is faster than to be woken for it."""
+
+    def poll(self) -> bool:
+        """Do what there is to do; whether there was anything."""
+
+    def rest(self) -> bool:
+        """Be woken from now on instead of being asked; False when there is something to do first."""
+
+
 class Driver(Protocol):
     """How a rank waits: the seam to an event loop, or to a blocking poll (floor 5).
 
@@ -42,6 +52,12 @@ class Driver(Protocol):
         Args:
             deserted: None when what is waited for does not come from other ranks.
         """
+
+    def spin(self, seconds: float) -> None:
+        """Before a sleep, ask pollers for so long, if that has paid lately; 0: never."""
+
+    def linger(self, poller: Poller) -> bool:
+        """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""

@@ -78,11 +78,11 @@ def stress(face: str, count: int) -> str:
     return in_face(face, text)
 
 
-@pytest.mark.parametrize("ring_size", ["4K", "1M"])
+@pytest.mark.parametrize(("ring_size", "spin"), [("4K", "0"), ("1M", "0"), ("4K", "20e-6"), ("1M", "1e-3")])
 @pytest.mark.parametrize("face", FACES)
-def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size: str) -> None:
-    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size}
-    result = site.ok(2, stress(face, 1500), env=env)
+def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size: str, spin: str) -> None:
+    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
+    result = site.ok(2, stress(face, 1000), env=env)
     assert result.lines == ["whole", "whole"]
 
 
@@ -110,7 +110,26 @@ def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) ->
     site.settle()
 
 
-def test_many_ranks(site: Site) -> None:
-    """Each of sixteen talks with each: 120 pairs on however few cores."""
-    result = site.ok(16, in_face("blocking", TALK + "    comm.Barrier()\n"))
-    assert len(result.lines) == 16
+def test_more_ranks_than_cores(site: Site) -> None:
+    """Each talks with each, 120 pairs, and all go through many short steps together."""
+    body = TALK + "    for _ in range(30):\n        comm.Barrier()\n"
+    assert len(site.ok(16, in_face("blocking", body)).lines) == 16
+
+
+WAIT_LONG = """
+    import time
+    warm = [await comm.Sendrecv(bytes(8), 1 - comm.rank, recvbuf=bytearray(8), source=1 - comm.rank) for _ in range(99)]
+    if comm.rank == 0:
+        time.sleep(1.5)
+        await comm.Send(bytes(8), dest=1)
+    else:
+        before = time.process_time()
+        await comm.Recv(bytearray(8), source=0)
+        print(time.process_time() - before)
+"""
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
+    result = site.ok(2, in_face(face, WAIT_LONG), env={"AIOMPI_SPIN": "200e-6"})
+    assert float(result.out) < 0.01

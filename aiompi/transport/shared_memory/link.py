@@ -10,7 +10,7 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.ring import CHUNK, Outbound
+from aiompi.transport.shared_memory.ring import CHUNK, Inbound, Outbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import Payload
@@ -74,6 +74,7 @@ class RingLink:
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
         self._queue: deque[_Frame] = deque()
+        self._lingering = False
         self._closed = False
 
     @property
@@ -201,6 +202,9 @@ class RingLink:
         segment = self._segment
         assert segment is not None
         segment.silence()
+        self._turn(segment)
+
+    def _turn(self, segment: Segment) -> None:
         try:
             watching = self._attend(segment)
         except RemoteProtocolError as error:
@@ -226,16 +230,31 @@ class RingLink:
                 self._flush(segment)
             if self._closed:
                 return True
-            if left > 0:
-                watching = inbound.watch()
-            else:
-                watching = False
-                inbound.fence()
+            done = left > 0 and self._wait(inbound)
             if inbound.unheard():
                 segment.ring()
-            if watching:
+            if done:
                 return True
         return False
+
+    def _wait(self, inbound: Inbound) -> bool:
+        """Wait for frames; False when there are some."""
+        if self._lingering:
+            return True
+        self._lingering = self._driver.linger(self)
+        return self._lingering or inbound.watch()
+
+    def poll(self) -> bool:
+        segment = self._segment
+        if segment is None or not (segment.inbound.pending or (self._queue and segment.outbound.room)):
+            return False
+        self._turn(segment)
+        return True
+
+    def rest(self) -> bool:
+        segment = self._segment
+        self._lingering = segment is not None and not segment.inbound.watch()
+        return not self._lingering
 
     # The end.
 

@@ -159,6 +159,11 @@ class Outbound(_Ring):
         self._limit = tail + self._size
         return self._limit
 
+    @property
+    def room(self) -> bool:
+        """Whether something can be written."""
+        return self._words[TAIL] + self._size != self._head
+
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self._acquire()
@@ -275,6 +280,11 @@ class Inbound(_Ring):
             self.landing = None
         landing.advance(nbytes)
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are frames."""
+        return self._words[HEAD] != self._tail
+
     def wake(self) -> None:
         """Wait for frames no longer."""
         self._words[WATCHING] = 0
@@ -291,10 +301,12 @@ class Inbound(_Ring):
         return False
 
     def unheard(self) -> bool:
-        """Whether the writer must be rung for, so that he sees that there is room; to be asked after a fence.
+        """Whether the writer must be rung for, so that he sees that there is room.
 
         While much is left to be read he may sleep on: he will write more at once when he is rung for later.
         """
+        self._acquire()
+        self._release()
         wait = self._words[WANTING]
         if not wait or wait == self._answered or 2 * (self._head - self._tail) > self._size:
             return False

@@ -254,3 +254,45 @@ def test_both_connect_at_once(polled: NewPolled) -> None:
     assert w.finish(*receives, *sends)[:2] == [pattern(200_000, 1), pattern(200_000, 0)]
     assert len(w.links(0, 1)) == len(w.links(1, 0)) == 2
     assert isinstance(w.transports[0], SharedMemory)
+
+
+# Spinning.
+
+
+def test_reader_that_lingers_is_not_rung_for(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled()
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    for driver in w.drivers:
+        driver.spin(60.0)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
+    for i in range(20):
+        assert w.finish(irecv(w.comms[1]), isend(w.comms[0], pattern(100, i), 1))[0] == pattern(100, i)
+
+
+@pytest.mark.parametrize("nbytes", [8, 60_000, 300_000])
+def test_lingering_and_resting_lose_nothing(polled: NewPolled, nbytes: int) -> None:
+    """Links linger now and then only, since here each spin is too short to succeed, or must wait for its turn."""
+    w = polled(ring_size=2**16)
+    for driver in w.drivers:
+        driver.spin(1e-6)
+    for i in range(50):
+        sends = [isend(w.comms[own], pattern(nbytes, i), 1 - own) for own in range(2)]
+        if i % 3 == 0:
+            for driver in w.drivers:
+                driver._turn(0.001)
+        receives = [irecv(comm) for comm in w.comms]
+        assert w.finish(*receives, *sends)[:2] == [pattern(nbytes, i)] * 2
+
+
+def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
+    w = polled()
+    for driver in w.drivers:
+        driver.spin(0.001)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    assert any(driver._pollers for driver in w.drivers)
+    for transport_ in w.transports:
+        transport_.close()
+    for driver in w.drivers:
+        driver._turn(0.01)
+        assert driver._pollers == []

@@ -1,0 +1,214 @@
+"""When it pays to spin, and how both drivers do it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.spin import Spin
+from aiompi.engine import Engine, Request
+from aiompi.settings import Settings
+
+
+class Asked:
+    """A poller.
+
+    Args:
+        answers: what `poll` gives, one after the other, and False from then on.
+
+    Attributes:
+        asked: how often it was asked.
+        resting: whether it has to be woken.
+        restless: how often it still refuses to rest.
+    """
+
+    def __init__(self, *answers: bool, then: Callable[[int], object] = lambda count: None) -> None:
+        self._answers = deque(answers)
+        self._then = then
+        self.asked = 0
+        self.resting = False
+        self.restless = 0
+
+    def poll(self) -> bool:
+        assert not self.resting
+        self.asked += 1
+        self._then(self.asked)
+        return self._answers.popleft() if self._answers else False
+
+    def rest(self) -> bool:
+        self.restless -= 1
+        self.resting = self.restless < 0
+        return self.resting
+
+
+# The decision.
+
+
+def test_never_without_time() -> None:
+    assert not Spin().pays()
+
+
+def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
+    spin = Spin()
+    spin.seconds = 1.0
+    assert all(spin.pays() for _ in range(100))
+    for pause in (1, 3, 7, 15, 31, 63, 63, 63):
+        spin.lost()
+        assert [spin.pays() for _ in range(pause + 1)] == [False] * pause + [True]
+    spin.won()
+    spin.lost()
+    assert [spin.pays() for _ in range(2)] == [False, True]
+
+
+# The blocking driver.
+
+
+@pytest.fixture
+def driver() -> Iterator[BlockingDriver]:
+    driver = BlockingDriver()
+    driver.spin(60.0)
+    yield driver
+    driver.close()
+
+
+def new_request(driver: BlockingDriver) -> Request[Any]:
+    return Request(Engine(0, 1, Settings(), driver))
+
+
+def test_nothing_lingers_where_there_is_no_spin(driver: BlockingDriver) -> None:
+    driver.spin(0.0)
+    assert not driver.linger(Asked())
+
+
+def test_asks_instead_of_sleeping(driver: BlockingDriver) -> None:
+    request = new_request(driver)
+    poller = Asked(*[False] * 9, True, then=lambda count: count == 10 and request.complete())
+    driver.add_reader(os.eventfd(0), int)
+    assert driver.linger(poller)
+    driver.finish(request)
+    assert poller.asked == 10
+    assert not poller.resting
+    os.close(next(iter(driver._readers)))
+
+
+def test_rests_after_a_while_and_sleeps(driver: BlockingDriver) -> None:
+    driver.spin(0.001)
+    request, poller = new_request(driver), Asked()
+    driver.call_later(0.1, request.complete)
+    assert driver.linger(poller)
+    before = time.process_time()
+    driver.finish(request)
+    assert poller.resting
+    assert time.process_time() - before < 0.05
+    assert not driver.linger(Asked()), "the next wait is without a spin"
+
+
+def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
+    driver.spin(1e-6)
+    request, poller = new_request(driver), Asked()
+    poller.restless = 3
+    driver.call_later(0.01, request.complete)
+    assert driver.linger(poller)
+    driver.finish(request)
+    assert poller.asked >= 4
+    assert poller.resting
+
+
+def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
+    poller = Asked()
+    driver.linger(poller)
+    for count in range(1, 5):
+        driver.poll()
+        assert poller.asked == count
+    assert not poller.resting
+
+
+def test_descriptors_are_not_forgotten_by_who_always_has_something_to_do(driver: BlockingDriver) -> None:
+    request, poller = new_request(driver), Asked(*[True] * 10**6)
+    bell = os.eventfd(1)
+    driver.add_reader(bell, request.complete)
+    driver.linger(poller)
+    driver.finish(request)
+    os.close(bell)
+    assert poller.asked < 10**6
+
+
+def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
+    request, poller = new_request(driver), Asked()
+    driver.call_later(0.002, request.complete)
+    driver.linger(poller)
+    driver.finish(request)
+    assert request.done()
+
+
+# Event loops.
+
+
+def test_loop_goes_on_while_it_spins(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        driver.spin(0.02)
+        enough = asyncio.get_running_loop().create_future()
+        first = Asked(*[False, True] * 5, then=lambda count: count == 10 and enough.set_result(None))
+        second = Asked()
+        assert driver.linger(first)
+        assert driver.linger(second)
+        steps = 0
+        while not enough.done():
+            await asyncio.sleep(0)
+            steps += 1
+        assert steps >= 9
+        assert abs(second.asked - 10) <= 1
+        while not (first.resting and second.resting):
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_loop_sleeps_after_a_while(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        driver.spin(0.001)
+        poller = Asked(True)
+        poller.restless = 1
+        assert driver.linger(poller)
+        await asyncio.sleep(0.05)
+        assert poller.resting
+        before, asked = time.process_time(), poller.asked
+        await asyncio.sleep(0.2)
+        assert time.process_time() - before < 0.05
+        assert poller.asked == asked
+        assert not driver.linger(Asked())
+
+    run(main())
+
+
+def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        driver.spin(0.02)
+        told: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+
+        def fail(count: int) -> None:
+            if count == 1:
+                raise ValueError("of the poller")
+
+        poller = Asked(then=fail)
+        driver.linger(poller)
+        while poller.asked < 3:
+            await asyncio.sleep(0)
+        assert [str(error) for error in told] == ["of the poller"]
+        while not poller.resting:
+            await asyncio.sleep(0)
+
+    run(main())
