@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiompi.coll.operand import VectorOperand
 from aiompi.coll.slot import Slot
 from aiompi.datatype import external32
-from aiompi.datatype.buffer.buffer import Buffer, allocate
+from aiompi.datatype.buffer.allocation import allocate
+from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.layout.layout import Layout
 from aiompi.op import Op
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from aiompi.coll.slot import Slot
-from aiompi.datatype.buffer.buffer import Buffer, allocate
+from aiompi.datatype.buffer.allocation import allocate
+from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InternalError
 from aiompi.op import Op

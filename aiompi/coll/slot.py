@@ -8,7 +8,7 @@ from typing import Any
 
 from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.buffer import allocate
+from aiompi.datatype.buffer.allocation import allocate, joined
 from aiompi.engine import NotedReceive, Request
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload
@@ -51,7 +51,7 @@ class Slot:
         """What the slot holds, in one piece; a copy if it was not."""
         if len(self.payload) == 1 and isinstance(self.payload[0], memoryview):
             return self.payload[0]
-        return memoryview(bytearray().join(self.payload))
+        return joined(self.payload, self.nbytes)
 
     def part(self, start: int, stop: int) -> Slot:
         """The bytes `start` to `stop - 1` of a block, sharing its memory; for algorithms that are not `any_form`."""
@@ -87,7 +87,7 @@ class Slot:
         if self is other:
             return
         if self.memory is None:
-            self.fill(memoryview(bytearray().join(other.payload)))
+            self.fill(joined(other.payload, other.nbytes))
         else:
             self.memory[:] = other.data
 

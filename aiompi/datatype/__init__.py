@@ -2,8 +2,9 @@
 
 from aiompi.datatype import deprecated, predefined
 from aiompi.datatype.buffer.address import BOTTOM, Aint_add, Aint_diff, Free_address, Get_address
+from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.arrays import bytes_of
-from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
+from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import (
     IN_PLACE,
     InPlace,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from aiompi.engine.message import Dropped, Landing, Message, allocate
+from aiompi.datatype.buffer.allocation import allocate
+from aiompi.engine.message import Dropped, Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import OtherError

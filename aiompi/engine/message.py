@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from aiompi.status import Status
 
 if TYPE_CHECKING:
@@ -14,11 +12,6 @@ if TYPE_CHECKING:
     from aiompi.engine.pt2pt import Receive
 
 _SCRATCH: Final = memoryview(bytearray(64 * 2**10))
-
-
-def allocate(nbytes: int) -> memoryview:
-    """Memory for a payload whose receiver is not known yet, or takes any length; not cleared."""
-    return np.empty(nbytes, np.uint8).data
 
 
 class Message:

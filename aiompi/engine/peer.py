@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine.message import Dropped, Landing, Message, allocate
+from aiompi.datatype.buffer.allocation import allocate
+from aiompi.engine.message import Dropped, Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import OtherError, RemoteProtocolError

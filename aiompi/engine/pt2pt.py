@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.engine.message import Landing, Message, allocate
+from aiompi.datatype.buffer.allocation import allocate
+from aiompi.engine.message import Landing, Message
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import LocalWorld, WireWorld, pattern
 
+from aiompi.datatype.buffer.allocation import allocate
 from aiompi.engine import Peer
-from aiompi.engine.message import Landing, Message, allocate
+from aiompi.engine.message import Landing, Message
 
 
 class Target:
@@ -98,9 +99,3 @@ def test_message_keeps_what_landed() -> None:
     assert message.data == pattern(100)
     status = message.envelope()
     assert (status.source, status.tag, status.nbytes) == (1, 2, 100)
-
-
-def test_allocated_memory_can_be_written_and_is_of_bytes() -> None:
-    for nbytes in (0, 1, 10**6):
-        memory = allocate(nbytes)
-        assert (memory.nbytes, memory.format, memory.readonly) == (nbytes, "B", False)

@@ -10,7 +10,6 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.engine import message as message_module
 from aiompi.engine.peer import OVERHEAD
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES, Header
@@ -173,7 +172,6 @@ def test_enormous_eager_message_is_refused_before_memory_is_taken(
     def allocate(nbytes: int) -> memoryview:
         raise AssertionError(f"{nbytes} bytes")
 
-    monkeypatch.setattr(message_module, "allocate", allocate)
     for module in ("peer", "pt2pt"):
         monkeypatch.setattr(f"aiompi.engine.{module}.allocate", allocate)
     with pytest.raises(errors.RemoteProtocolError, match="granted"):

@@ -9,7 +9,7 @@ from aiompi.bench.simulate.network import Model, Network, Node
 from aiompi.coll.operand import Operand
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.slot import Slot
-from aiompi.datatype.buffer.buffer import allocate
+from aiompi.datatype.buffer.allocation import allocate
 
 
 class Shade(Slot):

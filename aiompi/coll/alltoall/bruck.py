@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.slot import Bundle, Slot
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.buffer import allocate
+from aiompi.datatype.buffer.allocation import allocate
 
 
 async def bruck(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:

@@ -15,7 +15,8 @@ from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.arguments import NumberError, UnusableTypeError
-from aiompi.datatype.buffer.buffer import Buffer, allocate, blocks
+from aiompi.datatype.buffer.allocation import allocate, joined
+from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory
 from aiompi.datatype.datatype import Datatype
@@ -232,7 +233,8 @@ class Stage:
 
     def copied(self, buffer: Buffer) -> Slot:
         """The same in memory of its own."""
-        return Slot(memoryview(bytearray(self.outgoing(buffer).data)))
+        slot = self.outgoing(buffer)
+        return Slot(joined(slot.payload, slot.nbytes))
 
     def incoming(self, buffer: Buffer) -> Slot:
         """A slot for what belongs into a buffer."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll.slot import Bundle, Slot
 from aiompi.coll.tree import Tree
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.buffer import allocate
+from aiompi.datatype.buffer.allocation import allocate
 
 
 async def binomial(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:

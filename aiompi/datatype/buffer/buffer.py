@@ -10,15 +10,11 @@ import numpy as np
 from aiompi.datatype import external32
 from aiompi.datatype.arguments import NumberError
 from aiompi.datatype.buffer.address import Piece, registry
+from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError, InvalidTypeError
-
-
-def allocate(nbytes: int) -> memoryview:
-    """New memory for a message; its content is undefined."""
-    return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
 
 
 class Buffer:

@@ -1,0 +1,75 @@
+"""Memory for messages and partial results. Large blocks are used again.
+
+The C library gives large blocks back to the system when they are freed. The next one then costs a page fault for
+every 4 KiB at its first use, which takes many times as long as copying a message into it does. So the last few blocks
+are kept; a new one may have the place of one that nothing refers to any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+#: bytes from which blocks are used again, as those that the C library asks the system for
+LARGE: Final = 128 * 2**10
+#: bytes up to which they are, and how many are kept: 64 MiB at most
+LARGEST: Final = 8 * 2**20
+KEPT: Final = 8
+#: bytes of which their sizes are multiples, so that messages of about the same size can use the same block
+GRAIN: Final = 64 * 2**10
+
+# Operations on it are atomic: the last reference may be dropped anywhere, in another thread too.
+_kept: Final[deque[bytearray]] = deque(maxlen=KEPT)
+
+
+class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
+    """A block for as long as anything refers to it, directly or through views; afterwards it is kept.
+
+    An array made of its memory refers to the lease and not to the block: NumPy passes over an array only for a base of
+    the same class, and the block is no array.
+    """
+
+    def __del__(self, kept: deque[bytearray] = _kept) -> None:
+        base: Any = self.base
+        if type(base) is bytearray:  # otherwise this is a view of a lease
+            kept.append(base)
+
+
+def allocate(nbytes: int) -> memoryview:
+    """Memory of unsigned bytes, not cleared."""
+    if not LARGE <= nbytes <= LARGEST:
+        return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
+    size = -(-nbytes // GRAIN) * GRAIN
+    block = _again(size)
+    if block is None:
+        block = bytearray(size)
+    return _Lease(size, np.uint8, block).data[:nbytes]
+
+
+def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
+    """A copy of pieces, which are `nbytes` together, in one piece."""
+    if nbytes < LARGE:
+        return memoryview(bytearray().join(pieces))
+    memory = allocate(nbytes)
+    start = 0
+    for piece in pieces:
+        stop = start + len(piece)
+        memory[start:stop] = piece
+        start = stop
+    return memory
+
+
+def _again(size: int) -> bytearray | None:
+    """A block of this size among those that are kept; the one that was used last, which may be in the cache."""
+    for _ in range(len(_kept)):
+        try:
+            block = _kept.pop()
+        except IndexError:
+            return None
+        if len(block) == size:
+            return block
+        _kept.appendleft(block)
+    return None

@@ -1,0 +1,96 @@
+"""Memory for messages: large blocks are used again, and never while anything refers to them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiompi.datatype.buffer import allocation
+from aiompi.datatype.buffer.allocation import GRAIN, KEPT, LARGE, LARGEST, allocate, joined
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """No block of another test is kept."""
+    allocation._kept.clear()
+    yield
+    allocation._kept.clear()
+
+
+def address(view: object) -> int:
+    return int(np.asarray(view).__array_interface__["data"][0])
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 1000, LARGE - 1, LARGE, LARGE + 1, 2**20, LARGEST, LARGEST + 1])
+def test_memory_is_writable_and_of_unsigned_bytes(nbytes: int) -> None:
+    view = allocate(nbytes)
+    assert (len(view), view.nbytes, view.format, view.readonly) == (nbytes, nbytes, "B", False)
+    view[:] = bytes(range(256)) * (nbytes // 256) + bytes(nbytes % 256)
+    assert view.contiguous
+
+
+@pytest.mark.parametrize(
+    "refer",
+    [
+        lambda view: view,
+        lambda view: view[5:10],
+        lambda view: view.cast("d"),
+        np.asarray,
+        lambda view: np.asarray(view)[3:][::2],
+        lambda view: np.frombuffer(view, "i4").reshape(2, -1).T,
+        lambda view: np.ndarray((4,), "f8", view, 8)[1:],
+        lambda view: view.obj,
+        lambda view: view.obj[7:],
+        lambda view: view.obj.view(np.ndarray)[7:],
+        lambda view: memoryview(view.obj[7:])[1:],
+    ],
+    ids=range(11),
+)
+def test_a_block_is_used_again_when_nothing_refers_to_it(refer: Callable[[Any], Any]) -> None:
+    view = allocate(LARGE)
+    where, reference = address(view), refer(view)
+    del view
+    gc.collect()
+    others = [allocate(LARGE) for _ in range(KEPT + 1)]
+    assert where not in map(address, others)
+    del others, reference
+    gc.collect()
+    assert where in [address(it) for it in [allocate(LARGE) for _ in range(KEPT + 1)]]
+
+
+def test_sizes_that_differ_little_share_a_block() -> None:
+    where = address(allocate(LARGE + 1))
+    assert address(allocate(LARGE + GRAIN)) == where
+    assert address(allocate(LARGE + GRAIN + 1)) != where
+    assert address(allocate(LARGE + 2)) == where
+
+
+def test_the_block_that_was_used_last_is_the_first_to_be_used_again() -> None:
+    blocks = [allocate(LARGE) for _ in range(3)]
+    where = [address(block) for block in blocks]
+    while blocks:
+        del blocks[0]
+    assert [address(it) for it in [allocate(LARGE) for _ in range(3)]] == where[::-1]
+
+
+def test_few_blocks_are_kept() -> None:
+    for nbytes in (LARGE - 1, LARGEST + 1):
+        allocate(nbytes)
+    assert not allocation._kept
+    for count in range(1, KEPT + 3):
+        blocks = [allocate(LARGE) for _ in range(count)]
+        del blocks
+        assert len(allocation._kept) == min(count, KEPT)
+
+
+@pytest.mark.parametrize("nbytes", [10, 2**20])
+def test_joined(nbytes: int) -> None:
+    source = np.random.default_rng(0).bytes(nbytes)
+    pieces = [source[:3], memoryview(source)[3:3], memoryview(bytearray(source))[3:]]
+    copy = joined(pieces, nbytes)
+    assert bytes(copy) == source
+    assert not copy.readonly
