@@ -49,6 +49,8 @@ class Settings:
         impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
         impi_native_order: ranks of IMPI clients with which user data travels as it lies in the memory of this machine
             instead of in external32, as historic LAM/MPI sends it between machines of one kind.
+        impi_leaders_collective: whether the leaders of Intercomm_create meet in the collective context of the peer
+            communicator, if it spans IMPI clients, or else in that of point-to-point messages: IMPI does not say.
     """
 
     eager_limit: int = 64 * 2**10
@@ -69,6 +71,7 @@ class Settings:
     impi_xsize: int = -1
     impi_maxlinear: int = -1
     impi_native_order: tuple[str, ...] = ()
+    impi_leaders_collective: bool = True
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:

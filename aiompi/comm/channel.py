@@ -19,6 +19,8 @@ EXTENSION_TAG: Final = 300
 LOCAL_GROUP_TAG: Final = 301
 #: of messages within a client
 CLIENT_TAG: Final = 302
+#: of messages among a part of the members who make a communicator by themselves
+PART_TAG: Final = 303
 
 
 class Channel:
@@ -36,6 +38,7 @@ class Channel:
         rank: of this process among those who communicate; by default the one in the communicator.
         offset: added to the ranks that messages carry as their source, so that channels in one context with one
             tag are apart.
+        sources: instead of that, what messages of each member carry.
 
     Attributes:
         comm: communicator.
@@ -45,8 +48,8 @@ class Channel:
     """
 
     __slots__ = (
-        "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_tag", "comm", "note",
-        "rank", "size",
+        "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_sources", "_tag",
+        "comm", "note", "rank", "size",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +61,7 @@ class Channel:
         rank: int | None = None,
         offset: int = 0,
         note: int = 0,
+        sources: Sequence[int] | None = None,
     ) -> None:
         self.comm = comm
         self._operation = operation
@@ -69,7 +73,8 @@ class Channel:
         self._offset = offset
         self.rank = comm.rank if rank is None else rank
         self.size = len(self._members)
-        self._source = self.rank + offset
+        self._sources = sources
+        self._source = self.rank + offset if sources is None else sources[self.rank]
         self.note = note
 
     @property
@@ -109,13 +114,26 @@ class Channel:
 
     @classmethod
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
-        """For two processes that communicate by themselves, and agree on a tag of their own (section 5.6.2)."""
-        return cls(comm, tag, operation, offset=_everyone(comm))
+        """For two processes that communicate by themselves, and agree on a tag of their own (section 5.6.2).
+
+        Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of
+        IMPI 0.0, or with the setting `impi_leaders_collective` switched off in that of the user's messages.
+        """
+        if comm.native:
+            return cls(comm, tag, operation, offset=_everyone(comm))
+        collective = comm.engine.settings.impi_leaders_collective
+        return cls(comm, tag, operation).tagged(tag, point_to_point=not collective)
 
     @classmethod
     def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
-        """For a part of the members, who agree on a tag of their own; ranks are those in `group`."""
-        return cls(comm, tag, operation, group.members, group.rank, 2 * _everyone(comm))
+        """For a part of the members, who agree on a tag of their own; ranks are those in `group`.
+
+        Over IMPI clients constructors run one after the other, so that their tags need not tell them apart.
+        """
+        if comm.native:
+            return cls(comm, tag, operation, group.members, group.rank, 2 * _everyone(comm))
+        sources = group.Translate_ranks(None, comm.group)
+        return cls(comm, PART_TAG, operation, group.members, group.rank, sources=sources)
 
     @property
     def where(self) -> str:
@@ -129,9 +147,8 @@ class Channel:
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""
-        receive = NotedReceive(
-            self._engine, self._matcher, memory, source + self._offset, self._tag, self._members[source]
-        )
+        carried = source + self._offset if self._sources is None else self._sources[source]
+        receive = NotedReceive(self._engine, self._matcher, memory, carried, self._tag, self._members[source])
         self._engine.receive(receive)
         return receive
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aiompi.engine import Request
 
 #: no identifier reaches it (IMPI_MAX_CID)
 MAX_CID: Final = 2**64 - 16
+#: identifiers from here on never leave their client; the common ones do not come near
+INNER_CID: Final = 2**63
 
 
 class ContextIds:
@@ -18,16 +23,26 @@ class ContextIds:
     Attributes:
         highest: the largest in use (IMPI_max_cid); 1 is that of collectives on COMM_WORLD.
         agreements: how many have begun, those that have ended included.
+        latest: ends with the agreement among IMPI clients that was last called for.
     """
 
-    __slots__ = ("_floor", "_proposed", "_under_way", "agreements", "highest")
+    __slots__ = ("_floor", "_inner", "_proposed", "_under_way", "agreements", "highest", "latest")
 
-    def __init__(self) -> None:
-        self.highest = 1
+    def __init__(self, highest: int = 1) -> None:
+        self.highest = highest
+        self.latest: Request[None] | None = None
+        self._inner: ContextIds | None = None
         self.agreements = 0
         self._under_way = 0
         self._floor = 0
         self._proposed: set[int] = set()
+
+    @property
+    def inner(self) -> ContextIds:
+        """The identifiers of communicators of one IMPI client, where there are others: they begin at INNER_CID."""
+        if self._inner is None:
+            self._inner = ContextIds(INNER_CID - 1)
+        return self._inner
 
     def begin(self) -> None:
         """An agreement begins."""

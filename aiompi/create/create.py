@@ -5,9 +5,11 @@ from __future__ import annotations
 import zlib
 
 from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm.placement import Placement
 from aiompi.constants import TAG_UB, UNDEFINED
-from aiompi.create.context_id import agree, alike
-from aiompi.create.union import OneGroup, TwoGroups, Union, members, pack, unpack
+from aiompi.create.agreement import Agreement, agreement_of, alike, construct
+from aiompi.create.members import members
+from aiompi.create.union import OneGroup, TwoGroups, Union, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 
@@ -26,22 +28,23 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
 
     Raises:
         InvalidGroupError: the group is null, or has processes that `comm` has not. Awaiting it: the processes have
-            given different groups.
+            given different groups; not over IMPI clients, where section 4.4 of IMPI 0.0 has no messages to find out.
     """
     group = _part(comm, group, "Comm_create")
 
-    async def run(channel: Channel) -> Communicator | None:
+    async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         union = members(channel)
         remote = None
         if isinstance(union, TwoGroups):
             remote = Group.of(unpack(await union.exchange(pack(group.members))))
-        pair = await agree(comm, union)
-        await _check_alike(OneGroup(channel.local), group, channel.where)
+        pair = await agreement.reach(union)
+        if comm.native:
+            await _check_alike(OneGroup(channel.local), group, channel.where)
         if group.rank == UNDEFINED or remote == Group.of(()):
             return None
         return comm.derive(group, pair, remote)
 
-    return comm.start(run, "Comm_create")
+    return construct(comm, run, "Comm_create")
 
 
 def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communicator | None]:
@@ -62,13 +65,23 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
     if not 0 <= tag <= TAG_UB:
         raise InvalidTagError(f"{comm.where('Comm_create_group')}: tag {tag} is not in 0..{TAG_UB}")
 
-    async def run() -> Communicator | None:
-        if group.rank == UNDEFINED:
-            return None
-        channel = Channel.within(comm, group, tag, "Comm_create_group")
-        return comm.derive(group, await agree(comm, OneGroup(channel)))
+    over_clients = not Placement.of(comm.engine.universe, group.members).native
+    agreement = agreement_of(comm, over_clients)
 
-    return comm.run(run())
+    async def run() -> Communicator | None:
+        try:
+            if group.rank == UNDEFINED:
+                return None
+            channel = Channel.within(comm, group, tag, "Comm_create_group")
+            return comm.derive(group, await agreement.reach(OneGroup(channel)))
+        finally:
+            agreement.end()
+
+    try:
+        return comm.run(run())
+    except BaseException:
+        agreement.end()
+        raise
 
 
 def _part(comm: Communicator, group: Group, operation: str) -> Group:

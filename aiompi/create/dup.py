@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiompi.comm import Channel, Communicator
-from aiompi.create.context_id import agree
-from aiompi.create.union import members
+from aiompi.create.agreement import Agreement, construct
+from aiompi.create.members import members
 from aiompi.engine import Request
 
 
@@ -15,10 +15,10 @@ def dup(comm: Communicator) -> Request[Communicator]:
     get to see the communicators as the program does.
     """
 
-    async def run(channel: Channel) -> Communicator:
-        copy = comm.derive(comm.group, await agree(comm, members(channel)), comm.remote)
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        copy = comm.derive(comm.group, await agreement.reach(members(channel)), comm.remote)
         copy.topology = comm.topology
         copy.hints = dict(comm.hints)
         return copy
 
-    return comm.start(run, "Comm_dup")
+    return construct(comm, run, "Comm_dup")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from operator import index
 
 from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm.placement import Placement
 from aiompi.constants import TAG_UB
-from aiompi.create.context_id import agree
+from aiompi.create.agreement import Agreement, construct
+from aiompi.create.clients import MeetingGroups
 from aiompi.create.union import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError, InvalidRankError, InvalidTagError
@@ -41,21 +43,32 @@ def create_intercomm(
             raise InvalidCommError(f"{where}: the leader of a group needs a peer communicator")
         _check_leader(where, "remote", remote_leader, len(peer_comm.targets))
 
-    async def run(channel: Channel) -> Communicator:
+    # Only the leaders know whether the other group is in the same client: in a job of several it never matters.
+    over_clients = not Placement.of(comm.engine.universe, range(comm.engine.size)).native
+
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
         bridge = channel
         if comm.rank == leader and peer_comm is not None:
             bridge = Channel.between_leaders(peer_comm, tag, operation)
+        if over_clients:
+            groups = MeetingGroups(channel, bridge, leader, remote_leader, comm.group.members)
+            pair = await agreement.reach(groups)
+            return comm.derive(comm.group, pair, _apart(where, comm, Group.of(groups.others)))
         union = TwoGroups(channel, bridge, leader, remote_leader)
-        remote = Group.of(unpack(await union.exchange(pack(comm.group.members))))
-        shared = Group.Intersection(comm.group, remote)
-        if shared.size:
-            raise InvalidCommError(
-                f"{where}: the processes with world ranks {list(shared.members)} are in both groups; they must be "
-                "in one"
-            )
-        return comm.derive(comm.group, await agree(comm, union), remote)
+        remote = _apart(where, comm, Group.of(unpack(await union.exchange(pack(comm.group.members)))))
+        return comm.derive(comm.group, await agreement.reach(union), remote)
 
-    return comm.start(run, operation)
+    return construct(comm, run, operation, over_clients)
+
+
+def _apart(where: str, comm: Communicator, remote: Group) -> Group:
+    """The other group, which must have no process of the own one."""
+    shared = Group.Intersection(comm.group, remote)
+    if shared.size:
+        raise InvalidCommError(
+            f"{where}: the processes with world ranks {list(shared.members)} are in both groups; they must be in one"
+        )
+    return remote
 
 
 def _check_leader(where: str, which: str, rank: int, size: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from aiompi.comm import Channel, Communicator, Group
-from aiompi.create.context_id import agree
+from aiompi.create.agreement import Agreement, construct
+from aiompi.create.clients import MergingGroups
 from aiompi.create.union import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError
@@ -18,21 +19,32 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
 
     Raises:
         InvalidCommError: not an intercommunicator.
-        InvalidArgumentError: awaiting it: `high` differs within a group.
+        InvalidArgumentError: awaiting it: `high` differs within a group; over IMPI clients that of rank 0 counts.
     """
     remote = comm.remote
     if remote is None:
         raise InvalidCommError(f"{comm.where('Intercomm_merge')}: it needs an intercommunicator")
 
-    async def run(channel: Channel) -> Communicator:
-        union = TwoGroups(channel.local, channel)
-        some_high, some_low = await union.local_maximum(int(bool(high)), int(not high))
-        other_high, other_low = unpack(await union.exchange(pack((some_high, some_low))))
-        if (some_high and some_low) or (other_high and other_low):
-            whose = "this" if some_high and some_low else "the remote"
-            raise InvalidArgumentError(f"{channel.where}: `high` differs within {whose} group")
-        first = comm.group.members[0] < remote.members[0] if some_high == other_high else not high
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        if comm.native:
+            pair, other_high = await _natively(channel, agreement, bool(high))
+        else:
+            union = MergingGroups(channel, bool(high))
+            pair = await agreement.reach(union)
+            other_high = union.other_high
+        first = comm.group.members[0] < remote.members[0] if bool(high) == other_high else not high
         both = (comm.group, remote) if first else (remote, comm.group)
-        return comm.derive(Group.Union(*both), await agree(comm, union))
+        return comm.derive(Group.Union(*both), pair)
 
-    return comm.start(run, "Intercomm_merge")
+    return construct(comm, run, "Intercomm_merge")
+
+
+async def _natively(channel: Channel, agreement: Agreement, high: bool) -> tuple[int, bool]:
+    """The context identifier, and what the other group wants."""
+    union = TwoGroups(channel.local, channel)
+    some_high, some_low = await union.local_maximum(int(high), int(not high))
+    other_high, other_low = unpack(await union.exchange(pack((some_high, some_low))))
+    if (some_high and some_low) or (other_high and other_low):
+        whose = "this" if some_high and some_low else "the remote"
+        raise InvalidArgumentError(f"{channel.where}: `high` differs within {whose} group")
+    return await agreement.reach(union), bool(other_high)

@@ -9,8 +9,10 @@ from typing import Final
 
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
-from aiompi.create.context_id import agree
-from aiompi.create.union import TwoGroups, collect, members
+from aiompi.create.agreement import Agreement, construct
+from aiompi.create.clients import INT, OneGroupOverClients, Row, split_table
+from aiompi.create.members import members
+from aiompi.create.union import TwoGroups, collect
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 
@@ -32,15 +34,23 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         The request; its result is None for the colour UNDEFINED, and if no process of the other side has the colour.
 
     Raises:
-        InvalidArgumentError: another negative colour, or an argument that takes more than 64 bits.
+        InvalidArgumentError: another negative colour, or an argument that takes more than 64 bits, or 32 where the
+            communicator spans IMPI clients.
     """
     if index(color) not in _KEYS or (color < 0 and color != UNDEFINED):
         raise InvalidArgumentError(f"{comm.where('Comm_split')}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
     entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
+    if not (comm.native or (color in INT and key in INT)):
+        raise InvalidArgumentError(
+            f"{comm.where('Comm_split')}: colour {color} and key {key} must fit 32 bits, as which they travel between "
+            "IMPI clients"
+        )
 
-    async def run(channel: Channel) -> Communicator | None:
+    async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         union = members(channel)
-        pair = await agree(comm, union)
+        pair = await agreement.reach(union)
+        if isinstance(union, OneGroupOverClients):
+            return _part(comm, pair, await split_table(channel, color, key), color)
         table = await collect(channel.local, entry)
         remote = None
         if comm.remote is not None:
@@ -52,7 +62,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         group = Group.of(_members(comm.group, map(_ENTRY.unpack, table), color), comm.group.own)
         return comm.derive(group, pair, remote)
 
-    return comm.start(run, "Comm_split")
+    return construct(comm, run, "Comm_split")
 
 
 def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
@@ -74,14 +84,22 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
     here = node().encode()
     entry = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation)) + here
 
-    async def run(channel: Channel) -> Communicator | None:
-        pair = await agree(comm, members(channel))
+    async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
+        pair = await agreement.reach(members(channel))
         table = [_entry_of_type(data) for data in await collect(channel, entry)]
         if kind == UNDEFINED:
             return None
         return comm.derive(Group.of(_members(comm.group, table, here), comm.group.own), pair)
 
-    return comm.start(run, operation)
+    return construct(comm, run, operation)
+
+
+def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Communicator | None:
+    """The part of an intracommunicator over clients that has a colour."""
+    if color < 0:
+        return None
+    rows = sorted((row.key, rank) for rank, row in enumerate(table) if row.color == color)
+    return comm.derive(Group.of((comm.group.members[rank] for _, rank in rows), comm.group.own), pair)
 
 
 def _checked_key(comm: Communicator, key: int, operation: str) -> int:

@@ -1,4 +1,8 @@
-"""Communicators with a topology (sections 6.5.1 to 6.5.6, and 7.5.4 of MPI-3.1)."""
+"""Communicators with a topology (sections 6.5.1 to 6.5.6, and 7.5.4 of MPI-3.1).
+
+IMPI 0.0 does not say what they send between clients: Cart_create and Graph_create send what Comm_create does for the
+group of those in the grid, Cart_sub what Comm_split does.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,10 @@ from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
-from aiompi.create.context_id import agree, alike
+from aiompi.create.agreement import Agreement, alike, construct
+from aiompi.create.members import members
 from aiompi.create.split import split
-from aiompi.create.union import OneGroup, pack, unpack
+from aiompi.create.union import pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidTopologyError
 
@@ -40,7 +45,7 @@ def cart(
     Raises:
         InvalidCommError: an intercommunicator.
         InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
-        InvalidArgumentError: awaiting it: the processes have given different grids.
+        InvalidArgumentError: awaiting it: the processes have given different grids; not noticed over IMPI clients.
     """
     operation = "Cart_create"
     return _arrange(comm, _checked(comm, operation, Cartesian.create, dims, periods, comm.size), operation)
@@ -80,12 +85,12 @@ def dist_graph_adjacent(
     ends = (sources, destinations, sourceweights, destweights)
     topology = _checked(comm, operation, DistributedGraph.adjacent, *ends, comm.size)
 
-    async def run(channel: Channel) -> Communicator:
-        made = comm.derive(comm.group, await agree(comm, OneGroup(channel)))
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        made = comm.derive(comm.group, await agreement.reach(members(channel)))
         made.topology = topology
         return made
 
-    return comm.start(run, operation)
+    return construct(comm, run, operation)
 
 
 def dist_graph(
@@ -104,17 +109,17 @@ def dist_graph(
     named = _checked(comm, operation, split_edges, sources, degrees, destinations, weights, comm.size)
     parts, weighted = named
 
-    async def run(channel: Channel) -> Communicator:
-        union = OneGroup(channel)
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        union = members(channel)
         (any_weighted,) = await union.maximum(weighted)
         outgoing = [Slot.holding((data,), len(data)) for data in map(_packed, parts)]
         incoming = [Slot() for _ in parts]
         await linear(channel, outgoing, incoming)
-        made = comm.derive(comm.group, await agree(comm, union))
+        made = comm.derive(comm.group, await agreement.reach(union))
         made.topology = DistributedGraph.gathered([_edges(slot.data) for slot in incoming], bool(any_weighted))
         return made
 
-    return comm.start(run, operation)
+    return construct(comm, run, operation)
 
 
 def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communicator]:
@@ -142,10 +147,10 @@ def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communi
 
 
 def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) -> Request[Communicator | None]:
-    async def run(channel: Channel) -> Communicator | None:
-        union = OneGroup(channel)
-        pair = await agree(comm, union)
-        if not await alike(union, zlib.crc32(repr(topology).encode())):
+    async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
+        union = members(channel)
+        pair = await agreement.reach(union)
+        if comm.native and not await alike(union, zlib.crc32(repr(topology).encode())):
             raise InvalidArgumentError(
                 f"{channel.where}: the processes have given different arguments, here {topology}"
             )
@@ -155,7 +160,7 @@ def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) ->
         made.topology = topology
         return made
 
-    return comm.start(run, operation)
+    return construct(comm, run, operation)
 
 
 def _checked(comm: Communicator, operation: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

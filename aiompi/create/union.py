@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from aiompi.coll.allgather.ring import ring
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
@@ -64,7 +64,7 @@ class TwoGroups(Union):
     async def maximum(self, *numbers: int) -> Numbers:
         ours = await _maximum(self._local, numbers)
         theirs = unpack(await self.exchange(pack(ours)))
-        return _larger(ours, theirs)
+        return larger(ours, theirs)
 
     async def local_maximum(self, *numbers: int) -> Numbers:
         """The same for the own group alone."""
@@ -89,16 +89,6 @@ class TwoGroups(Union):
         return bytes(answer.data)
 
 
-def members(channel: Channel) -> Union:
-    """All who call a constructor on a communicator.
-
-    Args:
-        channel: of this call; on an intercommunicator it leads to the remote group.
-    """
-    local = channel.local
-    return OneGroup(channel) if local is channel else TwoGroups(local, channel)
-
-
 async def collect(channel: Channel, data: bytes) -> list[bytes]:
     """What each process of a group gives, of any length, in rank order."""
     slots = [Slot() for _ in range(channel.size)]
@@ -118,12 +108,13 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    operand = ObjectOperand(numbers, _larger, _CODEC)
+    operand = ObjectOperand(numbers, larger, NUMBERS)
     await recursive_doubling(channel, operand)
     return tuple(operand.value)
 
 
-def _larger(one: Numbers, other: Numbers) -> Numbers:
+def larger(one: Numbers, other: Numbers) -> Numbers:
+    """The larger of two numbers, place by place."""
     return tuple(map(max, one, other))
 
 
@@ -137,4 +128,5 @@ class _NumbersCodec:
         return unpack(data)
 
 
-_CODEC = _NumbersCodec()
+#: codec of numbers
+NUMBERS: Final = _NumbersCodec()

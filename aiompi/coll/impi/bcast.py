@@ -22,7 +22,7 @@ async def bcast(channel: Channel, slot: Slot, root: int) -> None:
         5 -> 6, 5 -> 8, 5 -> 0, 6 -> 10, 6 -> 2
 
     Args:
-        slot: filled at the root, with memory everywhere.
+        slot: filled at the root.
         root: rank.
     """
     span = Span(channel, BCAST_TAG)
