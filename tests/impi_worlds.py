@@ -23,6 +23,7 @@ from aiompi.engine.gateway import Gateway
 from aiompi.engine.seams import Owner
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.job import _world
+from aiompi.impi.channel import Pair
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
 from aiompi.impi.universe import Universe
 from aiompi.runtime import Runtime
@@ -196,6 +197,17 @@ class ImpiWorld:
         runtime._transports.append(loopback)
         runtime._make_communicators(rank, self.universe.size)
         return runtime
+
+    def pair(self, own: int, other: int) -> Pair:
+        """What a rank has said to one of another client."""
+        peer = self.engines[own].peer(other)
+        assert isinstance(peer, ForeignPeer)
+        return peer.pair
+
+    def balanced(self, sender: int, receiver: int) -> bool:
+        """Whether both count the same packets while nothing is under way."""
+        pair = self.pair(sender, receiver)
+        return pair.idle and pair.unacknowledged == self.pair(receiver, sender)._received
 
     def run(self) -> None:
         """Let everything arrive, and what follows from it."""

@@ -162,6 +162,10 @@ class _World:
         there = self.engines[receiver].peer(sender)
         return self.engines[sender].peer(receiver).credit + there._owed + there._held
 
+    def balanced(self, sender: int, receiver: int) -> bool:
+        """Whether no credit was lost while nothing is under way."""
+        return self.credit_balance(sender, receiver) == self.settings.eager_window
+
 
 class LocalWorld(_World):
     """Ranks over one Hub."""

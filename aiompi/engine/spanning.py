@@ -48,8 +48,11 @@ class _External:
 
     def __init__(self, typed: Typed) -> None:
         self.nbytes = typed.external_nbytes
-        self.packed = typed.to_external32
         self.unpack = typed.from_external32
+        self._typed = typed
+
+    def packed(self) -> memoryview:
+        return memoryview(bytearray(self._typed.to_external32()))
 
 
 class SpanningReceive(ScatteredReceive):

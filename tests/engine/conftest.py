@@ -1,4 +1,5 @@
-"""Worlds without sockets, in which frames arrive at once, one byte at a time, or in any order between links."""
+"""Worlds without sockets, in which frames or packets arrive at once, one byte at a time, or in any order between
+links."""
 
 from __future__ import annotations
 
@@ -6,15 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from impi_worlds import ImpiWorld
 from worlds import LIMIT, SIZES, LocalWorld, WireWorld, pattern
 
-World = LocalWorld | WireWorld
+World = LocalWorld | WireWorld | ImpiWorld
+
+#: packets that a message takes several of
+PACKETS = {"datalen": 300, "ackmark": 2, "hiwater": 3}
 
 WORLDS: dict[str, Callable[..., World]] = {
     "hub": LocalWorld,
     "wires": WireWorld,
     "bytes": lambda size, **settings: WireWorld(size, cut=1, seed=1, **settings),
     "shuffled": lambda size, **settings: WireWorld(size, cut=61, seed=2, **settings),
+    "clients": lambda size, **settings: ImpiWorld([1] * size, cut=61, seed=3, limits=PACKETS, **settings),
 }
 
 

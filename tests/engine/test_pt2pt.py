@@ -130,7 +130,7 @@ def test_memory_is_free_when_the_send_is_complete(world: NewWorld, data: bytes) 
         if send.done() and not overwritten:
             memory[:] = b"\xff" * len(memory)
             overwritten = True
-        if not (isinstance(w, WireWorld) and w.step()):
+        if not getattr(w, "step", lambda: False)():
             if receive is not None:
                 break
             receive = irecv(w.comms[1])

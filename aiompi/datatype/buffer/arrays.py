@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import span_of
 from aiompi.datatype.buffer.buffer import Buffer, is_gapless
 from aiompi.datatype.datatype import Datatype
@@ -116,6 +117,30 @@ class ArrayBuffer(Buffer):
         self._cells = cells
         self._per_item = per_item
         self._start = start
+
+    @property
+    def external_layout(self) -> Layout:
+        cells = Cells(self.datatype.external, self._cells.shape, self._cells.strides)
+        return _layout(cells, self._start, self._start + self.count)
+
+    def to_external32(self) -> memoryview:
+        if self._is_item_per_cell:
+            return super().to_external32()
+        return external32.to_external32(external32.packed_layout(self.datatype, self.count), self.packed())
+
+    def from_external32(self, message: memoryview) -> None:
+        if self._is_item_per_cell:
+            super().from_external32(message)
+            return
+        # The message may end anywhere within an item: what it does not bring is written back as it was.
+        packed = self.packed()
+        external32.unpack(external32.packed_layout(self.datatype, self.count), message, packed, 0)
+        self.unpack(packed)
+
+    @property
+    def _is_item_per_cell(self) -> bool:
+        """Whether each element of the array holds an item, not a piece of one or several."""
+        return self._cells.unit is self.datatype.layout
 
     def array(self) -> Array:
         raise InvalidBufferError(f"{self!r} is cut out of an array that is not contiguous; use packed() and unpack()")

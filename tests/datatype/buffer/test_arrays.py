@@ -15,8 +15,9 @@ from aiompi.datatype.buffer.arrays import Cells, bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import memory_to_receive, memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.codes import from_dtype
+from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import Layout
-from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, FLOAT, INT, INT64_T, SHORT
+from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, FLOAT, INT, INT64_T, LONG, SHORT
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -258,3 +259,31 @@ def test_references_to_objects_are_refused() -> None:
     for spec in (np.array([None] * 4)[::2], [np.zeros(4, [("a", "i8"), ("b", "O")])[::2], BYTE]):
         with pytest.raises(InvalidTypeError, match="halo holds references to Python objects"):
             resolve_send(spec, "halo")
+
+
+@pytest.mark.spec("I1.2.2-1")
+@pytest.mark.parametrize(
+    ("whole", "cut", "datatype"),
+    [
+        (np.arange(12, dtype="i4").reshape(4, 3), np.s_[:, 1], INT),
+        (np.arange(24, dtype="i2").reshape(2, 3, 4), np.s_[::-1, :, ::2], SHORT),
+        (np.arange(6, dtype="i8"), np.s_[::2], INT),  # two items in each element
+        (np.arange(16, dtype="i4").reshape(2, 2, 4), np.s_[:, 0, ::2], INT.Create_contiguous(2).Commit()),
+        (np.arange(9, dtype="i4"), np.s_[::3], BYTE),
+        (np.arange(8, dtype="l"), np.s_[::-2], LONG),
+    ],
+)
+@pytest.mark.parametrize("missing", [0, 1, 4, 5])
+def test_elements_in_external32(whole: Array, cut: Any, datatype: Datatype, missing: int) -> None:
+    """The same message as of the elements one after the other; also one that ends too early."""
+    dense = np.ascontiguousarray(whole[cut])
+    buffer = resolve_send([whole[cut], datatype])
+    message = buffer.to_external32()
+    assert bytes(message) == bytes(resolve_send([dense, datatype]).to_external32())
+    assert len(message) == buffer.external_nbytes
+    place, plain = np.full_like(whole, 77), np.full_like(dense, 77)
+    for array in (place[cut], plain):
+        resolve_recv([array, datatype]).from_external32(message[: len(message) - missing])
+    assert (place[cut] == plain).all()
+    place[cut] = 77
+    assert (place == 77).all()

@@ -20,7 +20,8 @@ import face.native.checks.persistent
 import face.native.checks.point_to_point
 import face.native.checks.requests  # noqa: F401
 import pytest
-from face.native.checks import CHECKS, SIZE, Check
+from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
+from impi_worlds import impi_world
 from jobs import KEY, Site
 
 import aiompi
@@ -38,6 +39,19 @@ def test_local_world(run: Run, check: Check) -> None:
     async def main() -> None:
         async with asyncio.timeout(10):
             await check(aiompi.local_world(SIZE))
+
+    run(main())
+
+
+@pytest.mark.spec("I1.1-1", "I1.1-2")
+@pytest.mark.parametrize("clients", [[1, 1, 1], [2, 1], [1, 2]], ids=str)
+@pytest.mark.parametrize("check", [marked(name) for name in CHECKS if name not in WITHIN_A_CLIENT])
+def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
+    """Packets are short, so that messages take several."""
+
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await check(impi_world(clients, limits={"datalen": 1000}))
 
     run(main())
 
