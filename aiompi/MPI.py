@@ -94,7 +94,9 @@ def Attach_buffer(buf: _Any) -> None:
     Raises:
         InvalidBufferError: one is attached already, or it is read-only.
     """
-    _common.attach(_process.runtime.engine.attachment, buf)
+    attachment = _process.runtime.engine.attachment
+    with _process.driver.exclusive("Attach_buffer"):
+        _common.attach(attachment, buf)
 
 
 def Detach_buffer() -> _Any:
@@ -107,8 +109,9 @@ def Detach_buffer() -> _Any:
         InvalidBufferError: none is attached.
     """
     _refuse_running_loop("MPI.Detach_buffer", "await comm.Detach_buffer()")
-    detach = _process.runtime.engine.attachment.detach()
-    return _process.driver.wait(detach)
+    attachment = _process.runtime.engine.attachment
+    with _process.driver.exclusive("Detach_buffer"):
+        return _process.driver.wait(attachment.detach())
 
 
 def Flush_buffer() -> None:
@@ -118,8 +121,9 @@ def Flush_buffer() -> None:
         InvalidBufferError: none is attached.
     """
     _refuse_running_loop("MPI.Flush_buffer", "await comm.Flush_buffer()")
-    flush = _process.runtime.engine.attachment.flush()
-    _process.driver.wait(flush)
+    attachment = _process.runtime.engine.attachment
+    with _process.driver.exclusive("Flush_buffer"):
+        _process.driver.wait(attachment.flush())
 
 
 def Wtime() -> float:

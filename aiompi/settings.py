@@ -16,6 +16,9 @@ from aiompi.errors import InvalidArgumentError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
 
+#: by what `Init_thread` calls them: THREAD_SINGLE is 0
+THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
+
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -51,6 +54,7 @@ class Settings:
             instead of in external32, as historic LAM/MPI sends it between machines of one kind.
         impi_leaders_collective: whether the leaders of Intercomm_create meet in the collective context of the peer
             communicator, if it spans IMPI clients, or else in that of point-to-point messages: IMPI does not say.
+        thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
     """
 
     eager_limit: int = 64 * 2**10
@@ -72,6 +76,7 @@ class Settings:
     impi_maxlinear: int = -1
     impi_native_order: tuple[str, ...] = ()
     impi_leaders_collective: bool = True
+    thread_level: str = "funneled"
 
     def __post_init__(self) -> None:
         if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:
@@ -90,6 +95,10 @@ class Settings:
         if not all(client.isdecimal() for client in self.impi_native_order):
             raise InvalidArgumentError(
                 f"impi_native_order lists ranks of IMPI clients and cannot be {self.impi_native_order}"
+            )
+        if self.thread_level not in THREAD_LEVELS:
+            raise InvalidArgumentError(
+                f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
             )
 
 

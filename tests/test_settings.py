@@ -38,6 +38,7 @@ def test_defaults() -> None:
         impi_native=True,
         impi_native_order=(),
         impi_leaders_collective=True,
+        thread_level="funneled",
     )
 
 
@@ -181,3 +182,8 @@ def test_rc_reads_what_the_environment_would_hold() -> None:
     assert (rc.eager_limit, rc.transports, rc.pickle) == (65536, ("unix", "tcp"), False)
     with pytest.raises(InvalidArgumentError, match="AIOMPI_EAGER_LIMIT"):
         rc.eager_limit = "much"
+
+
+def test_thread_levels_have_names() -> None:
+    with pytest.raises(InvalidArgumentError, match="thread_level cannot be 'many': it is one of single, funneled, ser"):
+        Settings(thread_level="many")

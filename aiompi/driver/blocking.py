@@ -10,9 +10,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from threading import RLock as RLock
+from threading import get_ident as get_ident
+from typing import Any, ClassVar, Final, TypeVar
 
+from aiompi.constants import THREAD_FUNNELED
 from aiompi.driver.spin import Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
@@ -21,11 +25,21 @@ T = TypeVar("T")
 
 #: seconds of asking after which descriptors are looked at too
 _LOOK: Final = 20e-6
+DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
+
+#: what no thread has as its identifier
+NOBODY: Final = 0
 
 
 class BlockingDriver:
-    """Progress is made inside blocking calls, and by `poll`."""
+    """Progress is made inside blocking calls, and by `poll`: by the thread that has made this driver, and no other.
 
+    Attributes:
+        level: what threads may do.
+        owner: identifier of the thread that may make calls; NOBODY if each call has to ask `admit`.
+    """
+
+    level: ClassVar[int] = THREAD_FUNNELED
     background = False
 
     def __init__(self) -> None:
@@ -38,12 +52,56 @@ class BlockingDriver:
         self._spin = Spin()
         self._pollers: list[Poller] = []
         self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
-        self._thread = threading.get_ident()
+        self._first = threading.current_thread()
+        self.owner = get_ident()
+
+    # Threads.
 
     @property
     def in_first_thread(self) -> bool:
-        """Whether the calling thread is the one that has made this driver."""
-        return threading.get_ident() == self._thread
+        """Whether the calling thread is the one that has made this driver, or takes its place after its end."""
+        return threading.current_thread() is self._first or not self._first.is_alive()
+
+    def admit(self) -> None:
+        """Refuse the call of a thread that may not make it.
+
+        Raises:
+            LocalProtocolError: the thread may not.
+        """
+        if not self.in_first_thread:
+            raise LocalProtocolError(
+                f"{name_of_thread()} makes an MPI call, and the thread level is THREAD_FUNNELED: only "
+                f"{name_of_thread(self._first)}, which has initialised MPI, may. Ask for THREAD_MULTIPLE before the "
+                "first call: by AIOMPI_THREAD_LEVEL=multiple, aiompi.rc.thread_level = 'multiple', or "
+                "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
+            )
+
+    def exclusive(self, call: str) -> AbstractContextManager[None]:
+        """A block that is a call: no other thread is in one meanwhile.
+
+        Raises:
+            LocalProtocolError: another thread is, and does not wait by itself; or the thread may not make calls.
+        """
+        self.admit()
+        return nullcontext()
+
+    def urgent(self) -> AbstractContextManager[None]:
+        """A block that is a call which every thread may make, and which is the last one."""
+        return nullcontext()
+
+    def before_fork(self) -> None:
+        """Be in a state that a copy can be made of."""
+
+    def after_fork(self) -> None:
+        """Undo `before_fork`, in the parent."""
+
+    def start(self) -> None:
+        """Make progress in the background, if at all."""
+
+    def stop(self) -> None:
+        """Make no progress in the background any more."""
+
+    # Waiting.
 
     def wait(self, request: Request[T]) -> T:
         """Block until the request is complete; its result.
@@ -65,8 +123,8 @@ class BlockingDriver:
         while not request._done:
             self._turn(None)
 
-    def wait_until(self, satisfied: Callable[[], bool]) -> None:
-        """Block until a condition on requests holds."""
+    def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
+        """Block until a condition holds, which only the completion of a request among these can make true."""
         while not satisfied():
             self._turn(None)
 
@@ -79,7 +137,7 @@ class BlockingDriver:
             timeout = 0.0  # what has run may have completed what is waited for
         elif timeout is None:
             if self._stuck():
-                raise LocalProtocolError("deadlock: this operation waits for a message that no other process can send")
+                raise LocalProtocolError(DEADLOCK)
             if self._timers:
                 timeout = max(0.0, self._timers[0].due - time.monotonic())
         if not self._pollers or not self._ask(timeout):
@@ -212,6 +270,23 @@ class _Timer:
 
     def __lt__(self, other: _Timer) -> bool:
         return (self.due, self.number) < (other.due, other.number)
+
+
+def name_of_thread(thread: threading.Thread | None = None) -> str:
+    """What messages call a thread, the calling one by default."""
+    return f"thread {(thread or threading.current_thread()).name!r}"
+
+
+def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:
+    """Have exceptions that nobody catches in a thread told, after they have been shown as ever."""
+    show = threading.excepthook
+
+    def excepthook(failure: threading.ExceptHookArgs) -> None:
+        show(failure)
+        if failure.exc_value is not None:
+            tell(failure.exc_value)
+
+    threading.excepthook = excepthook
 
 
 def refuse_running_loop(call: str, awaitable: str) -> None:

@@ -80,8 +80,8 @@ def test_wait_until(driver: BlockingDriver) -> None:
     requests = [new_request(driver) for _ in range(3)]
     for request in requests:
         driver.call_later(0.001, request.complete)
-    driver.wait_until(lambda: sum(request.done() for request in requests) >= 2)
-    driver.wait_until(lambda: all(request.done() for request in requests))
+    driver.wait_until(lambda: sum(request.done() for request in requests) >= 2, requests)
+    driver.wait_until(lambda: all(request.done() for request in requests), requests)
 
 
 @pytest.mark.parametrize("with_reader", [False, True])
@@ -187,7 +187,7 @@ def test_timers_run_in_order_of_time(driver: BlockingDriver) -> None:
     driver.call_later(0.0, lambda: calls.append("then"))
     driver.call_later(60.0, lambda: calls.append("never"))
     start = time.monotonic()
-    driver.wait_until(lambda: len(calls) == 4)
+    driver.wait_until(lambda: len(calls) == 4, ())
     assert time.monotonic() - start >= 0.003
     assert calls == ["now", "then", "early", "late"]
 
@@ -199,7 +199,7 @@ def test_cancelled_timer_does_not_run(driver: BlockingDriver) -> None:
     for timer in timers:
         timer.cancel()
         timer.cancel()
-    driver.wait_until(lambda: bool(calls))
+    driver.wait_until(lambda: bool(calls), ())
     assert calls == [3]
 
 

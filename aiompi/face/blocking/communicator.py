@@ -60,13 +60,14 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         Returns:
             The duplicate, not to be used before the request is complete.
         """
-        copy: C = self._kin(self._core)
+        core = self._admitted
+        copy: C = self._kin(core)
         copy._core = _PENDING
 
         async def complete() -> None:
-            await self._core.run(duplicate(self, copy._hold, info))
+            await core.run(duplicate(self, copy._hold, info))
 
-        return copy, Request(self._core.run(complete()))
+        return copy, Request(core.run(complete()))
 
     def Idup_with_info(self: C, info: Info) -> tuple[C, Request[None]]:
         """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
@@ -80,34 +81,32 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
     def Create(self, group: Group) -> Any:
         """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
         refuse_running_loop("Comm.Create", "await comm.Create(group)")
-        return self._made(create.create(self._core, group))
+        return self._made(create.create(self._admitted, group))
 
     def Split(self, color: int = 0, key: int = 0) -> Any:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
         refuse_running_loop("Comm.Split", "await comm.Split(color, key)")
-        return self._made(create.split(self._core, color, key))
+        return self._made(create.split(self._admitted, color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Any:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
         refuse_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
-        return self._made(create.split_type(self._core, split_type, key, lambda: process.runtime.node))
+        return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
         """Give the communicator up, which all its processes do; it is null then (MPI_Comm_free, section 5.4.3)."""
         refuse_running_loop("Comm.Free", "await comm.Free()")
+        core = self._admitted
         request = free(self)
-        self._core = freed(self._core)
+        self._core = freed(core)
         self._finish(request)
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
-        reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
-        runtime = process.runtime
-        runtime.abort(errorcode, reason)
-        runtime.exit(errorcode)
+        process.abort(errorcode, f"rank {self._core.engine.rank} called Abort({errorcode})")
 
     def _duplicate(self: C, info: Info | None) -> C:
-        copy: C = self._finish(self._core.run(duplicate(self, self._kin, info)))
+        copy: C = self._finish(self._admitted.run(duplicate(self, self._kin, info)))
         return copy
 
     def _made(self, request: EngineRequest[Communicator | None]) -> Any:
@@ -141,12 +140,12 @@ class Intracomm(Comm, TopologyMap):
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3)."""
         refuse_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
-        return cast(Intracomm, self._made(create.create_group(self._core, group, tag)))
+        return cast(Intracomm, self._made(create.create_group(self._admitted, group, tag)))
 
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
         refuse_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
-        request = create.create_intercomm(self._core, local_leader, peer_comm._core, remote_leader, tag)
+        request = create.create_intercomm(self._admitted, local_leader, peer_comm._core, remote_leader, tag)
         return cast(Intercomm, self._made(request))
 
     def Create_cart(
@@ -160,7 +159,7 @@ class Intracomm(Comm, TopologyMap):
             reorder: ignored: ranks stay as they are.
         """
         refuse_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
-        return cast(Cartcomm, self._made(create.cart(self._core, dims, periods)))
+        return cast(Cartcomm, self._made(create.cart(self._admitted, dims, periods)))
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
@@ -171,7 +170,7 @@ class Intracomm(Comm, TopologyMap):
             reorder: ignored: ranks stay as they are.
         """
         refuse_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
-        return cast(Graphcomm, self._made(create.graph(self._core, index, edges)))
+        return cast(Graphcomm, self._made(create.graph(self._admitted, index, edges)))
 
     def Create_dist_graph_adjacent(
         self,
@@ -191,7 +190,7 @@ class Intracomm(Comm, TopologyMap):
         """
         refuse_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
         ends = (sources, destinations, sourceweights, destweights)
-        return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._core, *ends)))
+        return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._admitted, *ends)))
 
     def Create_dist_graph(
         self,
@@ -212,7 +211,9 @@ class Intracomm(Comm, TopologyMap):
             info, reorder: ignored.
         """
         refuse_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
-        return cast(Distgraphcomm, self._made(create.dist_graph(self._core, sources, degrees, destinations, weights)))
+        return cast(
+            Distgraphcomm, self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
+        )
 
 
 class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
@@ -227,7 +228,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
             remain_dims: for each dimension whether it is kept.
         """
         refuse_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
-        return cast(Cartcomm, self._made(create.cart_sub(self._core, remain_dims)))
+        return cast(Cartcomm, self._made(create.cart_sub(self._admitted, remain_dims)))
 
 
 class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
@@ -254,7 +255,24 @@ class Intercomm(Comm, Collectives):
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
         refuse_running_loop("Intercomm.Merge", "await comm.Merge(high)")
-        return cast(Intracomm, self._made(create.merge(self._core, high)))
+        return cast(Intracomm, self._made(create.merge(self._admitted, high)))
+
+
+class _Unborn(Intracomm):
+    """A predefined communicator before its first use.
+
+    Where threads share the rank, looking up what it offers joins the job, because that is wrapped then.
+    """
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            if process.shared:
+                process.runtime  # noqa: B018
+            if process.initialized:
+                self.__class__ = Intracomm  # type: ignore[assignment]
+        return object.__getattribute__(self, name)
 
 
 _ARRANGED: Final[dict[type, type[Intracomm]]] = {
@@ -273,7 +291,7 @@ def _kind(maker: Comm, core: Communicator) -> type[Comm]:
 
 
 COMM_NULL: Final = Comm()
-COMM_WORLD: Final = Intracomm._named("world")
-COMM_SELF: Final = Intracomm._named("self_comm")
+COMM_WORLD: Final[Intracomm] = _Unborn._named("world")
+COMM_SELF: Final[Intracomm] = _Unborn._named("self_comm")
 
 process.on_finalize = lambda: clear_attributes(COMM_SELF)

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any
 
 from aiompi import hooks
-from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED, THREAD_SINGLE
+from aiompi.constants import THREAD_MULTIPLE, THREAD_SINGLE
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
 from aiompi.face.blocking.communicator import COMM_WORLD
@@ -27,11 +27,13 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
     """Join the job now, as `Init`, for a program with threads (MPI_Init_thread, MPI-2).
 
     Args:
-        required: THREAD_SINGLE, THREAD_FUNNELED, THREAD_SERIALIZED or THREAD_MULTIPLE.
+        required: what threads will do, unless the setting `thread_level` says more. THREAD_SINGLE, THREAD_FUNNELED: one
+            thread makes all calls, the one that joins; others are refused. THREAD_SERIALIZED: any thread makes calls,
+            but never two at once; overlapping calls are refused. THREAD_MULTIPLE: any thread makes calls at any time,
+            and progress is made by a thread of its own.
 
     Returns:
-        What the library gives, whatever was required: THREAD_SERIALIZED. Any thread may call, but two never at once:
-        the sockets are looked after by the thread that is inside a call, without locks.
+        The level that the program has, at least the required one: THREAD_FUNNELED for THREAD_SINGLE.
 
     Raises:
         LocalProtocolError: the job has been joined already.
@@ -43,13 +45,14 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
         raise LocalProtocolError(
             "MPI_Init_thread was called after MPI_Init, or a communicator has been used: call it first and once"
         )
-    process.runtime  # noqa: B018
+    process.start(index(required))
     return Query_thread()
 
 
 def Query_thread() -> int:
-    """What threads may do (MPI_Query_thread, MPI-2): THREAD_SERIALIZED; see `Init_thread`."""
-    return THREAD_SERIALIZED
+    """What threads may do (MPI_Query_thread, MPI-2); THREAD_FUNNELED if nothing was asked for. See `Init_thread`."""
+    process.runtime  # noqa: B018
+    return process.driver.level
 
 
 def Is_thread_main() -> bool:

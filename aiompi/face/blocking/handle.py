@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.blocking import BlockingDriver, get_ident
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
@@ -23,6 +23,8 @@ class Handle(Membership):
     """
 
     __slots__ = ("_core", "_driver", "_predefined")
+
+    gated: ClassVar[bool] = True
 
     _core: Communicator
     _driver: BlockingDriver
@@ -48,6 +50,14 @@ class Handle(Membership):
         self._core = core
         self._driver = process.driver
         return self
+
+    @property
+    def _admitted(self) -> Communicator:
+        """The communicator, for a call: only threads that may make it get it."""
+        core = self._core
+        if get_ident() != process.owner:
+            process.admit()
+        return core
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("_core", "_driver"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiompi import engine
 from aiompi.comm import Communicator
@@ -21,6 +21,8 @@ class Message:
     """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false."""
 
     __slots__ = ("_core", "_message", "_null")
+
+    gated: ClassVar[bool] = True
 
     def __init__(self, core: Communicator | None = None, message: engine.Message | None = None) -> None:
         self._core = core
@@ -67,6 +69,7 @@ class Message:
         if self._null:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
         core = self._core or process.runtime.self_comm
+        process.admit()
         self._null = self is not MESSAGE_NO_PROC
         decode = process.runtime.codec.loads if memory is None else None
         return Request(core.imrecv(self._message, memory, decode))

@@ -32,8 +32,9 @@ class PointToPoint(Handle):
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, standard mode (section 3.7)."""
-        memory = self._core.conversion.to_send(buf, dest)
-        return Request(self._core.isend((memory,), len(memory), dest, tag))
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return Request(core.isend((memory,), len(memory), dest, tag))
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6)."""
@@ -49,13 +50,17 @@ class PointToPoint(Handle):
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
-        return Request(self._core.irecv(self._core.conversion.to_receive(buf), source, tag))
+        core = self._admitted
+        return Request(core.irecv(core.conversion.to_receive(buf), source, tag))
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
-        memory = self._core.conversion.to_send(buf, dest)
-        self._finish(self._core.isend((memory,), len(memory), dest, tag))
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        request = core.isend((memory,), len(memory), dest, tag)
+        if not request._done or request._error is not None:
+            self._finish(request)
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, buffered mode (sections 3.4 and 3.6)."""
@@ -79,7 +84,8 @@ class PointToPoint(Handle):
             TruncationError: the message is longer than the buffer.
         """
         refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
-        request = self._core.irecv(self._core.conversion.to_receive(buf), source, tag, None, status)
+        core = self._admitted
+        request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
             self._wait(request)
         if status is not None or request._error is not None:
@@ -97,9 +103,10 @@ class PointToPoint(Handle):
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
-        received = self._core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+        core = self._admitted
+        memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
+        received = core.irecv(target, source, recvtag, None, status)
+        self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
 
     def Sendrecv_replace(
         self,
@@ -112,9 +119,10 @@ class PointToPoint(Handle):
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         refuse_running_loop("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
-        memory, target = self._core.conversion.to_replace(buf, dest)
-        received = self._core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+        core = self._admitted
+        memory, target = core.conversion.to_replace(buf, dest)
+        received = core.irecv(target, source, recvtag, None, status)
+        self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
 
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
@@ -125,8 +133,9 @@ class PointToPoint(Handle):
         return self._finish(receive)
 
     def _start_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        memory = self._core.conversion.to_send(buf, dest)
-        return self._core.isend((memory,), len(memory), dest, tag, mode)
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag, mode)
 
     # Persistent requests (section 3.9).
 
@@ -148,10 +157,10 @@ class PointToPoint(Handle):
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
         """Bind the arguments of a receive."""
-        return Prequest(self._core.recv_init(self._core.conversion.to_receive(buf), source, tag))
+        return Prequest(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
 
     def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
-        return Prequest(self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
+        return Prequest(self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
 
     # Python objects.
 
@@ -173,7 +182,7 @@ class PointToPoint(Handle):
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
-        return Request(self._core.irecv(None, source, tag, process.runtime.codec.loads))
+        return Request(self._admitted.irecv(None, source, tag, process.runtime.codec.loads))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
@@ -198,7 +207,7 @@ class PointToPoint(Handle):
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object of any size; `buf` is not needed and ignored."""
         refuse_running_loop("Comm.recv", "await comm.recv(source)")
-        return self._finish(self._core.irecv(None, source, tag, process.runtime.codec.loads, status))
+        return self._finish(self._admitted.irecv(None, source, tag, process.runtime.codec.loads, status))
 
     def sendrecv(
         self,
@@ -212,29 +221,29 @@ class PointToPoint(Handle):
     ) -> Any:
         """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
         refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = self._core.irecv(None, source, recvtag, process.runtime.codec.loads, status)
+        received = self._admitted.irecv(None, source, recvtag, process.runtime.codec.loads, status)
         return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
 
     def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         payload, nbytes = process.runtime.codec.dumps(obj)
-        return self._core.isend(payload, nbytes, dest, tag, mode)
+        return self._admitted.isend(payload, nbytes, dest, tag, mode)
 
     # Probes (section 3.8).
 
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Wait for a message without receiving it."""
         refuse_running_loop("Comm.Probe", "await comm.probe(source, tag)")
-        envelope = self._finish(self._core.probe(source, tag))
+        envelope = self._finish(self._admitted.probe(source, tag))
         if status is not None:
             status.assign(envelope)
         return True
 
     def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Whether there is a message that a receive would get now."""
-        envelope = self._core.iprobe(source, tag)
+        envelope = self._admitted.iprobe(source, tag)
         if envelope is None:
             self._driver.poll()
-            envelope = self._core.iprobe(source, tag)
+            envelope = self._admitted.iprobe(source, tag)
         if envelope is not None and status is not None:
             status.assign(envelope)
         return envelope is not None
@@ -242,19 +251,19 @@ class PointToPoint(Handle):
     def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
         refuse_running_loop("Comm.Mprobe", "await comm.mprobe(source, tag)")
-        return self._finish(self._core.mprobe(source, tag, lambda message: self._taken(message, status)))
+        return self._finish(self._admitted.mprobe(source, tag, lambda message: self._taken(message, status)))
 
     def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
-        found, message = self._core.improbe(source, tag)
+        found, message = self._admitted.improbe(source, tag)
         if not found:
             self._driver.poll()
-            found, message = self._core.improbe(source, tag)
+            found, message = self._admitted.improbe(source, tag)
         return self._taken(message, status) if found else None
 
     def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
         if status is not None:
-            status.assign(self._core.envelope(message))
+            status.assign(self._admitted.envelope(message))
         return MESSAGE_NO_PROC if message is None else Message(self._core, message)
 
     probe = Probe
@@ -266,14 +275,14 @@ class PointToPoint(Handle):
 
     def Attach_buffer(self, buf: Any) -> None:
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1)."""
-        attach(self._core.attachment, buf)
+        attach(self._admitted.attachment, buf)
 
     def Detach_buffer(self) -> Any:
         """Take the memory back when the messages in it have left; the object that was attached."""
         refuse_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
-        return self._finish(self._core.attachment.detach())
+        return self._finish(self._admitted.attachment.detach())
 
     def Flush_buffer(self) -> None:
         """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
         refuse_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
-        self._finish(self._core.attachment.flush())
+        self._finish(self._admitted.attachment.flush())

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any, NoReturn
 
-from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
+from aiompi import hooks
+from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
+from aiompi.driver.blocking import (
+    NOBODY,
+    BlockingDriver,
+    RLock,
+    get_ident,
+    name_of_thread,
+    refuse_running_loop,
+    tell_of_failed_threads,
+)
+from aiompi.errors import Exception as MPIException
+from aiompi.errors import LocalProtocolError
 from aiompi.runtime import Runtime
+from aiompi.settings import THREAD_LEVELS
+from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
 
 
@@ -17,13 +33,17 @@ class Process:
     """The one rank that a process of the blocking face is.
 
     Attributes:
+        driver: how it waits, once it has been started.
+        owner: thread that may make calls without asking; see `BlockingDriver`.
         on_finalize: called first when communication is to end; given by the communicators of this face.
     """
 
     def __init__(self) -> None:
         self.on_finalize: Callable[[], object] = lambda: None
         self._runtime: Runtime | None = None
+        self._starting = RLock()
         self.driver: BlockingDriver
+        self.owner = NOBODY
 
     @property
     def initialized(self) -> bool:
@@ -37,44 +57,136 @@ class Process:
     def runtime(self) -> Runtime:
         """The rank; started when it is first asked for."""
         if self._runtime is None:
-            self._start()
+            self.start()
         assert self._runtime is not None
         return self._runtime
 
-    def _start(self) -> None:
+    @property
+    def shared(self) -> bool:
+        """Whether several threads use the rank, or will: calls are wrapped then, so that one at a time is in it."""
+        if self._runtime is not None:
+            return self.driver.level > THREAD_FUNNELED
+        return load_settings().thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
+
+    def start(self, level: int = THREAD_SINGLE) -> None:
+        """Join the job, unless that has been done.
+
+        Args:
+            level: least thread level that the program needs; more if the settings say so.
+        """
         refuse_running_loop("MPI_Init", "async with aiompi.init() as world")
-        self.driver = BlockingDriver()
-        runtime = Runtime(self.driver, Contact.from_environ())
-        self.driver.wait(runtime.start())
-        self._runtime = runtime
+        with self._starting:
+            if self._runtime is None:
+                self._start(level)
+
+    def _start(self, level: int) -> None:
+        settings = load_settings()
+        self.driver = driver = self._make_driver(max(level, THREAD_LEVELS.index(settings.thread_level)))
+        runtime = Runtime(driver, Contact.from_environ(), settings)
+        with driver.exclusive("Init"):
+            driver.wait(runtime.start())
+        self.owner = driver.owner
         runtime.on_finalize = self.on_finalize
         if runtime.launched:
             runtime.on_end = runtime.exit
         self._excepthook, sys.excepthook = sys.excepthook, self._failed
+        tell_of_failed_threads(self._thread_failed)
         atexit.register(self._leave)
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(before=driver.before_fork, after_in_parent=driver.after_fork, after_in_child=self._forked)
+        if driver.level > THREAD_FUNNELED:
+            hooks.add(self._gate, always=True)
+        driver.start()
+        self._runtime = runtime  # last: other threads take it as it is from now on
+
+    def _make_driver(self, level: int) -> BlockingDriver:
+        if level <= THREAD_FUNNELED:
+            return BlockingDriver()
+        from aiompi.driver.thread import SerialDriver, ThreadDriver
+
+        return SerialDriver() if level == THREAD_SERIALIZED else ThreadDriver(self._stalled)
+
+    # Threads.
+
+    def admit(self) -> None:
+        """Refuse the call of a thread that may not make it.
+
+        Raises:
+            LocalProtocolError: the thread may not.
+        """
+        if get_ident() != self.owner and self._runtime is not None:
+            self.driver.admit()
+
+    def _gate(self, call: hooks.Call) -> Any:
+        """Hook: a call that has to do with other ranks is made by one thread at a time, as far as it does not wait."""
+        if call.name == "Abort" or not getattr(call.receiver, "gated", False):
+            return call()
+        with self.driver.exclusive(call.name):
+            return call()
+
+    # End.
+
+    def finalize(self) -> None:
+        """
+        Raises:
+            LocalProtocolError: it was called before, or in another thread than the one that has initialised.
+        """
+        refuse_running_loop("MPI_Finalize", "async with aiompi.init() as world")
+        runtime, driver = self.runtime, self.driver
+        if not driver.in_first_thread:
+            raise LocalProtocolError(
+                f"MPI_Finalize was called by {name_of_thread()}: call it in the thread that has initialised MPI, after "
+                "all others have made their last call"
+            )
+        with driver.exclusive("Finalize"):
+            driver.wait(runtime.finalize())
+        driver.stop()
+
+    def abort(self, code: int, reason: str) -> NoReturn:
+        """End the job and this process."""
+        runtime = self.runtime
+        with self.driver.urgent():
+            runtime.abort(code, reason)
+        runtime.exit(code)
 
     def _failed(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         """An exception that nobody caught ends the job."""
         self._excepthook(kind, error, traceback)
         runtime = self._runtime
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
-            runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
+            with self.driver.urgent():
+                runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
+
+    def _thread_failed(self, error: BaseException) -> None:
+        """An MPI error that nobody caught ends the job in any thread; other exceptions end only the thread."""
+        runtime = self.runtime
+        if isinstance(error, MPIException) and runtime.launched and not runtime.finalized:
+            self.abort(1, f"rank {runtime.engine.rank} failed: {type(error).__name__}: {error}")
+
+    def _stalled(self, error: BaseException) -> None:
+        """The thread that makes progress has failed: without it all others would wait for ever."""
+        self._failed(type(error), error, error.__traceback__)
+        if self._runtime is not None:
+            self._runtime.on_end(1)
 
     def _leave(self) -> None:
-        runtime = self._runtime
+        """The program has ended."""
+        runtime, driver = self._runtime, self.driver
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
-            self.driver.wait(runtime.leave())
+            with contextlib.ExitStack() as stack:
+                try:
+                    stack.enter_context(driver.exclusive("exit"))
+                except LocalProtocolError as error:
+                    runtime.abort(1, f"rank {runtime.engine.rank} has ended in the middle of a call: {error}")
+                else:
+                    driver.wait(runtime.leave())
+        driver.stop()
 
     def _forked(self) -> None:
         """A forked child shares the sockets and the epoll of its parent and must not touch them."""
         if self._runtime is not None:
-            BlockingDriver.__init__(self.driver)  # anew, in place: communicators refer to it
+            self.driver.__init__()  # type: ignore[misc]  # anew, in place: communicators refer to it
+            self.owner = self.driver.owner
             self._runtime.disown()
-
-    def finalize(self) -> None:
-        refuse_running_loop("MPI_Finalize", "async with aiompi.init() as world")
-        self.driver.wait(self.runtime.finalize())
 
 
 process = Process()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from aiompi.constants import UNDEFINED
 from aiompi.driver.blocking import refuse_running_loop
@@ -20,6 +20,8 @@ class Request(Generic[T]):
     """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false."""
 
     __slots__ = ("_core",)
+
+    gated: ClassVar[bool] = True
 
     def __init__(self, core: EngineRequest[T] | None = None) -> None:
         self._core = core
@@ -60,6 +62,7 @@ class Request(Generic[T]):
         operation = self._active
         if operation is not None and not operation.done():
             refuse_running_loop("Request.Wait", "await request")
+            process.admit()
             process.driver.finish(operation)
         return self._complete(status)
 
@@ -113,6 +116,7 @@ class Request(Generic[T]):
         if operation is None:
             state = "inactive: it has not been started" if self else "MPI_REQUEST_NULL"
             raise InvalidRequestError(f"Request.Cancel: the request is {state}")
+        process.admit()
         operation.cancel()
 
     cancel = Cancel
@@ -127,6 +131,7 @@ class Request(Generic[T]):
         """
         if self._core is None:
             raise InvalidRequestError("Request.Free: the request is MPI_REQUEST_NULL")
+        process.admit()
         core, self._core = self._core, None
         core.free()
 
@@ -190,7 +195,7 @@ class Request(Generic[T]):
         _check(requests)
         found, active = _find(requests)
         if found is None and active:
-            process.driver.poll()
+            _poll()
             found, active = _find(requests)
             if found is None:
                 return UNDEFINED, False, None
@@ -221,7 +226,7 @@ class Request(Generic[T]):
     ) -> tuple[list[int] | None, list[Any] | None]:
         """As `Testsome`, and what the requests received."""
         if _check(requests):
-            process.driver.poll()
+            _poll()
         return _complete_some(requests, statuses)
 
     def __repr__(self) -> str:
@@ -257,6 +262,7 @@ class Prequest(Request[T]):
         if self._core is None or self._started:
             state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
             raise InvalidRequestError(f"Prequest.Start: the request is {state}")
+        process.admit()
         self._core.start()
         self._started = True
 
@@ -283,10 +289,15 @@ def _has_failed(request: Request[Any]) -> bool:
     return operation is not None and operation.done() and operation.exception() is not None
 
 
+def _poll() -> None:
+    process.admit()
+    process.driver.poll()
+
+
 def _progress(request: Request[Any]) -> bool:
     """Whether the request is complete, after a look at what has arrived."""
     if not _is_done(request):
-        process.driver.poll()
+        _poll()
     return _is_done(request)
 
 
@@ -336,7 +347,9 @@ def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
     if _check(requests) and not satisfied():
         refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
-        process.driver.wait_until(satisfied)
+        process.admit()
+        operations = (request._active for request in requests)
+        process.driver.wait_until(satisfied, [operation for operation in operations if operation is not None])
 
 
 def _complete_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> list[Any]:

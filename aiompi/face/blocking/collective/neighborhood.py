@@ -26,74 +26,74 @@ class NeighborhoodCollectives(Handle):
     def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1)."""
         refuse_running_loop("Comm.Neighbor_allgather", "await comm.Neighbor_allgather(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgather(self._core, sendbuf, recvbuf))
+        self._finish(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
         refuse_running_loop("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgatherv(self._core, sendbuf, recvbuf))
+        self._finish(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1)."""
         refuse_running_loop("Comm.Neighbor_alltoall", "await comm.Neighbor_alltoall(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoall(self._core, sendbuf, recvbuf))
+        self._finish(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
         refuse_running_loop("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallv(self._core, sendbuf, recvbuf))
+        self._finish(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
         refuse_running_loop("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallw(self._core, sendbuf, recvbuf))
+        self._finish(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
     def neighbor_allgather(self, sendobj: Any) -> list[Any]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
         refuse_running_loop("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
-        return self._finish(objects.neighbor_allgather(self._core, process.runtime.codec, sendobj))
+        return self._finish(objects.neighbor_allgather(self._admitted, process.runtime.codec, sendobj))
 
     def neighbor_alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
         """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
         refuse_running_loop("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
-        return self._finish(objects.neighbor_alltoall(self._core, process.runtime.codec, sendobj))
+        return self._finish(objects.neighbor_alltoall(self._admitted, process.runtime.codec, sendobj))
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgather`."""
-        return Request(neighborhood.neighbor_allgather(self._core, sendbuf, recvbuf))
+        return Request(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgatherv`."""
-        return Request(neighborhood.neighbor_allgatherv(self._core, sendbuf, recvbuf))
+        return Request(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoall`."""
-        return Request(neighborhood.neighbor_alltoall(self._core, sendbuf, recvbuf))
+        return Request(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoallv`."""
-        return Request(neighborhood.neighbor_alltoallv(self._core, sendbuf, recvbuf))
+        return Request(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoallw`."""
-        return Request(neighborhood.neighbor_alltoallw(self._core, sendbuf, recvbuf))
+        return Request(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_allgather.init(self._core, sendbuf, recvbuf))
+        return Prequest(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_allgatherv.init(self._core, sendbuf, recvbuf))
+        return Prequest(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoall.init(self._core, sendbuf, recvbuf))
+        return Prequest(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoallv.init(self._core, sendbuf, recvbuf))
+        return Prequest(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoallw.init(self._core, sendbuf, recvbuf))
+        return Prequest(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))

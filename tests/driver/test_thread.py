@@ -1,0 +1,166 @@
+"""The drivers of programs with several threads: progress, sleep, and what ends them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiompi.driver.thread import SerialDriver, ThreadDriver
+from aiompi.engine import Driver, Engine, Request
+from aiompi.errors import LocalProtocolError
+from aiompi.settings import Settings
+
+
+@pytest.fixture
+def driver() -> Iterator[ThreadDriver]:
+    driver = ThreadDriver()
+    driver.start()
+    yield driver
+    driver.close()
+
+
+def request_of(driver: Driver) -> Request[Any]:
+    return Request(Engine(0, 1, Settings(), driver))
+
+
+def test_it_is_a_driver(driver: ThreadDriver) -> None:
+    assert isinstance(driver, ThreadDriver)
+    seam: Driver = driver
+    assert seam.background
+
+
+def test_callbacks_run_in_a_thread_of_its_own(driver: ThreadDriver) -> None:
+    """Whichever thread asks, and while that one does something else."""
+    told: list[tuple[str, str]] = []
+    both, (reading, writing) = threading.Barrier(2), os.pipe()
+
+    def note(what: str) -> None:
+        told.append((what, threading.current_thread().name))
+        if len(told) == 3:
+            both.wait()
+
+    def readable() -> None:
+        driver.remove_reader(reading)
+        note("reader")
+
+    with driver.exclusive("test"):
+        driver.add_reader(reading, readable)
+        driver.call_soon(note, "soon")
+        driver.call_later(0.01, lambda: note("later"))
+        os.write(writing, b"x")
+    both.wait()
+    assert sorted(told) == [(what, "aiompi-progress") for what in ("later", "reader", "soon")]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_waiting_threads_wake_when_their_requests_are_complete(driver: ThreadDriver) -> None:
+    """Completed by progress, by another thread, or before they wait."""
+    requests = [request_of(driver) for _ in range(4)]
+    requests[0].complete("before")
+    results: list[Any] = []
+
+    def wait_for_both() -> None:
+        driver.wait_until(lambda: requests[1].done() and requests[2].done(), requests[1:3])
+        results.append([request.result() for request in requests[1:3]])
+
+    threads = [threading.Thread(target=wait_for_both)]
+    threads += [threading.Thread(target=lambda: results.append(driver.wait(requests[3]))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert driver.wait(requests[0]) == "before"
+    with driver.exclusive("test"):
+        driver.call_soon(requests[1].complete, 1)
+        requests[3].complete(3)
+    assert driver.wait(requests[1]) == 1
+    with driver.exclusive("test"):
+        requests[2].complete(2)
+    for thread in threads:
+        thread.join()
+    assert sorted(results, key=str) == [3, 3, 3, [1, 2]]
+
+
+def test_it_sleeps_while_nothing_happens(driver: ThreadDriver) -> None:
+    """It uses no processor: neither while nobody waits nor while somebody does."""
+    request = request_of(driver)
+    driver.call_later(0.3, request.complete)
+    before = time.process_time()
+    driver.wait(request)
+    assert time.process_time() - before < 0.1
+
+
+def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
+    """A user function that progress has called makes a call of its own: progress goes on inside."""
+    inner, outer = request_of(driver), request_of(driver)
+
+    def callback() -> None:
+        driver.call_soon(inner.complete, "inner")
+        outer.complete(driver.wait(inner))
+
+    with driver.exclusive("test"):
+        driver.call_soon(callback)
+    assert driver.wait(outer) == "inner"
+
+
+def test_failed_progress_is_told() -> None:
+    """An exception in a callback, which would otherwise be the end of all progress without a word."""
+    told: list[BaseException] = []
+    done = threading.Event()
+
+    def failed(error: BaseException) -> None:
+        told.append(error)
+        done.set()
+
+    def broken() -> None:
+        raise ArithmeticError
+
+    driver = ThreadDriver(failed)
+    driver.start()
+    with driver.exclusive("test"):
+        driver.call_soon(broken)
+    done.wait()
+    assert [type(error) for error in told] == [ArithmeticError]
+    driver.close()
+
+
+def test_stopping_ends_the_thread_and_waiting_goes_on_without(driver: ThreadDriver) -> None:
+    driver.stop()
+    assert "aiompi-progress" not in {thread.name for thread in threading.enumerate()}
+    request = request_of(driver)
+    driver.call_later(0.001, lambda: request.complete("later"))
+    assert driver.wait(request) == "later"
+
+
+@pytest.mark.parametrize("kind", [SerialDriver, ThreadDriver])
+def test_only_calls_are_admitted(kind: Callable[[], SerialDriver | ThreadDriver]) -> None:
+    driver = kind()
+    with pytest.raises(LocalProtocolError, match="look it up again"):
+        driver.admit()
+    with driver.exclusive("a"), driver.exclusive("b"):
+        driver.admit()
+    driver.close()
+
+
+def test_an_abort_does_not_wait_for_ever(driver: ThreadDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may hold the lock in a user function that does not end."""
+    monkeypatch.setattr("aiompi.driver.thread._PATIENCE", 0.001)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with driver.exclusive("long"):
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    with driver.urgent():
+        leave.set()
+    thread.join()
+    with driver.urgent():
+        driver.admit()

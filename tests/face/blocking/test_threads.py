@@ -1,0 +1,491 @@
+"""Thread levels of the blocking face, in jobs of real processes with real threads (section 12.4 of MPI-3.1)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from jobs import Site
+
+HEAD = """
+import os, signal, sys, threading
+import aiompi
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD
+
+class Thread(threading.Thread):
+    def __init__(self, function, *args, name=None, daemon=False):
+        super().__init__(name=name, daemon=daemon)
+        self.call, self.args, self.error, self.result = function, args, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.call(*self.args)
+        except BaseException as error:
+            self.error = error
+
+    def finish(self):
+        self.join()
+        if self.error:
+            raise self.error
+        return self.result
+
+def fails(kind, call, *args):
+    try:
+        call(*args)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+"""
+MULTIPLE = {"AIOMPI_THREAD_LEVEL": "multiple"}
+SERIALIZED = {"AIOMPI_THREAD_LEVEL": "serialized"}
+
+
+# Levels.
+
+
+def test_levels(site: Site) -> None:
+    """What a program gets is at least what it asks for, and at least what the settings say."""
+    init = "print(MPI.Init_thread(int(sys.argv[1])), MPI.Query_thread(), MPI.Is_thread_main())"
+    path = site.program(HEAD + init)
+    cases = [(0, {}, 1), (1, {}, 1), (2, {}, 2), (3, {}, 3), (1, SERIALIZED, 2)]
+    programs = [site.start(sys.executable, path, str(required), env=env) for required, env, _ in cases]
+    for program, (_, _, provided) in zip(programs, cases, strict=True):
+        assert program.finish().out == f"{provided} {provided} True\n"
+    path = site.program(HEAD + "aiompi.rc.thread_level = sys.argv[1]\nprint(MPI.Query_thread())", "rc.py")
+    assert site.start(sys.executable, path, "multiple").finish().out == "3\n"
+    assert site.start(sys.executable, path, "funneled").finish().out == "1\n"
+
+
+def test_by_default_one_thread_calls(site: Site) -> None:
+    """Others are refused before they can do any harm, and are told what to do; they may ask who they are."""
+    body = """
+pending = comm.irecv(source=1 - comm.rank)
+started = comm.Send_init(bytearray(1), 0)
+calls = [
+    lambda: comm.send(1, dest=0), lambda: comm.Irecv(bytearray(1)), comm.Barrier, comm.Ibarrier, comm.Dup, comm.Probe,
+    comm.Iprobe, comm.Free, pending.wait, pending.test, pending.Cancel, pending.Free, started.Start,
+    lambda: MPI.Request.Waitall([pending]), lambda: MPI.Request.testany([pending]), lambda: MPI.Attach_buffer(None),
+    MPI.Detach_buffer, lambda: comm.Create_group(comm.group), lambda: comm.Attach_buffer(None),
+    lambda: MPI.Request.Waitsome([pending]),
+]
+for call in calls:
+    text = fails(MPI.LocalProtocolError, Thread(call, name="worker").finish)
+    assert text.startswith("thread 'worker' makes an MPI call, and the thread level is THREAD_FUNNELED: only thread "
+                           "'MainThread', which has initialised MPI, may."), text
+    assert "AIOMPI_THREAD_LEVEL=multiple" in text
+assert "call it in the thread that has initialised" in fails(MPI.LocalProtocolError, Thread(MPI.Finalize).finish)
+assert Thread(lambda: (comm.rank, comm.Get_size(), comm.name, MPI.Is_thread_main(), MPI.Query_thread())).finish() == (
+    comm.rank, 2, "MPI_COMM_WORLD", False, MPI.THREAD_FUNNELED)
+comm.send("all is well", dest=1 - comm.rank)
+print(pending.wait())
+"""
+    assert site.ok(2, HEAD + body).lines == ["all is well"] * 2
+
+
+def test_the_thread_that_initialises_is_the_one_that_calls(site: Site) -> None:
+    """It need not be the main thread, and when it has ended another one may go on."""
+    body = """
+assert Thread(lambda: comm.allreduce(1)).finish() == 2
+print(comm.allreduce(2))
+"""
+    assert site.ok(2, HEAD + body).lines == ["4", "4"]
+
+
+def test_serialized_calls(site: Site) -> None:
+    """Any thread may call; one that calls while another waits in a call is refused, and both are named."""
+    body = """
+assert Thread(lambda: comm.allreduce(1)).finish() == 2
+if comm.rank == 0:
+    waiting = threading.Event()
+    receiver = Thread(lambda: (waiting.set(), comm.recv(source=1))[1], name="receiver")
+    waiting.wait()
+    text = ""
+    while not text:
+        try:
+            comm.Iprobe(source=1, tag=9)
+        except MPI.LocalProtocolError as error:
+            text = str(error)
+    assert text.startswith("thread 'MainThread' calls Iprobe while thread 'receiver' is in recv, and the thread level "
+                           "is THREAD_SERIALIZED"), text
+    os.write(int(os.environ["GO"]), b"x")
+    print(receiver.finish())
+else:
+    os.read(int(os.environ["WAIT"]), 1)
+    comm.send("late", dest=0)
+assert Thread(lambda: comm.allreduce(1)).finish() == 2
+"""
+    # A pipe in the program of rank 0 would not reach rank 1: a FIFO does.
+    fifo = site.directory / "fifo"
+    body = body.replace('int(os.environ["GO"])', f"os.open({str(fifo)!r}, os.O_WRONLY)")
+    body = body.replace('int(os.environ["WAIT"])', f"os.open({str(fifo)!r}, os.O_RDONLY)")
+    os.mkfifo(fifo)
+    assert site.ok(2, HEAD + body, env=SERIALIZED).out == "late\n"
+
+
+# Many threads at once.
+
+
+def test_many_threads_send_and_receive_at_once(site: Site) -> None:
+    """Eight threads of each rank, in both directions, with collectives of their own and one communicator in common."""
+    body = """
+import numpy as np
+MPI.Init_thread()
+other, total = 1 - comm.rank, 8
+comms = [comm.Dup() for _ in range(total)]
+
+def work(number):
+    own = comms[number]
+    big, got = np.arange(40000), np.empty(40000, int)
+    for turn in range(25):
+        request = own.Isend(np.full(10, turn * 100 + number), other, tag=turn)
+        buffer = np.empty(10, int)
+        own.Recv(buffer, other, tag=turn)
+        request.Wait()
+        assert (buffer == turn * 100 + number).all()
+        assert own.allreduce(number + turn) == 2 * (number + turn)
+        comm.send((number, turn), other, tag=number)
+        assert comm.recv(source=other, tag=number) == (number, turn)
+        own.Sendrecv(big + turn, other, 3, got, other, 3)
+        assert (got == big + turn).all()
+        requests = [comm.irecv(source=other, tag=100 + number), comm.issend(turn, other, tag=100 + number)]
+        assert MPI.Request.waitall(requests)[0] == turn
+        own.Barrier()
+    return number
+
+threads = [Thread(work, number) for number in range(total)]
+print([thread.finish() for thread in threads])
+"""
+    assert site.ok(2, HEAD + body).lines == [str(list(range(8)))] * 2
+
+
+def test_threads_share_wildcard_receives(site: Site) -> None:
+    """Each message is got by one receive, whichever thread asks."""
+    body = """
+if comm.rank == 0:
+    def work():
+        return [comm.recv(source=MPI.ANY_SOURCE, tag=1) for _ in range(50)]
+    threads = [Thread(work) for _ in range(6)]
+    print(sorted(sum((thread.finish() for thread in threads), [])) == sorted(range(300)))
+else:
+    def work(start):
+        for number in range(start, start + 50):
+            comm.send(number, dest=0, tag=1)
+    threads = [Thread(work, 150 * (comm.rank - 1) + 50 * part) for part in range(3)]
+    [thread.finish() for thread in threads]
+"""
+    assert site.ok(3, HEAD + body, env=MULTIPLE).out == "True\n"
+
+
+def test_threads_initialise_at_once(site: Site) -> None:
+    """The first use of a communicator, by several threads: one joins the job, the others wait for it."""
+    body = """
+start = threading.Barrier(6)
+def work(number):
+    start.wait()
+    comm.send(number, dest=1 - comm.rank, tag=number)
+    return comm.recv(source=1 - comm.rank, tag=number)
+threads = [Thread(work, number) for number in range(6)]
+print([thread.finish() for thread in threads])
+"""
+    assert site.ok(2, HEAD + body, env=MULTIPLE).lines == [str(list(range(6)))] * 2
+
+
+def test_completion_of_several_requests_in_threads(site: Site) -> None:
+    body = """
+def any_of(tags):
+    requests = [comm.irecv(source=1 - comm.rank, tag=tag) for tag in tags]
+    values = [MPI.Request.waitany(requests)[1] for _ in tags]
+    return sorted(values)
+
+def some_of(tags):
+    requests, values = [comm.irecv(source=1 - comm.rank, tag=tag) for tag in tags], []
+    while (found := MPI.Request.waitsome(requests))[0] is not None:
+        values += found[1]
+    return sorted(values)
+
+def tested(tags):
+    requests = [comm.irecv(source=1 - comm.rank, tag=tag) for tag in tags]
+    while not (found := MPI.Request.testall(requests))[0]:
+        pass
+    return found[1]
+
+waiting = [Thread(work, range(start, start + 5)) for work, start in ((any_of, 0), (some_of, 10), (tested, 20))]
+for tag in (22, 4, 13, 20, 2, 11, 24, 0, 10, 21, 1, 14, 23, 3, 12):
+    comm.send(tag, dest=1 - comm.rank, tag=tag)
+for thread, start in zip(waiting, (0, 10, 20)):
+    assert thread.finish() == list(range(start, start + 5))
+print("done")
+"""
+    assert site.ok(2, HEAD + body, env=MULTIPLE).lines == ["done"] * 2
+
+
+# Progress.
+
+
+def test_progress_while_the_program_computes(site: Site) -> None:
+    """A rank that makes no call serves the rendezvous of a message that it has asked for, and collectives it is in."""
+    done = site.directory / "done"
+    body = f"""
+import time
+import numpy as np
+MPI.Init_thread(MPI.THREAD_MULTIPLE)
+comm.Barrier()
+if comm.rank == 0:
+    inbox = np.zeros(500_000)
+    receives = [comm.Irecv(inbox, source=1), comm.irecv(source=1, tag=5)]
+    barrier = comm.Ibarrier()
+    deadline = time.monotonic() + 15
+    while not os.path.exists({str(done)!r}) and time.monotonic() < deadline:
+        sum(range(1000))
+    assert os.path.exists({str(done)!r}), "nothing happened while it computed"
+    MPI.Request.Waitall([*receives, barrier])
+    print(inbox.sum())
+else:
+    comm.Ssend(np.ones(500_000), dest=0)
+    comm.ssend("small", dest=0, tag=5)
+    comm.Ibarrier().Wait()
+    open({str(done)!r}, "w").close()
+"""
+    assert site.ok(2, HEAD + body).out == "500000.0\n"
+
+
+# Errors and callbacks.
+
+
+def test_errors_are_raised_where_the_call_is_made(site: Site) -> None:
+    """Also those of functions of the user that run while progress is made; error handlers are asked in the thread."""
+    body = """
+import numpy as np
+MPI.Init_thread()
+asked = []
+handler = MPI.Comm.Create_errhandler(lambda comm, code: asked.append((threading.current_thread().name, code)))
+own = comm.Dup()
+own.Set_errhandler(handler)
+
+def combine(a, b):
+    raise ArithmeticError("not today")
+
+def work(number):
+    assert "99" in fails(MPI.InvalidRankError, own.send, 1, 99)
+    request = own.Irecv(bytearray(1), source=comm.rank, tag=number)
+    own.Send(b"long", comm.rank, tag=number)
+    fails(MPI.TruncationError, request.Wait)
+
+threads = [Thread(work, number, name=f"t{number}") for number in range(4)]
+[thread.finish() for thread in threads]
+assert sorted(asked) == sorted((f"t{n}", code) for n in range(4) for code in (MPI.ERR_RANK, MPI.ERR_TRUNCATE)), asked
+assert fails(ArithmeticError, Thread(comm.Dup().allreduce, 1, combine).finish) == "not today"
+print("done")
+"""
+    assert site.ok(2, HEAD + body).lines == ["done"] * 2
+
+
+def test_attributes_in_threads(site: Site) -> None:
+    """Callbacks run by one thread at a time, whichever makes the copies."""
+    body = """
+MPI.Init_thread()
+running = []
+
+def copy(comm, keyval, value):
+    running.append(value)
+    assert len(running) == 1
+    sum(range(10000))
+    return running.pop() + 1
+
+keyval = MPI.Comm.Create_keyval(copy_fn=copy)
+parents = [comm.Dup() for _ in range(4)]
+
+def work(parent, value):
+    parent.Set_attr(keyval, value)
+    return parent.Dup().Get_attr(keyval)
+
+threads = [Thread(work, parent, value) for value, parent in enumerate(parents)]
+print([thread.finish() for thread in threads])
+"""
+    assert site.ok(1, HEAD + body).out == "[1, 2, 3, 4]\n"
+
+
+def test_interrupt_while_waiting(site: Site) -> None:
+    """KeyboardInterrupt reaches the main thread out of a wait, and the receive is withdrawn: no message is lost."""
+    body = """
+MPI.Init_thread()
+def interrupt():
+    while True:
+        frame = sys._current_frames()[threading.main_thread().ident]
+        while frame is not None and frame.f_code.co_name != "sleep":
+            frame = frame.f_back
+        if frame is not None:
+            return os.kill(os.getpid(), signal.SIGINT)
+
+waits = [
+    comm.recv, comm.irecv(source=0, tag=7).wait, lambda: MPI.Request.Waitany([comm.Irecv(bytearray(1), 0, 8)]),
+]
+for wait in waits:
+    thread = Thread(interrupt)
+    fails(KeyboardInterrupt, wait)
+    thread.finish()
+comm.send("kept", dest=0)
+print(comm.recv())
+"""
+    assert site.ok(1, HEAD + body).out == "kept\n"
+
+
+def test_deadlock_of_all_threads_is_told(site: Site) -> None:
+    """When every thread waits for a message that only another thread of this rank could send."""
+    body = """
+MPI.Init_thread()
+first = Thread(comm.recv, None, 0, 1)
+assert "deadlock" in fails(MPI.LocalProtocolError, comm.recv, None, 0, 2)
+comm.send("now", dest=0, tag=1)
+print(first.finish())
+last = Thread(comm.recv, None, 0, 1)
+last.join()  # while the main thread waits for it, it is not all of them: something else may still happen
+"""
+    result = site.run(1, HEAD + body.replace("last.join()", "sys.exit()"))
+    assert (result.code, result.out) == (0, "now\n"), result
+
+
+# End.
+
+
+@pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
+def test_abort_from_any_thread(site: Site, level: str) -> None:
+    """Whatever the others do, and whatever the level is."""
+    body = """
+if comm.rank == 1:
+    comm.send("ready", dest=0)
+    Thread(comm.Abort, 7)
+    comm.recv(source=0)
+else:
+    comm.recv(source=1)
+    comm.recv(source=1)
+"""
+    result = site.run(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": level})
+    assert result.code == 7
+    assert "rank 1 called Abort(7)" in result.err
+
+
+def test_threads_that_wait_at_finalize(site: Site) -> None:
+    """They get an error instead of waiting for ever. Finalize belongs to the thread that has initialised."""
+    body = """
+MPI.Init_thread()
+waiting = [Thread(comm.recv, None, source) for source in (0, 1, MPI.ANY_SOURCE)]
+waiting.append(Thread(lambda: comm.Irecv(bytearray(1), source=0, tag=3).Wait()))
+comm.Barrier()
+assert "in the thread that has initialised" in fails(MPI.LocalProtocolError, Thread(MPI.Finalize).finish)
+MPI.Finalize()
+for thread in waiting:
+    fails(MPI.Exception, thread.finish)
+assert threading.active_count() == 1
+print(fails(MPI.LocalProtocolError, comm.Barrier))
+"""
+    texts = [f"rank {rank} has finalized: no communication is possible" for rank in range(2)]
+    assert site.ok(2, HEAD + body).lines == texts
+
+
+def test_end_of_a_program_with_daemon_threads(site: Site) -> None:
+    """What was sent is delivered, and the process ends although a thread of it still waits."""
+    body = """
+MPI.Init_thread()
+Thread(comm.recv, None, comm.rank, 9, daemon=True)
+if comm.rank == 0:
+    comm.isend("last words", dest=1)
+else:
+    print(comm.recv(source=0))
+"""
+    assert site.ok(2, HEAD + body).out == "last words\n"
+
+
+def test_end_of_a_program_in_the_middle_of_a_call(site: Site) -> None:
+    """Without THREAD_MULTIPLE a daemon thread that waits cannot be helped: the job ends, and says why."""
+    body = """
+def wait():
+    comm.Barrier()
+    entered.set()
+    comm.recv(source=1)
+
+if os.environ["AIOMPI_RANK"] == "0":
+    entered = threading.Event()
+    Thread(wait, name="reader", daemon=True)
+    entered.wait()
+else:
+    comm.Barrier()
+    comm.recv(source=0)
+"""
+    result = site.run(2, HEAD + body)
+    assert result.code == 1
+    assert "rank 0 has ended in the middle of a call: thread 'MainThread' makes an MPI call" in result.err
+    assert "only thread 'reader', which has initialised MPI, may" in result.err
+
+
+def test_error_that_nobody_catches_ends_the_job(site: Site) -> None:
+    body = """
+MPI.Init_thread()
+Thread(comm.recv, daemon=True)
+comm.Barrier()
+if comm.rank == 1:
+    raise ValueError("enough")
+comm.recv(source=1)
+"""
+    result = site.run(2, HEAD + body)
+    assert result.code == 1
+    assert "aiompi-launch: rank 1 failed: ValueError: enough" in result.err
+
+
+@pytest.mark.parametrize("level", ["funneled", "multiple"])
+def test_mpi_error_that_nobody_catches_in_a_thread_ends_the_job(site: Site, level: str) -> None:
+    """The others would wait in vain. Other exceptions end only the thread, as in any program."""
+    body = """
+def work():
+    raise ValueError("only this thread")
+
+def misuse():
+    comm.send(1, dest=99)
+
+comm.Barrier()
+for target in (work, misuse):
+    if comm.rank == 1:
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+comm.recv(source=1 - comm.rank)
+"""
+    result = site.run(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": level})
+    assert result.code == 1
+    kind = "LocalProtocolError: thread " if level == "funneled" else "InvalidRankError: "
+    assert f"aiompi-launch: rank 1 failed: {kind}" in result.err
+    assert "ValueError: only this thread" in result.err
+
+
+def test_forked_child_is_no_rank(site: Site) -> None:
+    body = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # forking is what it warns of
+MPI.Init_thread()
+waiting = Thread(comm.recv, None, 0, 5)
+child = os.fork()
+if not child:
+    for call in (comm.recv, comm.probe, MPI.Finalize, lambda: comm.send(1, dest=0)):
+        assert "this process was forked from rank 0" in fails(MPI.LocalProtocolError, call)
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+comm.send("parent", dest=0, tag=5)
+print(waiting.finish())
+"""
+    assert site.ok(1, HEAD + body).out == "parent\n"
+
+
+def test_methods_looked_up_too_early_are_refused(site: Site) -> None:
+    """What was taken from its class before the job was joined would not take the lock."""
+    body = """
+send, Waitall = MPI.Intracomm.send, MPI.Request.Waitall
+MPI.Init_thread()
+assert "look it up again" in fails(MPI.LocalProtocolError, send, comm, 1, 0)
+MPI.Intracomm.send(comm, "late", 0)
+print(comm.recv())
+"""
+    assert site.ok(1, HEAD + body).out == "late\n"
