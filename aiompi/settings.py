@@ -52,6 +52,8 @@ class Settings:
         impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
         impi_native_order: ranks of IMPI clients with which user data travels as it lies in the memory of this machine
             instead of in external32, as historic LAM/MPI sends it between machines of one kind.
+        impi_reduce_point_to_point: ranks of IMPI clients with which the messages of Reduce are in the context of
+            point-to-point messages, as those of historic LAM/MPI are.
         impi_leaders_collective: whether the leaders of Intercomm_create meet in the collective context of the peer
             communicator, if it spans IMPI clients, or else in that of point-to-point messages: IMPI does not say.
         thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
@@ -75,6 +77,7 @@ class Settings:
     impi_xsize: int = -1
     impi_maxlinear: int = -1
     impi_native_order: tuple[str, ...] = ()
+    impi_reduce_point_to_point: tuple[str, ...] = ()
     impi_leaders_collective: bool = True
     thread_level: str = "funneled"
 
@@ -92,10 +95,10 @@ class Settings:
             raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
-        if not all(client.isdecimal() for client in self.impi_native_order):
-            raise InvalidArgumentError(
-                f"impi_native_order lists ranks of IMPI clients and cannot be {self.impi_native_order}"
-            )
+        for name in ("impi_native_order", "impi_reduce_point_to_point"):
+            clients = getattr(self, name)
+            if not all(client.isdecimal() for client in clients):
+                raise InvalidArgumentError(f"{name} lists ranks of IMPI clients and cannot be {clients}")
         if self.thread_level not in THREAD_LEVELS:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"

@@ -37,6 +37,7 @@ def test_defaults() -> None:
         coll={},
         impi_native=True,
         impi_native_order=(),
+        impi_reduce_point_to_point=(),
         impi_leaders_collective=True,
         thread_level="funneled",
     )
@@ -67,6 +68,7 @@ def test_defaults() -> None:
         ("bind", "0.0.0.0", "0.0.0.0"),
         ("impi_native", "0", False),
         ("impi_native_order", "0, 12", ("0", "12")),
+        ("impi_reduce_point_to_point", "0,12", ("0", "12")),
         ("impi_leaders_collective", "0", False),
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),

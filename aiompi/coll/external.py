@@ -1,4 +1,4 @@
-"""Operands whose messages are in external32, for reductions over IMPI clients."""
+"""Slots and operands whose messages are in external32, for collectives over IMPI clients."""
 
 from __future__ import annotations
 
@@ -7,8 +7,40 @@ from aiompi.coll.slot import Slot
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import Layout
 from aiompi.op import Op
+
+
+class TypedSlot(Slot):
+    """Room for items in external32, of which it is known what they are.
+
+    Args:
+        memory: of `count` items.
+        datatype: type of the items.
+    """
+
+    __slots__ = ("_count", "_datatype")
+
+    def __init__(self, memory: memoryview, datatype: Datatype, count: int) -> None:
+        super().__init__(memory)
+        self._datatype = datatype
+        self._count = count
+
+    @property
+    def native(self) -> Slot:
+        """The same items packed in the form of this machine, in memory of their own."""
+        slot = Slot.of(self._count * self._datatype.size)
+        external32.from_external32(self._form, self.data, slot.data)
+        return slot
+
+    def copy_native(self, slot: Slot) -> None:
+        """Hold the items that a slot holds in the form of this machine."""
+        external32.pack(self._form, slot.data, 0, self.data)
+
+    @property
+    def _form(self) -> Layout:
+        return external32.packed_layout(self._datatype, self._count)
 
 
 class ExternalOperand(VectorOperand):
@@ -30,11 +62,11 @@ class ExternalOperand(VectorOperand):
         return self._datatype.external.size
 
     def slot(self) -> Slot:
-        return Slot(external32.to_external32(self._form, self._value))
+        return TypedSlot(external32.to_external32(self._form, self._value), self._datatype, self.count)
 
     def incoming(self) -> Slot:
         self._arrived = room = allocate(self._form.size)
-        return Slot(room)
+        return TypedSlot(room, self._datatype, self.count)
 
     def absorb(self, lower: bool) -> None:
         self._read()

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import errors
 from aiompi.coll.across import remote_root
-from aiompi.coll.external import ExternalOperand
+from aiompi.coll.external import ExternalOperand, TypedSlot
 from aiompi.coll.operand import VectorOperand
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import select_for_buffers
@@ -261,12 +261,12 @@ class ExternalStage(Stage):
     __slots__ = ()
 
     def outgoing(self, buffer: Buffer) -> Slot:
-        return Slot(buffer.to_external32())
+        return TypedSlot(buffer.to_external32(), buffer.datatype, buffer.count)
 
     def incoming(self, buffer: Buffer) -> Slot:
         if buffer.contiguous and is_native(buffer.datatype):
             return Slot(buffer.view)
-        slot = Slot(allocate(buffer.external_nbytes))
+        slot = TypedSlot(allocate(buffer.external_nbytes), buffer.datatype, buffer.count)
         self._received.append((buffer, slot))
         return slot
 

@@ -34,15 +34,15 @@ async def bcast(channel: Channel, slot: Slot, root: int) -> None:
 
 async def _linear(span: Span, slot: Slot, root: int, relative: int) -> None:
     if relative:
-        await slot.irecv(span.channel, root)
+        await span.receive(slot, root)
         return
-    for send in [slot.isend(span.channel, span.masters.master_rank(number)) for number in span.others(root)]:
+    for send in [span.isend(slot, span.masters.master_rank(number)) for number in span.others(root)]:
         await send
 
 
 async def _tree(span: Span, slot: Slot, root: int, relative: int) -> None:
     if relative:
-        await slot.irecv(span.channel, span.endpoint(high_parent(relative), root))
+        await span.receive(slot, span.endpoint(high_parent(relative), root))
     children = high_children(relative, span.masters.num_masters)
-    for send in [slot.isend(span.channel, span.endpoint(child, root)) for child in children]:
+    for send in [span.isend(slot, span.endpoint(child, root)) for child in children]:
         await send

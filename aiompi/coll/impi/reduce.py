@@ -38,10 +38,10 @@ async def commutative(channel: Channel, operand: Operand, root: int) -> None:
         sources = [span.endpoint(child, root) for child in low_children(relative, span.masters.num_masters)]
         target = span.endpoint(low_parent(relative), root) if relative else root
     for source in sources:
-        await operand.incoming().irecv(span.channel, source)
+        await span.receive(operand.incoming(), source)
         operand.absorb(lower=True)
     if relative:
-        await operand.slot().isend(span.channel, target)
+        await span.isend(operand.slot(), target)
 
 
 async def ordered(channel: Channel, operand: Operand, root: int) -> None:
@@ -57,7 +57,7 @@ async def ordered(channel: Channel, operand: Operand, root: int) -> None:
     span = Span(channel, REDUCE_TAG)
     own = operand.slot()
     if span.rank != root:
-        await own.isend(span.channel, root)
+        await span.isend(own, root)
         return
     last = span.channel.size - 1
     for rank in range(last, -1, -1):
@@ -67,7 +67,7 @@ async def ordered(channel: Channel, operand: Operand, root: int) -> None:
         if rank == root:
             room.copy(own)
         else:
-            await room.irecv(span.channel, rank)
+            await span.receive(room, rank)
         if rank == last:
             operand.adopt()
         else:

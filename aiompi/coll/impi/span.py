@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from aiompi.coll.external import TypedSlot
 from aiompi.coll.impi.masters import Masters, masters_of
+from aiompi.coll.impi.tags import REDUCE_TAG
+from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
+from aiompi.engine import Request
 from aiompi.errors import InternalError
 
 
@@ -26,7 +30,7 @@ class Span:
         linear: whether masters send straight to the root, instead of along a tree.
     """
 
-    __slots__ = ("channel", "linear", "local", "masters", "rank", "xsize")
+    __slots__ = ("_clients", "_settings", "_user", "channel", "linear", "local", "masters", "rank", "xsize")
 
     def __init__(self, channel: Channel, tag: int) -> None:
         comm = channel.comm
@@ -34,11 +38,43 @@ class Span:
         if universe is None:
             raise InternalError(f"{channel.where}: an algorithm of IMPI in a job without IMPI")
         self.channel = channel.tagged(tag)
-        self.masters: Masters = masters_of(comm.placement.clients[: comm.size])
+        self._clients = comm.placement.clients[: comm.size]
+        self.masters: Masters = masters_of(self._clients)
         self.rank = channel.rank
         self.local = channel.among(self.masters.locals_to_master(self.number))
         self.xsize = universe.xsize
         self.linear = self.masters.num_masters <= universe.maxlinear
+        self._settings = comm.engine.settings
+        self._user: Channel | None = None
+        if tag == REDUCE_TAG and self._settings.impi_reduce_point_to_point:
+            self._user = channel.tagged(tag, point_to_point=True)
+
+    # Items to and from other clients, of which historic ones want something else.
+
+    def isend(self, slot: Slot, dest: int) -> Request[None]:
+        """Start sending items to a rank of another client."""
+        if isinstance(slot, TypedSlot) and self._listed(dest, self._settings.impi_native_order):
+            slot = slot.native
+        return slot.isend(self._channel_of(dest), dest)
+
+    async def receive(self, slot: Slot, source: int) -> None:
+        """Receive items from a rank of another client."""
+        channel = self._channel_of(source)
+        if not isinstance(slot, TypedSlot) or not self._listed(source, self._settings.impi_native_order):
+            await slot.irecv(channel, source)
+            return
+        native = slot.native
+        await native.irecv(channel, source)
+        slot.copy_native(native)
+
+    def _channel_of(self, rank: int) -> Channel:
+        if self._user is None or not self._listed(rank, self._settings.impi_reduce_point_to_point):
+            return self.channel
+        return self._user
+
+    def _listed(self, rank: int, clients: tuple[str, ...]) -> bool:
+        """Whether a rank belongs to one of these clients, and not to that of this rank."""
+        return bool(clients) and str(self._clients[rank]) in clients and not self.is_local(rank)
 
     @property
     def number(self) -> int:

@@ -66,8 +66,8 @@ class ClientWorld(World):
         order: world ranks in the order of the ranks of the communicator; by default as they are.
         seed: of the order in which messages arrive.
         context_id: of the communicator.
-        impi_leaders_collective: the setting.
-        job: fields of the universe, such as xsize.
+        xsize, maxlinear: of the universe.
+        settings: of the ranks.
 
     Attributes:
         messages: those between clients, in the order in which they were sent.
@@ -79,12 +79,12 @@ class ClientWorld(World):
         order: Sequence[int] | None = None,
         seed: int = 0,
         context_id: int = 0,
-        impi_leaders_collective: bool = True,
-        **job: Any,
+        xsize: int = 1024,
+        maxlinear: int = 4,
+        **settings: Any,
     ) -> None:
-        settings = {"eager_limit": 2**30, "eager_window": 2**31, "impi_leaders_collective": impi_leaders_collective}
-        super().__init__(sum(clients), seed, **settings)
-        self.universe = universe(*clients, **job)
+        super().__init__(sum(clients), seed, eager_limit=2**30, eager_window=2**31, **settings)
+        self.universe = universe(*clients, xsize=xsize, maxlinear=maxlinear)
         self.order = list(range(self.size)) if order is None else list(order)
         self.messages: list[Message] = []
         for engine in self._engines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 
@@ -250,3 +251,56 @@ def test_items_with_gaps():
     )
     assert {message.nbytes for message in messages} == {16}
     assert place.tolist() == [0, -1, 222222, -1, 444444, -1, 666666, -1]
+
+
+# Clients of historic LAM/MPI.
+
+
+def world_with_a_historic_client(setting):
+    """Client 1, ranks 1 and 2, does with all others what these do with it."""
+    world = ClientWorld((1, 2, 1), **{setting: ("1",)})
+    for rank in (1, 2):
+        engine = world.comms[rank].engine
+        engine.settings = dataclasses.replace(engine.settings, **{setting: ("0", "2")})
+    return world
+
+
+@pytest.mark.spec("I4.16-11", "I4.16-3")
+@pytest.mark.parametrize("op", [SUM, BRACKET])
+@pytest.mark.parametrize("root", range(4))
+def test_reduce_on_the_context_of_users(op, root):
+    """Only the messages between these clients and others, whoever the root is; a Bcast stays where it is."""
+    world = world_with_a_historic_client("impi_reduce_point_to_point")
+    made, places = [np.array([rank + 1], "i") for rank in range(4)], [np.zeros(1, "i") for _ in range(4)]
+    messages = world.recorded(
+        lambda comm: buffers.reduce(comm, made[comm.rank], places[root] if comm.rank == root else None, op, root)
+    )
+    historic = {1, 2}
+    assert messages
+    for message in messages:
+        assert message.context == int(historic.isdisjoint({message.source, message.dest}))
+    assert places[root][0] == (10 if op is SUM else bracketed([1, 2, 3, 4]))
+    messages = world.recorded(lambda comm: buffers.bcast(comm, made[comm.rank], root))
+    assert {message.context for message in messages} == {1}
+
+
+@pytest.mark.spec("I1.2.2-7")
+@pytest.mark.parametrize("root", range(4))
+def test_items_in_native_order(root):
+    """With these clients items travel as they lie in memory, in both directions, and with the others in external32."""
+    world = world_with_a_historic_client("impi_native_order")
+    made = [np.array([rank + 1, -1], "l") for rank in range(4)]
+    place = np.zeros(2, "l")
+    messages = world.recorded(
+        lambda comm: buffers.reduce(
+            comm, [made[comm.rank], LONG], [place, LONG] if comm.rank == root else None, SUM, root
+        )
+    )
+    assert place.tolist() == [10, -4]
+    messages += world.recorded(lambda comm: buffers.bcast(comm, [made[comm.rank], LONG], root))
+    assert [array.tolist() for array in made] == [[root + 1, -1]] * 4
+    for message in messages:
+        native = not {1, 2}.isdisjoint({message.source, message.dest})
+        assert message.nbytes == (2 * np.dtype("l").itemsize if native else 8)
+        if message.tag == 120:
+            assert message.payload == (np.array([root + 1, -1], "l").tobytes() if native else external([root + 1, -1]))
