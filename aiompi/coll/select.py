@@ -3,7 +3,8 @@
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
 for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
 first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out, and with `power_of_two` only to such numbers of ranks.
+`max_bytes` bytes, both without limit when left out, and with `power_of_two` only to such numbers of ranks. The file
+also tells by what command and on what machine it was made.
 
 Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
 any for the collective.
@@ -56,7 +57,7 @@ def parse(text: str | bytes) -> Rules:
         InvalidArgumentError: it names something unknown.
     """
     rules = {}
-    for name, entries in json.loads(text).items():
+    for name, entries in json.loads(text)["rules"].items():
         collective = _collective(name)
         try:
             rules[name] = tuple(Rule(**entry) for entry in entries)

@@ -12,40 +12,58 @@ from aiompi.coll import select
 from aiompi.coll.registry import COLLECTIVES
 
 SIZES = [8, 512, 32768]
+PRESENT = [{"algorithm": "linear", "max_ranks": 64, "power_of_two": True}, {"algorithm": "linear"}]
+
+
+@pytest.fixture
+def present(monkeypatch):
+    """Rules that are there before; the first is not for more ranks than are measured."""
+    before = [select.Rule("binomial", max_ranks=4), *(select.Rule(**rule) for rule in PRESENT)]
+    monkeypatch.setattr(rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
 
 
 def names(job):
     return dict(pair.split("=") for pair in job.command[1].removeprefix("AIOMPI_COLL=").split(","))
 
 
-def test_rules_change_between_the_sizes_where_the_fastest_does():
+def test_rules_change_between_the_sizes_where_the_fastest_does(present):
     times = {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}
     assert rules.derive("bcast", SIZES, {4: times}) == [
-        {"algorithm": "binomial", "max_bytes": 4096},
-        {"algorithm": "scatter_ring"},
-        {"algorithm": "binomial"},
+        {"algorithm": "binomial", "max_ranks": 4, "max_bytes": 4096},
+        {"algorithm": "scatter_ring", "max_ranks": 4},
+        *PRESENT,
     ]
 
 
-def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_last_for_more():
+def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_present_ones_for_more(present):
     measured = {2: {"linear": [1.0], "binomial": [2.0]}, 8: {"linear": [2.0], "binomial": [1.0]}}
     assert rules.derive("gather", [8], measured) == [
         {"algorithm": "linear", "max_ranks": 2},
-        {"algorithm": "binomial"},
-        {"algorithm": "linear"},
+        {"algorithm": "binomial", "max_ranks": 8},
+        *PRESENT,
     ]
 
 
-def test_noise_makes_no_rules():
-    times = {"linear": [1.0, 1.04, 1.0], "pairwise": [1.1, 1.0, 0.99]}
-    assert rules.derive("alltoall", SIZES, {4: times}) == [{"algorithm": "linear"}, {"algorithm": "pairwise"}]
+def test_numbers_of_ranks_with_the_same_outcome_share_rules(present):
+    times = {"linear": [1.0], "binomial": [2.0]}
+    assert rules.derive("gather", [8], {2: times, 4: times}) == [{"algorithm": "linear", "max_ranks": 4}, *PRESENT]
+
+
+def test_where_there_is_no_choice_there_are_no_new_rules(present):
+    assert rules.derive("barrier", [0], {4: {"dissemination": [1.0]}}) == PRESENT
+
+
+def test_noise_makes_no_rules(present):
+    times = {"linear": [1.0, 1.09, 1.0], "pairwise": [1.2, 1.0, 0.99]}
+    assert rules.derive("alltoall", SIZES, {4: times}) == [{"algorithm": "linear", "max_ranks": 4}, *PRESENT]
 
 
 def test_rules_are_written_in_the_form_of_the_tuning_data():
     derived = {"bcast": rules.derive("bcast", SIZES, {4: {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}})}
-    text = rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]})
-    assert json.loads(text)["bcast"] == derived["bcast"]
-    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_bytes=4096)
+    text = rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]}, {"machine": "a small one"})
+    assert json.loads(text)["rules"]["bcast"] == derived["bcast"]
+    assert json.loads(text)["origin"] == {"machine": "a small one"}
+    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_ranks=4, max_bytes=4096)
 
 
 def test_each_algorithm_has_a_job():
@@ -64,6 +82,7 @@ def test_jobs_are_measured(capsys, tmp_path):
     for collective, entry in COLLECTIVES.items():
         assert f"{collective}, 2 ranks" in printed
         assert all(name in printed for name in entry.algorithms)
+    assert json.loads(output.read_text())["origin"]["command"].startswith("python -m aiompi.bench tune --ranks 2 ")
     parsed = select.parse(output.read_text())
     assert parsed.keys() == COLLECTIVES.keys()
     assert all(those[-1].max_ranks is those[-1].max_bytes is None for those in parsed.values())

@@ -45,7 +45,7 @@ def choose(world, monkeypatch):
     monkeypatch.setattr(select, "COLLECTIVES", {"fake": FAKE})
 
     def choose(rules, *, size=4, forced=None, **call):
-        parsed = select.parse(json.dumps({"fake": rules}))
+        parsed = select.parse(json.dumps({"rules": {"fake": rules}}))
         monkeypatch.setattr(select, "tuning", lambda: parsed)
         select.preferred.cache_clear()
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
@@ -134,9 +134,9 @@ def test_rules_that_leave_a_call_without_algorithm_are_a_defect(choose):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"magic": []}', "no collective 'magic'; there are .*bcast"),
-        ('{"bcast": [{"algorithm": "magic"}]}', "bcast has no algorithm 'magic'; it has .*binomial"),
-        ('{"bcast": [{"algorithm": "binomial", "bytes": 3}]}', "tuning data of bcast: .*bytes"),
+        ('{"rules": {"magic": []}}', "no collective 'magic'; there are .*bcast"),
+        ('{"rules": {"bcast": [{"algorithm": "magic"}]}}', "bcast has no algorithm 'magic'; it has .*binomial"),
+        ('{"rules": {"bcast": [{"algorithm": "binomial", "bytes": 3}]}}', "tuning data of bcast: .*bytes"),
     ],
 )
 def test_tuning_data_must_name_what_there_is(text, message):

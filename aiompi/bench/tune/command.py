@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from aiompi.bench import algorithms
 from aiompi.bench.algorithms import Times
-from aiompi.bench.report.contender import BenchError, Contender, Conversation, aiompi_job
+from aiompi.bench.report.contender import BenchError, Contender, Conversation, aiompi_job, conversations
 from aiompi.bench.report.family import calls_within, in_turns, slowest
 from aiompi.bench.tune import rules
 from aiompi.coll.registry import COLLECTIVES
@@ -44,12 +45,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aiompi.bench: {error}", file=sys.stderr)
         return 1
     found = {n: rules.derive(n, algorithms.sizes_of(n, arguments.sizes), times) for n, times in measured.items()}
-    text = rules.render(found)
+    text = rules.render(found, origin(arguments))
     if arguments.output is None:
         print(f"\n{text}", end="")
     else:
         arguments.output.write_text(text, encoding="utf-8")
     return 0
+
+
+def origin(arguments: argparse.Namespace) -> dict[str, str]:
+    """Where the rules come from; whoever reads the file wants to know."""
+    ranks, sizes = (",".join(map(str, those)) for those in (arguments.ranks, arguments.sizes))
+    names = "".join(f" {name}" for name in arguments.collectives)
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "command": f"python -m aiompi.bench tune{names} --ranks {ranks} --sizes {sizes} --repeat {arguments.repeat}",
+        "machine": f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}",
+        "beyond": f"the rules for more than {max(arguments.ranks)} ranks were there before and are not measured",
+    }
 
 
 def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat: int) -> list[tuple[str, Times]]:
@@ -58,8 +71,7 @@ def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat
     Raises:
         BenchError: a job did not answer.
     """
-    with ExitStack() as stack:
-        jobs = [stack.enter_context(Conversation(contender)) for contender in contenders(collectives, ranks)]
+    with conversations(*contenders(collectives, ranks), processes=ranks) as jobs:
         return [(name, _times(jobs, name, algorithms.sizes_of(name, sizes), repeat)) for name in collectives]
 
 

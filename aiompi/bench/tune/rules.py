@@ -1,7 +1,11 @@
-"""Rules out of measured times: from what size on, and with how many ranks, which algorithm is taken."""
+"""Rules out of measured times: from what size on, and with how many ranks, which algorithm is taken.
+
+A machine tells nothing about more ranks than it was measured with: for those the present rules stay.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +13,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from aiompi.bench.algorithms import Times
-from aiompi.coll.select import tuning
+from aiompi.coll.select import Rule, tuning
 
 #: how much faster an algorithm must be for a change, so that noise makes no rules
-MARGIN: Final = 1.05
+MARGIN: Final = 1.1
 
 
 def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times]) -> list[dict[str, Any]]:
@@ -24,22 +28,37 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
         measured: number of ranks, ascending -> times.
 
     Returns:
-        For each number of ranks, up to which they hold, rules by size; those of the last hold for more ranks as well.
-        At the end the rule that now serves every call.
+        For each number of ranks, up to which they hold, rules by size; then the present ones for more ranks.
     """
-    rules = []
-    for ranks, times in measured.items():
-        limit = {} if ranks == max(measured) else {"max_ranks": ranks}
-        rules += [{"algorithm": algorithm, **limit, **size} for algorithm, size in _by_size(sizes, times)]
-    last = {"algorithm": tuning()[collective][-1].algorithm}
-    return [*rules, last] if rules[-1] != last else rules
+    present = [rule for rule in tuning()[collective] if rule.max_ranks is None or rule.max_ranks > max(measured)]
+    best = {ranks: list(_by_size(sizes, times)) for ranks, times in measured.items() if len(times) > 1}
+    rules = [_entry(rule) for rule in present]
+    larger = None
+    for ranks, chosen in reversed(best.items()):
+        if chosen != larger:
+            rules = [{"algorithm": algorithm, "max_ranks": ranks, **size} for algorithm, size in chosen] + rules
+        larger = chosen
+    return rules
 
 
-def render(rules: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Tuning data as text, a rule a line."""
-    blocks = (f'  "{name}": [\n' + ",\n".join(f"    {json.dumps(rule)}" for rule in those) + "\n  ]"
+def _entry(rule: Rule) -> dict[str, Any]:
+    """A rule as it stands in tuning data, without what is left out."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Rule)}
+    return {name: value for name, value in dataclasses.asdict(rule).items() if value != defaults[name]}
+
+
+def render(rules: Mapping[str, Sequence[Mapping[str, Any]]], origin: Mapping[str, str]) -> str:
+    """Tuning data as text, a rule a line.
+
+    Args:
+        rules: by collective.
+        origin: how they were made.
+    """
+    blocks = (f'    "{name}": [\n' + ",\n".join(f"      {json.dumps(rule)}" for rule in those) + "\n    ]"
               for name, those in rules.items())  # fmt: skip
-    return "{\n" + ",\n".join(blocks) + "\n}\n"
+    made = (f"    {json.dumps(name)}: {json.dumps(text)}" for name, text in origin.items())
+    parts = {"origin": ",\n".join(made), "rules": ",\n".join(blocks)}
+    return "{\n" + ",\n".join(f'  "{name}": {{\n{text}\n  }}' for name, text in parts.items()) + "\n}\n"
 
 
 def _by_size(sizes: Sequence[int], times: Times) -> Iterator[tuple[str, dict[str, int]]]:
