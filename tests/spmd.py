@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 import pytest
+from impi_worlds import impi_world
 
 import aiompi
 from aiompi import Intracomm
@@ -25,17 +27,22 @@ async def everywhere(world: Sequence[Intracomm], program: Program) -> None:
             group.create_task(program(comm))
 
 
-async def completes(size: int, program: Program) -> None:
+async def completes(size: int, program: Program, across: bool = True) -> None:
     """Run a program to its end, which must leave no message behind.
 
-    It runs twice: the ranks start in their order, and then in reverse, so that each message is sent before its
-    receive is posted, and after.
+    The ranks start in their order, and then in reverse, so that each message is sent before its receive is posted,
+    and after; once as ranks of one IMPI client and, if `across`, once of two, with packets so short that messages take
+    several.
     """
-    for step in (1, -1):
-        world = aiompi.local_world(size)
+    for step, make in itertools.product((1, -1), (aiompi.local_world, _clients)[: 1 + (across and size > 1)]):
+        world = make(size)
         async with asyncio.timeout(LIMIT):
             await everywhere(world[::step], program)
         assert [comm.iprobe() for comm in world] == [None] * size
+
+
+def _clients(size: int) -> list[Intracomm]:
+    return impi_world([1, size - 1], limits={"datalen": 1000})
 
 
 async def deadlocks(size: int, program: Program) -> None:
@@ -54,12 +61,12 @@ async def deadlocks(size: int, program: Program) -> None:
     assert [comm.iprobe() for comm in world] == [None] * size
 
 
-def on_ranks(size: int) -> Callable[[Program], Callable[[Run], None]]:
-    """Make a test out of a program that completes on so many ranks."""
+def on_ranks(size: int, across: bool = True) -> Callable[[Program], Callable[[Run], None]]:
+    """Make a test out of a program that completes on so many ranks; see `completes`."""
 
     def decorate(program: Program) -> Callable[[Run], None]:
         def test(run: Run) -> None:
-            run(completes(size, program))
+            run(completes(size, program, across))
 
         test.__name__, test.__doc__ = program.__name__, program.__doc__
         return test

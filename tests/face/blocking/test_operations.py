@@ -44,6 +44,26 @@ def test_operations(site: Site, size: int, transports: str) -> None:
     assert len(result.lines) == size
 
 
+@pytest.mark.spec("I1.1-1", "I1.1-2", "I1.1-3")
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (1, 1, 1)])
+def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
+    """All but those that only ranks of one client have, in jobs whose clients talk IMPI with each other."""
+    env = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0"}
+    server = site.launch("--server", str(len(sizes)), env=env)
+    server.expect("\n")
+    address = server.out.strip()
+    clients = [
+        site.launch("--client", str(rank), address, "-n", str(size), OPERATIONS, env=env)
+        for rank, size in enumerate(sizes)
+    ]
+    for client, size in zip(clients, sizes, strict=True):
+        result = client.finish(50.0)
+        assert (result.code, result.err) == (0, "")
+        assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
+        assert len(result.lines) == size
+    assert server.finish().code == 0
+
+
 def test_operations_without_launcher(site: Site) -> None:
     """A job of one rank."""
     result = site.start(sys.executable, OPERATIONS).finish()
