@@ -23,6 +23,7 @@ FIGURES = {
     "memory": 2,
     "matching": 4,
     "datatype": 16,
+    "impi": 5,
     "collective": 60,
 }
 

@@ -136,9 +136,18 @@ WORKS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def main(works: Mapping[str, Callable[..., Any]] = WORKS) -> None:
-    """Do one work after the other."""
+def main(works: Mapping[str, Callable[..., Any]] = WORKS, ranks: int | None = None) -> None:
+    """Do one work after the other.
+
+    Args:
+        works: by name.
+        ranks: number of those that work, the others are only there; None for all.
+    """
     comm = MPI.COMM_WORLD
+    if ranks is not None and comm.size > ranks:
+        comm = comm.Split(0 if comm.rank < ranks else MPI.UNDEFINED)
+        if comm == MPI.COMM_NULL:
+            return
     while work := comm.bcast(None if comm.rank else turns.next_work()):
         name = work.pop("work")
         results = comm.gather(works[name](comm, **work))
@@ -147,4 +156,4 @@ def main(works: Mapping[str, Callable[..., Any]] = WORKS) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ranks=2)

@@ -8,7 +8,7 @@ from typing import Final
 from aiompi.bench.report.family import Family
 
 #: what is measured unless families are named
-FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "datatype")
+FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "datatype", "impi")
 #: what is measured only when it is named, because it needs what the extra `bench` installs
 COMPARISONS: Final = ("collective",)
 
