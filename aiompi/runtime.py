@@ -125,6 +125,8 @@ class Runtime:
         self.engine.gateway = Gateway(self.engine, universe)
         self._host = host = ImpiHost(self.engine, address, key, self._on_host_lost)
         host.drained = self._on_drained
+        # Other clients may start earlier: what comes from there is acknowledged before this rank has all cards.
+        self.engine.connect = lambda peer: host.link
         await host.connected
 
     def _on_host_lost(self, cause: str) -> None:
