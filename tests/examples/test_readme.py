@@ -32,7 +32,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_every_python_block_is_a_program() -> None:
-    assert README.count("```python") == len(PROGRAMS) == 4
+    assert README.count("```python") == len(PROGRAMS) == 6
 
 
 @pytest.mark.parametrize("name", ["ring_async.py", "ring_blocking.py"])
@@ -56,6 +56,14 @@ def test_service(site: Site) -> None:
 def test_local_world(site: Site) -> None:
     result = site.start(sys.executable, site.program(PROGRAMS["local.py"])).finish()
     assert ended_well(result) == ["nothing yet", "{'numbers': (1, 2, 3)}"]
+
+
+@pytest.mark.parametrize("size", ["1", "4"])
+def test_tasks_for_other_ranks(site: Site, size: str) -> None:
+    path = site.program(PROGRAMS["pool.py"], "pool.py")
+    assert ended_well(site.launch("-n", size, "-m", "aiompi.futures", path).finish()) == ["24502500"]
+    path = site.program(PROGRAMS["pool_async.py"], "pool_async.py")
+    assert ended_well(site.launch("-n", size, path).finish()) == ["1024"]
 
 
 def test_options_of_the_launcher(site: Site) -> None:

@@ -1,0 +1,83 @@
+"""Main programs: run as `__main__` by the master, loaded under another name by its workers."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import CodeType, ModuleType
+from typing import Any, Final, NamedTuple
+
+#: name of the main program in a worker, so that what is guarded by `__name__ == "__main__"` is not run
+WORKER_NAME: Final = "__worker__"
+
+_ATTRIBUTE: Final = "__program__"  # of the main module: what it was loaded from
+
+
+class Program(NamedTuple):
+    """Where the code of a main program is.
+
+    Attributes:
+        module: its name, if it is run with -m.
+        path: of its file, or of a directory or archive with a `__main__.py`.
+        code: its text, if it is run with -c.
+    """
+
+    module: str = ""
+    path: str = ""
+    code: str = ""
+
+    @classmethod
+    def current(cls) -> Program | None:
+        """The main program of this process, if it was loaded as one of these."""
+        return getattr(sys.modules["__main__"], _ATTRIBUTE, None)
+
+    def load(self, name: str) -> ModuleType:
+        """Run the program as the main module of this process.
+
+        Args:
+            name: what it finds as its `__name__`.
+
+        Raises:
+            ImportError, OSError, SyntaxError: there is no such program.
+            Whatever it raises.
+        """
+        module = ModuleType("__main__")
+        code, attributes = self._find()
+        vars(module).update(attributes, __name__=name, **{_ATTRIBUTE: self})
+        sys.modules["__main__"] = sys.modules[name] = module
+        exec(code, vars(module))
+        return module
+
+    def _find(self) -> tuple[CodeType, dict[str, Any]]:
+        if self.code:
+            return compile(self.code, "<string>", "exec"), {}
+        if self.module:
+            return _code_of(self.module)
+        if os.path.isdir(self.path) or self.path.endswith((".zip", ".pyz")):
+            sys.path.insert(0, self.path)
+            code, attributes = _code_of("__main__")
+            return code, attributes
+        with open(self.path, "rb") as file:
+            return compile(file.read(), self.path, "exec"), {"__file__": self.path, "__spec__": None}
+
+
+def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
+    spec = _find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = _find_spec(f"{name}.__main__")
+    loader: Any = None if spec is None else spec.loader
+    code = loader.get_code(spec.name) if hasattr(loader, "get_code") and spec is not None else None
+    if code is None or spec is None:
+        raise ImportError(f"no module named {name!r} that can be run")
+    return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent, "__loader__": loader}
+
+
+def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    if name == "__main__":  # of a directory or an archive, not of this process
+        return importlib.machinery.PathFinder.find_spec(name, sys.path[:1])
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None

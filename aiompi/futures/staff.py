@@ -1,0 +1,89 @@
+"""Who does the tasks of a program of the blocking face, and how its processes become workers."""
+
+from __future__ import annotations
+
+import threading
+
+from aiompi.constants import THREAD_MULTIPLE, UNDEFINED
+from aiompi.face.blocking import Intracomm
+from aiompi.face.blocking.process import process
+from aiompi.futures.task import Task
+from aiompi.futures.worker import Worker, serve
+from aiompi.futures.workers import Queue, Workers
+
+
+class Staff:
+    """The workers: all other processes of a communicator, or a thread of this one if there are none.
+
+    Args:
+        comm: to be used for nothing else; it is freed in the end. Its other processes call `work_for`.
+
+    Attributes:
+        size: how many workers there are.
+
+    Raises:
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE, so that no task would get ahead while the program
+            does something else.
+    """
+
+    def __init__(self, comm: Intracomm) -> None:
+        if process.driver.level < THREAD_MULTIPLE:
+            raise RuntimeError(
+                "an executor needs the thread level THREAD_MULTIPLE: import aiompi.futures before the first MPI call, "
+                "or set AIOMPI_THREAD_LEVEL=multiple"
+            )
+        self._comm = comm
+        self.size = max(1, comm.size - 1)
+        comm.Split(UNDEFINED)
+        if comm.size == 1:
+            worker = Worker(comm._core, process.runtime.codec, 0)
+            threading.Thread(target=serve, args=(worker,), name="aiompi-worker", daemon=True).start()
+        with process.driver.exclusive("MPIPoolExecutor"):
+            self._workers = Workers(comm._core, process.runtime.codec)
+
+    def serve(self, queue: Queue) -> None:
+        """Serve one more executor."""
+        with process.driver.exclusive("MPIPoolExecutor"):
+            self._workers.add(queue)
+
+    def submit(self, queue: Queue, task: Task) -> None:
+        """Have a task done when it is its turn."""
+        with process.driver.exclusive("submit"):
+            self._workers.submit(queue, task)
+
+    def dismiss(self) -> None:
+        """Let the workers go when they have done all tasks."""
+        with process.driver.exclusive("shutdown"):
+            process.driver.wait(self._workers.dismiss())
+        self._comm.Free()
+
+
+#: of the workers of this process's master, while it is one itself
+_fellows: list[Intracomm] = []
+
+
+def work_for(master: int, comm: Intracomm) -> None:
+    """Be a worker, until the master has nothing more to do.
+
+    Args:
+        comm: to be used for nothing else; it is freed in the end.
+    """
+    fellows = comm.Split(0, comm.rank)
+    _fellows.append(fellows)
+    try:
+        serve(Worker(comm._core, process.runtime.codec, master))
+    finally:
+        _fellows.pop()
+    fellows.Free()
+    comm.Free()
+
+
+def get_comm_workers() -> Intracomm:
+    """The communicator of the workers, for tasks that all of them do at the same time.
+
+    Raises:
+        RuntimeError: this process is no worker.
+    """
+    if not _fellows:
+        raise RuntimeError("this process is no worker: call get_comm_workers in a task")
+    return _fellows[-1]

@@ -1,0 +1,191 @@
+"""Executors of the blocking face, in jobs of real processes."""
+
+from __future__ import annotations
+
+import pytest
+from jobs import Result, Site
+
+HEAD = """
+import os, sys, threading
+import numpy
+from aiompi import MPI, futures
+from aiompi.futures import MPICommExecutor, MPIPoolExecutor
+
+def square(number):
+    return number * number
+
+def where(*_):
+    return MPI.COMM_WORLD.rank
+
+def fail(text):
+    raise KeyError(text)
+
+def raises(kind, text, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except kind as error:
+        assert text in str(error), error
+        return error
+    raise AssertionError(f"no {kind}")
+"""
+
+
+def run(site: Site, size: int, body: str, *args: str) -> Result:
+    """A program of executors, run as its users start it."""
+    program = site.program(HEAD + body)
+    result = site.launch("-n", str(size), "-m", "aiompi.futures", program, *args).finish()
+    assert (result.code, result.err) == (0, ""), result
+    return result
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_pool(site: Site, size: int) -> None:
+    """The semantics of concurrent.futures; with one process, tasks are done by a thread of it."""
+    body = """
+seen = []
+if __name__ == "__main__":
+    with MPIPoolExecutor() as executor:
+        assert executor.bootup() is executor
+        assert executor.num_workers == max(1, MPI.COMM_WORLD.size - 1)
+        assert executor.submit(square, 3).result() == 9
+        assert list(executor.map(square, range(100), chunksize=7)) == [n * n for n in range(100)]
+        assert sorted(executor.map(square, range(20), unordered=True)) == [n * n for n in range(20)]
+        assert list(executor.starmap(pow, [(2, 3), (3, 2)], buffersize=1)) == [8, 9]
+        error = raises(KeyError, "mine", executor.submit(fail, "mine").result)
+        assert "Traceback" in str(error.__cause__) and "in fail" in str(error.__cause__), error.__cause__
+        array = numpy.arange(100_000.0)
+        assert (executor.submit(numpy.multiply, array, 2).result() == array * 2).all()
+        raises(MPI.Exception, "pickle", executor.submit(lambda: None).result)
+        done = futures.as_completed([executor.submit(square, n) for n in range(5)])
+        assert sorted(future.result() for future in done) == [0, 1, 4, 9, 16]
+        threads = [threading.Thread(target=lambda: seen.extend(executor.map(square, range(50)))) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert sorted(seen) == sorted(4 * [n * n for n in range(50)])
+        raises(ValueError, "positive", executor.map, square, [1], chunksize=0)
+    raises(RuntimeError, "shut down", executor.submit, square, 1)
+    executor.shutdown()
+    assert set(MPIPoolExecutor(1).map(square, [5] * 10)) == {25}, "tasks of a second executor, never shut down"
+    print("ok", sys.argv[1:])
+"""
+    assert run(site, size, body, "-x", "y").out == "ok ['-x', 'y']\n"
+
+
+def test_workers_make_themselves_ready(site: Site) -> None:
+    """They have the environment, the main program and its variables, and call the initializer once."""
+    body = """
+if __name__ == "__main__":
+    def told(): pass
+
+def initialize(*args):
+    assert os.environ["MINE"] == "1" and os.getcwd() == "/" and value == 5
+    global initialized
+    initialized = args
+
+def look(_):
+    return __name__, "told" in globals(), initialized
+
+if __name__ == "__main__":
+    options = dict(env={"MINE": "1"}, wdir="/", globals={"value": 5})
+    with MPIPoolExecutor(initializer=initialize, initargs=(1, 2), **options) as executor:
+        print(set(executor.map(look, range(20))))
+    with MPIPoolExecutor(initializer=fail, initargs=("mine",)) as executor:
+        error = raises(futures.BrokenExecutor, "KeyError('mine')", executor.submit(square, 1).result)
+        raises(futures.BrokenExecutor, "could not make itself ready", executor.submit, square, 1)
+    with MPIPoolExecutor(max_workers=1) as executor:
+        assert len(set(executor.map(where, range(30)))) <= 2 and executor.num_workers == 1
+    raises(ValueError, "positive", MPIPoolExecutor, 0)
+    raises(TypeError, "called", MPIPoolExecutor, initializer=5)
+    raises(TypeError, "python_exe", MPIPoolExecutor, python_exe="python")
+"""
+    assert run(site, 3, body).out == "{('__worker__', False, (1, 2))}\n"
+
+
+def test_all_workers_work(site: Site) -> None:
+    """Tasks that wait for each other, on the communicator of the workers."""
+    body = """
+def together():
+    comm = futures.get_comm_workers()
+    return comm.size, comm.allgather(where())
+
+if __name__ == "__main__":
+    with MPIPoolExecutor() as executor:
+        tasks = [executor.submit(together) for _ in range(executor.num_workers)]
+        print([task.result() for task in tasks])
+    raises(RuntimeError, "no worker", futures.get_comm_workers)
+"""
+    assert run(site, 4, body).out == "[(3, [1, 2, 3]), (3, [1, 2, 3]), (3, [1, 2, 3])]\n"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_executor_of_a_communicator(site: Site, size: int) -> None:
+    """All ranks run the program; those of the block but the root work in it. Their own messages are undisturbed."""
+    body = """
+comm = MPI.COMM_WORLD
+receive = comm.irecv(source=(comm.rank - 1) % comm.size)
+for root in range(comm.size):
+    with MPICommExecutor(comm, root) as executor:
+        if comm.rank == root:
+            assert list(executor.map(square, range(30))) == [n * n for n in range(30)]
+            assert root not in set(executor.map(where, range(20))) or comm.size == 1
+        else:
+            assert executor is None
+comm.send("after", dest=(comm.rank + 1) % comm.size)
+assert receive.wait() == "after"
+raises(ValueError, "no rank", MPICommExecutor, comm, comm.size)
+raises(RuntimeError, "no workers", MPIPoolExecutor().submit, square, 1)
+print("ok")
+"""
+    assert site.ok(size, HEAD + body).lines == ["ok"] * size
+
+
+def test_no_executor_without_progress(site: Site) -> None:
+    """It says how to get it, instead of waiting for ever."""
+    body = """
+from aiompi import MPI
+MPI.Init_thread(MPI.THREAD_FUNNELED)
+from aiompi.futures import MPICommExecutor
+try:
+    MPICommExecutor(MPI.COMM_WORLD).__enter__()
+except RuntimeError as error:
+    print(error, flush=True)
+    MPI.COMM_WORLD.Abort(3)
+"""
+    result = site.run(2, body)
+    assert result.code == 3
+    assert "THREAD_MULTIPLE: import aiompi.futures before the first MPI call" in result.out
+
+
+@pytest.mark.parametrize(
+    ("death", "says"),
+    [("os.kill(os.getpid(), 9)", "rank 1 was killed by signal 9"), ("os._exit(7)", "rank 1 exited with status 7")],
+)
+def test_death_of_a_worker(site: Site, death: str, says: str) -> None:
+    """The job ends and says who died of what."""
+    body = f"""
+def die():
+    {death}
+
+if __name__ == "__main__":
+    with MPIPoolExecutor() as executor:
+        executor.submit(die).result()
+"""
+    program = site.program(HEAD + body)
+    result = site.launch("-n", "3", "-m", "aiompi.futures", program).finish()
+    assert result.code != 0
+    assert says in result.err, result.err
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "says"),
+    [
+        ("sys.exit(5)", 5, "rank 0 exited with status 5"),
+        ("raise LookupError('mine')", 1, "LookupError: mine"),
+        ("", 0, ""),
+    ],
+)
+def test_end_of_the_program(site: Site, end: str, code: int, says: str) -> None:
+    """Workers end with it, however it ends."""
+    result = site.launch("-n", "2", "-m", "aiompi.futures", site.program(HEAD + end)).finish()
+    assert result.code == code
+    assert says in result.err
