@@ -165,7 +165,9 @@ def _parse(name: str, text: str) -> Any:
             return _boolean(text)
         if isinstance(default, int):
             return _size(text)
-        if isinstance(default, float) or default is None:
+        if default is None:
+            return float(text) if text else None
+        if isinstance(default, float):
             return float(text)
         if isinstance(default, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())

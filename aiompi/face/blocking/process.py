@@ -118,7 +118,7 @@ class Process:
 
     def _gate(self, call: hooks.Call) -> Any:
         """Hook: a call that has to do with other ranks is made by one thread at a time, as far as it does not wait."""
-        if call.name == "Abort" or not getattr(call.receiver, "gated", False):
+        if call.name == "Abort" or not getattr(call.receiver, "_gated", False):
             return call()
         with self.driver.exclusive(call.name):
             return call()
