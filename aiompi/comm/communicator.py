@@ -452,6 +452,11 @@ class Communicator:
         return CONGRUENT if alike == IDENT else alike
 
     @property
+    def collectives(self) -> int:
+        """How many collectives have been started on it."""
+        return self._collectives
+
+    @property
     def predefined(self) -> bool:
         """Whether it lives as long as the process: COMM_WORLD and COMM_SELF."""
         return self.context_id in (CONTEXT_WORLD, CONTEXT_SELF)

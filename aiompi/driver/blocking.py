@@ -226,6 +226,24 @@ class BlockingDriver:
         self._pollers.append(poller)
         return True
 
+    def now(self) -> float:
+        return time.monotonic()
+
+    def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
+        finish, wait_until = self.finish, self.wait_until
+
+        def observed_finish(request: Request[Any]) -> None:
+            with observer((request,)):
+                finish(request)
+
+        def observed_wait(satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
+            with observer(requests):
+                wait_until(satisfied, requests)
+
+        # In place of the methods, so that waits which nobody observes pay nothing.
+        self.finish = observed_finish  # type: ignore[method-assign]
+        self.wait_until = observed_wait  # type: ignore[method-assign]
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))
 
