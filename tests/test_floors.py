@@ -39,7 +39,6 @@ FLOORS: dict[str, float] = {
     "comm": 4,
     "coll": 4.5,
     "create": 4.7,
-    "watch": 4.8,
     "driver": 5,
     "runtime": 6,
     "face": 6.5,
@@ -56,8 +55,7 @@ FLOORS: dict[str, float] = {
 APART = {
     "coll": {"transport"},
     "create": {"transport"},
-    "watch": {"transport", "coll", "create"},
-    "driver": {"transport", "comm", "coll", "create", "watch", "datatype", "objects", "op"},
+    "driver": {"transport", "comm", "coll", "create", "datatype", "objects", "op"},
 }
 
 #: modules of the outside world -> the units below floor 7 that may know them
@@ -155,6 +153,14 @@ def test_launcher_uses_words_and_protocols_only(path: Path) -> None:
     for module in imports(path, name_of(LAUNCHER, path)):
         if module.split(".")[0] == "aiompi":
             assert unit_of(module) in LAUNCHER_MAY, f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize("path", files(LAUNCHER / "conformance"), ids=lambda path: name_of(LAUNCHER, path))
+def test_the_conformance_tester_stands_alone(path: Path) -> None:
+    """It is to find the mistakes of aiompi, and therefore shares nothing with it, nor with the launcher."""
+    for module in imports(path, name_of(LAUNCHER, path)):
+        own = module.startswith("aiompi_launcher.conformance")
+        assert own or module.split(".")[0] not in ("aiompi", "aiompi_launcher"), f"{path.name} imports {module}"
 
 
 @pytest.mark.parametrize("path", files(PACKAGE) + files(LAUNCHER), ids=lambda path: "/".join(path.parts[-2:]))

@@ -24,7 +24,7 @@ class Handle(Membership):
 
     __slots__ = ("_core", "_driver", "_predefined")
 
-    _gated: ClassVar[bool] = True
+    gated: ClassVar[bool] = True
 
     _core: Communicator
     _driver: BlockingDriver

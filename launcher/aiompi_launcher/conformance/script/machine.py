@@ -104,10 +104,27 @@ class _Returned(Exception):
     pass
 
 
+def _quotient(left: int | float, right: int | float) -> int | float:
+    """As in C: that of integers is cut towards zero."""
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _remainder(left: int | float, right: int | float) -> int:
+    """As in C: it has the sign of the dividend."""
+    if not isinstance(left, int) or not isinstance(right, int):
+        raise TypeError("% takes integers")
+    return int(math.copysign(1, left)) * (abs(left) % abs(right))
+
+
 _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
+    "/": _quotient,
+    "%": _remainder,
     "<": lambda a, b: int(a < b),
     "<=": lambda a, b: int(a <= b),
     ">": lambda a, b: int(a > b),
@@ -141,6 +158,7 @@ class Machine:
         self._steps = 0
         self._printed = 0
         self._variables: dict[Variable, Any] = {}
+        self._functions: dict[int, Callable[[], Any]] = {}
         self._perform: dict[type, Callable[[Any], Awaitable[None]]] = {
             Block: self._block,
             If: self._if,
@@ -221,39 +239,64 @@ class Machine:
         except (OverflowError, ValueError) as error:
             raise ScriptError(element.place, f"{element.variable.name}: {error}") from None
 
-    # Expressions.
+    # Expressions. Each is made into a function when it is first needed, and kept.
 
     def _value(self, expression: Expression) -> Any:
+        function = self._functions.get(id(expression))
+        if function is None:
+            function = self._functions[id(expression)] = self._function(expression)
+        return function()
+
+    def _function(self, expression: Expression) -> Callable[[], Any]:
         if isinstance(expression, Number | Text):
-            return expression.value
+            value = expression.value
+            return lambda: value
         if isinstance(expression, Element):
-            memory, index = self._place_in(expression)
-            return memory[index] if isinstance(memory, list) else memory.get(index)
+            return self._load(expression)
         if isinstance(expression, Constant):
-            return self._mpi.constant(expression.name)
+            constant = self._mpi.constant(expression.name)
+            return lambda: constant
         if isinstance(expression, Unary):
             return self._unary(expression)
         return self._binary(expression)
 
-    def _unary(self, expression: Unary) -> int | float:
-        value: int | float = self._value(expression.operand)
-        if expression.sign == "!":
-            return int(not value)
-        return -value if expression.sign == "-" else value
+    def _load(self, element: Element) -> Callable[[], Any]:
+        variables, variable = self._variables, element.variable
 
-    def _binary(self, expression: Binary) -> int | float:
-        sign, left = expression.sign, self._value(expression.left)
+        def indexed() -> Any:
+            memory, index = self._place_in(element)
+            return memory[index] if isinstance(memory, list) else memory.get(index)
+
+        def scalar() -> Any:
+            return variables[variable].get(0)
+
+        return indexed if element.index is not None or variable.type.handle else scalar
+
+    def _unary(self, expression: Unary) -> Callable[[], int | float]:
+        operand = self._function(expression.operand)
+        if expression.sign == "!":
+            return lambda: int(not operand())
+        return (lambda: -operand()) if expression.sign == "-" else operand
+
+    def _binary(self, expression: Binary) -> Callable[[], int | float]:
+        sign = expression.sign
+        left, right = self._function(expression.left), self._function(expression.right)
         if sign == "&&":
-            return int(bool(left) and bool(self._value(expression.right)))
+            return lambda: int(bool(left()) and bool(right()))
         if sign == "||":
-            return int(bool(left) or bool(self._value(expression.right)))
-        right = self._value(expression.right)
-        try:
-            value: int | float = _divide(sign, left, right) if sign in "/%" else _ARITHMETIC[sign](left, right)
-        except (ArithmeticError, TypeError) as error:
-            raise ScriptError(expression.place, f"{left} {sign} {right}: {error}") from None
-        if isinstance(value, int) and value.bit_length() > _BITS:
-            raise ScriptError(expression.place, f"the result of {sign} has more than {_BITS} bits")
+            return lambda: int(bool(left()) or bool(right()))
+        operation = _ARITHMETIC[sign]
+
+        def value() -> int | float:
+            a, b = left(), right()
+            try:
+                result: int | float = operation(a, b)
+            except (ArithmeticError, TypeError) as error:
+                raise ScriptError(expression.place, f"{a} {sign} {b}: {error}") from None
+            if isinstance(result, int) and result.bit_length() > _BITS:
+                raise ScriptError(expression.place, f"the result of {sign} has more than {_BITS} bits")
+            return result
+
         return value
 
     # Calls.
@@ -342,15 +385,3 @@ class Machine:
             self.level = max(self.level, Level.FAIL)
         elif line.startswith("Test skipped"):
             self.level = max(self.level, Level.SKIPPED)
-
-
-def _divide(sign: str, left: int | float, right: int | float) -> int | float:
-    """As in C: the quotient of integers is cut towards zero, the remainder has the sign of the dividend."""
-    if sign == "%":
-        if not isinstance(left, int) or not isinstance(right, int):
-            raise TypeError("% takes integers")
-        return int(math.copysign(1, left)) * (abs(left) % abs(right))
-    if isinstance(left, int) and isinstance(right, int):
-        quotient = abs(left) // abs(right)
-        return quotient if (left < 0) == (right < 0) else -quotient
-    return left / right

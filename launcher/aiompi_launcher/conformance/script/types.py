@@ -86,6 +86,7 @@ class Cells:
 
     def __init__(self, type: Type, length: int) -> None:
         self.type = type
+        self._plain = struct.Struct(type.codes) if len(type.codes) == 1 and type.codes != LONG_DOUBLE else None
         self.data = bytearray(type.size * length)
         self.count = length * len(type.codes)
         self.hidden: dict[int, Any] = {}
@@ -96,10 +97,14 @@ class Cells:
         return element * self.type.size + self.type.offsets[part]
 
     def get(self, index: int) -> int | float:
+        value: int | float
+        if self._plain is not None:
+            (value,) = self._plain.unpack_from(self.data, index * self.type.size)
+            return value
         code = self.type.codes[index % len(self.type.codes)]
         if code == LONG_DOUBLE:
             return float(ctypes.c_longdouble.from_buffer(self.data, self.offset(index)).value)
-        value: int | float = struct.unpack_from(code, self.data, self.offset(index))[0]
+        (value,) = struct.unpack_from(code, self.data, self.offset(index))
         return value
 
     def set(self, index: int, value: int | float) -> None:

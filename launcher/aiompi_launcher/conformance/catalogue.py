@@ -1,0 +1,82 @@
+"""The scripts on disk: one text file each, in a folder for each group (section 5.4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SUFFIX: Final = ".impi"
+SCRIPTS: Final = Path(__file__).parent / "scripts"
+_FIELD: Final = re.compile(r"^[ \t*]*(Rules|Setup|Caught):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_RULE: Final = re.compile(r"I\d+(?:\.\d+)*-\d+")
+
+
+class CatalogueError(Exception):
+    """There is no such script, or it has no proper comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A test script.
+
+    Attributes:
+        name: `group/name`.
+        description: the first sentence of its comment.
+        rules: that it checks.
+        setup: what it needs of the job.
+        caught: names of the faults that it detects.
+    """
+
+    name: str
+    source: str
+    description: str
+    rules: tuple[str, ...]
+    setup: dict[str, int]
+    caught: tuple[str, ...]
+
+    @property
+    def group(self) -> str:
+        return self.name.partition("/")[0]
+
+
+def read(path: Path, name: str) -> Script:
+    """The script in a file.
+
+    Raises:
+        CatalogueError: its comment does not say what it is.
+    """
+    source = path.read_text(encoding="ascii")
+    comment = re.match(r"\s*/\*(.*?)\*/", source, re.DOTALL)
+    if comment is None:
+        raise CatalogueError(f"{path} does not begin with a comment")
+    fields = dict(_FIELD.findall(comment[1]))
+    rules = tuple(_RULE.findall(fields.get("Rules", "")))
+    if not rules:
+        raise CatalogueError(f"the comment of {path} has no line Rules:")
+    text = comment[1].split("Rules:")[0].replace("*", " ")
+    setup = {key: int(value) for key, value in (pair.split("=") for pair in fields.get("Setup", "").split())}
+    return Script(name, source, " ".join(text.split()), rules, setup, tuple(fields.get("Caught", "").split()))
+
+
+def load(root: Path = SCRIPTS) -> list[Script]:
+    """All scripts, in the order of groups and names; read anew each time, so that a changed file is a changed test."""
+    paths = sorted(root.glob(f"*/*{SUFFIX}"))
+    return [read(path, str(path.relative_to(root).with_suffix(""))) for path in paths]
+
+
+def select(scripts: list[Script], groups: list[str], names: list[str]) -> list[Script]:
+    """Those of some groups, and some by name; all, when neither is given.
+
+    Raises:
+        CatalogueError: a group or a name does not exist.
+    """
+    known = {script.group for script in scripts}
+    if unknown := set(groups) - known:
+        raise CatalogueError(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    if unknown := set(names) - {script.name for script in scripts}:
+        raise CatalogueError(f"there is no script {', '.join(sorted(unknown))}; `aiompi-impi-tester list` lists them")
+    if not groups and not names:
+        return scripts
+    return [script for script in scripts if script.group in groups or script.name in names]

@@ -1,0 +1,234 @@
+"""A simulated process: what it waits for, and what waits for it (chapter 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aiompi_launcher.conformance.wire.packet import Kind, Packet
+
+if TYPE_CHECKING:
+    from aiompi_launcher.conformance.model.host import Host, Pair
+    from aiompi_launcher.conformance.model.universe import ProcInfo
+
+ANY: Final = -1  # source, tag
+
+
+@dataclass(eq=False, slots=True)
+class Message:
+    """A message at its destination.
+
+    Attributes:
+        source: rank in COMM_WORLD.
+        length: in bytes; `data` grows to it.
+        sync: whether the sender wants to know that it is matched.
+        pair: over which it came; None: in memory.
+        packet: its first one.
+        on_match: tells a sender in memory.
+        receive: with which it is matched.
+    """
+
+    source: int
+    lsrank: int
+    tag: int
+    cid: int
+    length: int
+    data: bytearray
+    sync: bool = False
+    srqid: int = 0
+    pair: Pair | None = None
+    packet: Packet | None = None
+    on_match: Callable[[], None] | None = None
+    receive: Receive | None = None
+
+    @property
+    def complete(self) -> bool:
+        return len(self.data) >= self.length
+
+
+@dataclass(eq=False, slots=True)
+class Receive:
+    """A posted receive.
+
+    Attributes:
+        source: rank in the communicator, or ANY.
+        done: becomes the message when all of it is there; cancelled when the receive is.
+        what, rule: for people, if it never comes.
+    """
+
+    cid: int
+    source: int
+    tag: int
+    done: asyncio.Future[Message]
+    what: str = ""
+    rule: str = ""
+
+    def fits(self, message: Message) -> bool:
+        return self.cid == message.cid and self.source in (ANY, message.lsrank) and self.tag in (ANY, message.tag)
+
+
+@dataclass(eq=False, slots=True)
+class Send:
+    """A message at its source.
+
+    Attributes:
+        done: when its buffer is free, and a synchronous one has been matched.
+        first: bytes in the first packet.
+        state: `queued` by flow control, `sent`, `cancelling`, `matched`.
+        message: at the destination, in memory.
+        cancelled: becomes the outcome of a cancel.
+    """
+
+    dest: int
+    cid: int
+    lsrank: int
+    tag: int
+    data: bytes
+    sync: bool
+    srqid: int
+    done: asyncio.Future[None]
+    first: int = 0
+    state: str = "queued"
+    message: Message | None = None
+    cancelled: asyncio.Future[bool] | None = None
+
+
+def decided(outcome: bool) -> asyncio.Future[bool]:
+    """A future that is done."""
+    future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    future.set_result(outcome)
+    return future
+
+
+@dataclass(eq=False)
+class Proc:
+    """A simulated process.
+
+    Attributes:
+        unexpected: messages in order of arrival, of which nobody has asked for.
+        posted: receives in order.
+        sends: those that expect an answer, by request id.
+        incoming: long messages of which more is to come, by our request id.
+        received: packets by kind.
+        max_cid: IMPI_max_cid.
+    """
+
+    info: ProcInfo
+    host: Host
+    unexpected: list[Message] = field(default_factory=list)
+    posted: list[Receive] = field(default_factory=list)
+    sends: dict[int, Send] = field(default_factory=dict)
+    incoming: dict[int, Message] = field(default_factory=dict)
+    received: Counter[Kind] = field(default_factory=Counter)
+    max_cid: int = 1
+    next_request: int = 1
+    _arrivals: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return self.info.rank
+
+    # Receiving.
+
+    def receive(self, cid: int, source: int, tag: int, what: str = "", rule: str = "") -> Receive:
+        """Start a receive."""
+        receive = Receive(cid, source, tag, asyncio.get_running_loop().create_future(), what, rule)
+        message = next(filter(receive.fits, self.unexpected), None)
+        if message is None:
+            self.posted.append(receive)
+        else:
+            self.unexpected.remove(message)
+            self._match(receive, message)
+        return receive
+
+    def withdraw(self, receive: Receive) -> bool:
+        """Cancel a receive, if nothing has matched it."""
+        if receive not in self.posted:
+            return False
+        self.posted.remove(receive)
+        receive.done.cancel()
+        return True
+
+    def arrive(self, message: Message) -> None:
+        """A message has come, at least its first packet."""
+        receive = next((receive for receive in self.posted if receive.fits(message)), None)
+        if receive is None:
+            self.unexpected.append(message)
+            for waiter in self._arrivals:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._arrivals.clear()
+            return
+        self.posted.remove(receive)
+        self._match(receive, message)
+
+    def peek(self, cid: int, source: int, tag: int) -> Message | None:
+        """The message that a receive would get."""
+        probe = Receive(cid, source, tag, asyncio.get_running_loop().create_future())
+        return next(filter(probe.fits, self.unexpected), None)
+
+    async def probe(self, cid: int, source: int, tag: int) -> Message:
+        """The same, when there is one."""
+        while (message := self.peek(cid, source, tag)) is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._arrivals.append(waiter)
+            await waiter
+        return message
+
+    def _match(self, receive: Receive, message: Message) -> None:
+        message.receive = receive
+        if message.pair is not None and message.sync:
+            message.pair.acknowledge(message)
+        if message.on_match is not None:
+            message.on_match()
+        self.progress(message)
+
+    def progress(self, message: Message) -> None:
+        """More of a matched message is there."""
+        if message.receive is not None and message.complete and not message.receive.done.done():
+            message.receive.done.set_result(message)
+
+    # Sending.
+
+    def send(self, dest: int, cid: int, lsrank: int, tag: int, data: bytes, *, sync: bool = False) -> Send:
+        """Start a send.
+
+        Args:
+            dest: rank in COMM_WORLD.
+            lsrank: own rank in the communicator.
+            data: as it travels.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        send = Send(dest, cid, lsrank, tag, data, sync, self._request(), done)
+        peer = self.host.neighbour(dest)
+        if peer is None:
+            self.host.pair(self.rank, dest).send(send)
+            return send
+        message = Message(self.rank, lsrank, tag, cid, len(data), bytearray(data), sync)
+        send.message, send.state = message, "sent"
+        if sync:
+            message.on_match = lambda: done.set_result(None)
+        else:
+            done.set_result(None)
+        peer.arrive(message)
+        return send
+
+    def cancel(self, send: Send) -> asyncio.Future[bool]:
+        """Cancel a send (section 3.7.4), at once; becomes whether it succeeded."""
+        peer = self.host.neighbour(send.dest)
+        if peer is None:
+            return self.host.pair(self.rank, send.dest).cancel(send)
+        gone = send.message in peer.unexpected
+        if gone:
+            assert send.message is not None
+            peer.unexpected.remove(send.message)
+        return decided(gone)
+
+    def _request(self) -> int:
+        if self.host.options.srqid:
+            return self.host.options.srqid
+        self.next_request += 1
+        return self.next_request

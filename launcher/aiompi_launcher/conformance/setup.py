@@ -1,0 +1,125 @@
+"""What a job of the tester consists of (section 5.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final
+
+from aiompi_launcher.conformance.model.client import Part
+from aiompi_launcher.conformance.wire.startup import MOST_CLIENTS
+
+#: what a script may ask for in its comment: `Setup: hiwater=1 clients=5`
+_ADJUSTABLE: Final = (
+    "clients",
+    "hosts",
+    "procs",
+    "first",
+    "maxdatalen",
+    "tag_ub",
+    "crossover",
+    "max_linear",
+    "ackmark",
+    "hiwater",
+)
+
+
+class SetupError(Exception):
+    """The parts make no job; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The job that a test needs.
+
+    Attributes:
+        clients: simulated ones.
+        hosts: of each simulated client.
+        procs: of each simulated host.
+        first: client rank of the first simulated client; the others follow.
+        iut_clients: clients of the implementation under test.
+        iut_procs: of each of these; told to people and commands, what counts is what the clients say.
+        key: IMPI_AUTH_KEY; None: IMPI_AUTH_NONE.
+        address: IPv4 address on which server and simulated hosts are.
+        port: of the server; 0: any.
+        server: (host, port) of a server elsewhere; None: the tester's own.
+        crossover, max_linear: -1: the default. They and the rest are what the simulated clients announce.
+    """
+
+    clients: int = 1
+    hosts: int = 1
+    procs: int = 2
+    first: int = 0
+    iut_clients: int = 1
+    iut_procs: int = 2
+    key: int | None = None
+    address: str = "127.0.0.1"
+    port: int = 0
+    server: tuple[str, int] | None = None
+    maxdatalen: int = 65536
+    tag_ub: int = 2**31 - 1
+    crossover: int = -1
+    max_linear: int = -1
+    ackmark: int = 10
+    hiwater: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "hosts", "procs", "iut_clients", "iut_procs"):
+            if getattr(self, name) < 1:
+                raise SetupError(f"{name} is {getattr(self, name)}: at least 1")
+        if self.total > MOST_CLIENTS:
+            raise SetupError(f"{self.total} clients; a job has at most {MOST_CLIENTS}")
+        if not 0 <= self.first <= self.iut_clients:
+            raise SetupError(f"first is {self.first}: 0 to {self.iut_clients}, the clients under test")
+        if self.hosts * self.clients > 200 or self.procs > 64:
+            raise SetupError("at most 200 simulated hosts, and 64 processes of each")
+
+    @property
+    def total(self) -> int:
+        """Clients of the job."""
+        return self.clients + self.iut_clients
+
+    @property
+    def simulated(self) -> list[int]:
+        """Client ranks of the simulated ones."""
+        return list(range(self.first, self.first + self.clients))
+
+    @property
+    def under_test(self) -> list[int]:
+        """Client ranks of the others."""
+        return [rank for rank in range(self.total) if rank not in self.simulated]
+
+    def adjusted(self, changes: dict[str, int]) -> Setup:
+        """The same with what a script asks for.
+
+        Raises:
+            SetupError: it asks for something that there is not.
+        """
+        unknown = changes.keys() - set(_ADJUSTABLE)
+        if unknown:
+            raise SetupError(f"Setup: knows {', '.join(_ADJUSTABLE)}, not {', '.join(sorted(unknown))}")
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def part(self, rank: int) -> Part:
+        """What the simulated client of a rank is.
+
+        On loopback each host has an address of its own, because an acceptor may tell hosts apart by it.
+        """
+        index = (rank - self.first) * self.hosts
+        return Part(
+            rank,
+            tuple(self._address(index + host) for host in range(self.hosts)),
+            self.procs,
+            self.key,
+            self.maxdatalen,
+            self.tag_ub,
+            self.crossover,
+            self.max_linear,
+            self.ackmark,
+            self.hiwater,
+        )
+
+    def _address(self, index: int) -> str:
+        if self.address != "127.0.0.1":
+            return self.address
+        return f"127.0.0.{2 + index}"
