@@ -213,7 +213,7 @@ def test_parts_of_clients_are_native(key):
     assert world.messages == []
 
 
-@pytest.mark.spec("I4.3-12", "I4.3-9")
+@pytest.mark.spec("I4.3-12")
 def test_communicators_of_one_client_stay_outside_the_numbering():
     world = ClientWorld((2, 1))
     parts = world.results(lambda comm: split(comm, int(comm.rank == 2), 0))

@@ -189,7 +189,6 @@ def test_an_allgatherv(shape, longest):
         assert (place == -1).sum() == len(place) - sum(counts)
 
 
-@pytest.mark.spec("I4.1-11")
 def test_order_of_one_sender():
     """The bound leaves the root in the order of the masters, before anything else."""
     world = ClientWorld((1, 1, 1), xsize=X)

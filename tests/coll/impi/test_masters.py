@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from coll.impi.clients import ClientWorld
 
+from aiompi.coll.impi import tags
 from aiompi.coll.impi.masters import Masters
+from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.trees import cubedim, high_children, high_parent, highbit, low_children, low_parent
+from aiompi.comm import Channel
+from aiompi.comm.contexts import MAX_CID
 
 #: client of each rank: A = 0 1 4, B = 2 3 5, C = 6 7
 EXAMPLE = Masters([7, 7, 2, 2, 7, 2, 5, 5])
@@ -39,6 +44,28 @@ def test_masters_are_numbered_by_rank_and_not_by_client() -> None:
     assert [masters.master_rank(number) for number in range(3)] == [0, 2, 3]
     assert [rank for rank in range(5) if masters.is_master(rank)] == [0, 2, 3]
     assert masters.master_num(0) == 0
+
+
+@pytest.mark.spec("I4.2-3")
+def test_all_members_find_the_same_masters_without_a_message() -> None:
+    world = ClientWorld((3, 2), (3, 0, 4, 1, 2))
+    found = []
+    for comm in world.comms:
+        masters = Span(Channel(comm, 0, "test"), 0).masters
+        found.append([list(masters.locals_to_master(number)) for number in range(masters.num_masters)])
+    assert found == [[[0, 2], [1, 3, 4]]] * 5
+    assert world.messages == []
+    assert not any(world.sent)
+
+
+@pytest.mark.spec("I4.25-1")
+def test_the_tags() -> None:
+    assert {name: value for name, value in vars(tags).items() if name.endswith("_TAG")} == {
+        "BARRIER_TAG": 110, "BCAST_TAG": 120, "GATHER_TAG": 130, "GATHERV_TAG": 140, "SCATTER_TAG": 150,
+        "SCATTERV_TAG": 160, "ALLTOALL_TAG": 170, "ALLTOALLV_TAG": 180, "REDUCE_TAG": 190, "SCAN_TAG": 200,
+        "DUP_TAG": 210, "MERGE_TAG": 220, "COMM_FREE_TAG": 230,
+    }  # fmt: skip
+    assert MAX_CID == 18446744073709551600
 
 
 @pytest.mark.spec("I4.2-6")

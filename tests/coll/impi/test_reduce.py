@@ -265,7 +265,7 @@ def world_with_a_historic_client(setting):
     return world
 
 
-@pytest.mark.spec("I4.16-11", "I4.16-3")
+@pytest.mark.spec("I4.16-3")
 @pytest.mark.parametrize("op", [SUM, BRACKET])
 @pytest.mark.parametrize("root", range(4))
 def test_reduce_on_the_context_of_users(op, root):
@@ -284,7 +284,6 @@ def test_reduce_on_the_context_of_users(op, root):
     assert {message.context for message in messages} == {1}
 
 
-@pytest.mark.spec("I1.2.2-7")
 @pytest.mark.parametrize("root", range(4))
 def test_items_in_native_order(root):
     """With these clients items travel as they lie in memory, in both directions, and with the others in external32."""
