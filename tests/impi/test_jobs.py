@@ -12,6 +12,8 @@ from typing import Final
 import pytest
 from jobs import LAUNCHER, Result, Running, Site
 
+#: seconds for a job: many processes start
+LIMIT: Final = 40.0
 KEY: Final = {"IMPI_AUTH_KEY": "5678"}
 
 #: What every client runs. The ranks print nothing but "ok": all that could be wrong is asserted.
@@ -118,8 +120,8 @@ def run(
             program,
         ]
         running.insert(0, site.start(*machine.prefix, *line, env=KEY | env))
-    results = [client.finish() for client in running]
-    assert (server.finish().code, server.err) == (0, ""), results
+    results = [client.finish(LIMIT) for client in running]
+    assert (server.finish(LIMIT).code, server.err) == (0, ""), results
     return results
 
 
@@ -128,8 +130,8 @@ def check(results: Sequence[Result], sizes: Sequence[int]) -> None:
         assert (result.code, result.out, result.err) == (0, "ok\n" * size, ""), result
 
 
-@pytest.mark.spec("I1.1-1", "I1.1-2", "I1.1-3")
-@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (1, 2, 1)], ids=str)
+@pytest.mark.spec("I1.1-1", "I1.1-2", "I1.1-3", "I1.1-7", "I2.3.5-34")
+@pytest.mark.parametrize("sizes", [(3,), (1, 1), (2, 3), (1, 2, 1)], ids=str)
 @pytest.mark.parametrize("native", ["0", "1"], ids=["IMPI", "native"])
 def test_everything_crosses(site: Site, sizes: tuple[int, ...], native: str) -> None:
     check(run(site, sizes, {"AIOMPI_IMPI_NATIVE": native}), sizes)
@@ -152,8 +154,8 @@ def test_several_hosts_per_client(site: Site) -> None:
                     env=KEY | {"AIOMPI_IMPI_NATIVE": "0"})
         for client, size in enumerate("23")
     ]  # fmt: skip
-    check([client.finish() for client in running], (2, 3))
-    assert server.finish().code == 0
+    check([client.finish(LIMIT) for client in running], (2, 3))
+    assert server.finish(LIMIT).code == 0
 
 
 # Three machines: network namespaces joined by a bridge where that is allowed, addresses of loopback elsewhere.

@@ -186,6 +186,7 @@ def test_version_lists_begin_with_0_0_and_ascend(data: str) -> None:
         join(2, arrays)
 
 
+@pytest.mark.spec("I2.3.5-20")
 def test_clients_of_aiompi_recognise_each_other_only_when_all_are() -> None:
     one, two, foreign = part(((1,),), native=True), part(((2,),), native=True), part(((3,),), versions=((0, 0), (0, 1)))
     assert universe(one, two).native
@@ -200,6 +201,7 @@ def test_limits_are_the_minimum_of_the_clients() -> None:
     assert (found.datalen, found.tagub) == (7, 40000)
 
 
+@pytest.mark.spec("I3.6-6")
 def test_flow_control_is_the_minimum_of_all_hosts() -> None:
     def hosts(pid: int, *marks: tuple[int, int]) -> ClientPart:
         return ClientPart(

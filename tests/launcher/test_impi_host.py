@@ -170,7 +170,7 @@ pytestmark = pytest.mark.asyncio
 # The dance.
 
 
-@pytest.mark.spec("I2.3.8-2", "I2.3.8-3", "I2.3.8-4", "I2.3.8-8", "I2.3.8-10")
+@pytest.mark.spec("I2.3.8-2", "I2.3.8-3", "I2.3.8-4", "I2.3.8-8", "I2.3.8-10", "I3.9-1")
 async def test_the_dance(place: Callable[..., Place]) -> None:
     """Hosts of higher ranks may come before the lower ones have been connected to; their order means nothing."""
     here = place(2)

@@ -68,7 +68,19 @@ def test_the_spelling_of_the_specification(launch, rank):
     assert running.end().returncode == 0
 
 
-@pytest.mark.spec("I2.2.2-2")
+@pytest.mark.spec("I2.2.1-9")
+def test_an_ipv6_address(launch, server):
+    running = server("1", "--bind", "::1")
+    address = running.line()
+    if not address:  # this machine has no IPv6
+        assert "cannot listen on ::1" in running.end().stderr
+        return
+    assert re.fullmatch(r"\[::1\]:\d+", address)
+    assert launch("--client", "0", address, "true", env=KEY).returncode == 0
+    assert running.end().returncode == 0
+
+
+@pytest.mark.spec("I2.1-2", "I2.2.2-2")
 def test_a_host_name_in_place_of_the_number(launch, server):
     running = server("1")
     port = running.line().rpartition(":")[2]
