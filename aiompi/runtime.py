@@ -23,10 +23,12 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
+from aiompi.wire.account import Account
 
 if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
+    from aiompi.watch import Watch
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
@@ -70,6 +72,7 @@ class Runtime:
         self._farewell: Request[None] = Request(self.engine)
         self._drained: Request[None] | None = None
         self._departed: set[int] = set()
+        self._watch: Watch | None = None
 
     # Start.
 
@@ -112,6 +115,8 @@ class Runtime:
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
         self._make_communicators(welcome.rank, welcome.size)
+        if self.settings.debug:
+            self._watch_calls()
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = {"window": self.settings.eager_window, "host": self.node, "transports": addresses}
         agent.send(control.Card(card))
@@ -174,10 +179,25 @@ class Runtime:
             case control.Left():
                 self._departed.add(message.rank)
                 self._conclude(self.engine.peer(message.rank))
+            case control.Question():
+                self._answer(message.number)
             case control.Abort():
                 self._end(message.code, message.reason)
             case _:
                 self._end(1, f"the agent sent {type(message).__name__}, which is not for ranks")
+
+    def _watch_calls(self) -> None:
+        """Tell the agent when a call waits for long."""
+        from aiompi.watch import Watch  # seldom needed
+
+        self._watch = Watch(self.engine, self.settings.debug, lambda account: self._tell(0, account))
+
+    def _answer(self, number: int) -> None:
+        self._tell(number, Account() if self._watch is None else self._watch.account())
+
+    def _tell(self, number: int, account: Account) -> None:
+        if self._agent is not None and self.engine.error is None:
+            self._agent.send(control.Account(number, account.pack()))
 
     def _on_agent_lost(self, cause: str) -> None:
         self._end(1, f"the job ended: {cause}")
@@ -345,6 +365,8 @@ class Runtime:
 
     def close(self) -> None:
         """Close every connection and leave no file behind."""
+        if self._watch is not None:
+            self._watch.close()
         for transport in self._transports:
             transport.close()
         if self._host is not None:

@@ -56,6 +56,7 @@ class Settings:
             point-to-point messages, as those of historic LAM/MPI are.
         impi_leaders_collective: whether the leaders of Intercomm_create meet in the collective context of the peer
             communicator, if it spans IMPI clients, or else in that of point-to-point messages: IMPI does not say.
+        debug: seconds after which a rank that waits in a call tells what for; 0 for never.
         thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
     """
 
@@ -79,6 +80,7 @@ class Settings:
     impi_native_order: tuple[str, ...] = ()
     impi_reduce_point_to_point: tuple[str, ...] = ()
     impi_leaders_collective: bool = True
+    debug: float = 0.0
     thread_level: str = "funneled"
 
     def __post_init__(self) -> None:
@@ -99,6 +101,8 @@ class Settings:
             clients = getattr(self, name)
             if not all(client.isdecimal() for client in clients):
                 raise InvalidArgumentError(f"{name} lists ranks of IMPI clients and cannot be {clients}")
+        if not 0 <= self.debug < math.inf:
+            raise InvalidArgumentError(f"debug is a time in seconds, 0 for never, and cannot be {self.debug}")
         if self.thread_level not in THREAD_LEVELS:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
@@ -165,7 +169,9 @@ def _parse(name: str, text: str) -> Any:
             return _boolean(text)
         if isinstance(default, int):
             return _size(text)
-        if isinstance(default, float) or default is None:
+        if default is None:
+            return float(text) if text else None
+        if isinstance(default, float):
             return float(text)
         if isinstance(default, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -39,6 +39,7 @@ FLOORS: dict[str, float] = {
     "comm": 4,
     "coll": 4.5,
     "create": 4.7,
+    "watch": 4.8,
     "driver": 5,
     "runtime": 6,
     "face": 6.5,
@@ -55,7 +56,8 @@ FLOORS: dict[str, float] = {
 APART = {
     "coll": {"transport"},
     "create": {"transport"},
-    "driver": {"transport", "comm", "coll", "create", "datatype", "objects", "op"},
+    "watch": {"transport", "coll", "create"},
+    "driver": {"transport", "comm", "coll", "create", "watch", "datatype", "objects", "op"},
 }
 
 #: modules of the outside world -> the units below floor 7 that may know them

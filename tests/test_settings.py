@@ -39,6 +39,7 @@ def test_defaults() -> None:
         impi_native_order=(),
         impi_reduce_point_to_point=(),
         impi_leaders_collective=True,
+        debug=0.0,
         thread_level="funneled",
     )
 

@@ -21,6 +21,8 @@ LOCAL_GROUP_TAG: Final = 301
 CLIENT_TAG: Final = 302
 #: of messages among a part of the members who make a communicator by themselves
 PART_TAG: Final = 303
+#: what is added to all of these for the first persistent collective, twice for the second, and so on
+BOUND_TAGS: Final = 512
 
 
 class Channel:
@@ -28,7 +30,8 @@ class Channel:
 
     Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
     tag, and several can be under way at once. On an intercommunicator the channel leads to the remote group, and
-    `local` to the own one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`).
+    `local` to the own one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`), all with
+    the same number added for a persistent collective.
 
     Args:
         comm: communicator.
@@ -48,8 +51,8 @@ class Channel:
     """
 
     __slots__ = (
-        "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_sources", "_tag",
-        "comm", "note", "rank", "size",
+        "_added", "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_sources",
+        "_tag", "comm", "note", "rank", "size",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +73,7 @@ class Channel:
         self._context_id = comm.context_id + 1
         self._matcher = comm.engine.matcher(comm.context_id + 1)
         self._tag = number
+        self._added = 0
         self._offset = offset
         self.rank = comm.rank if rank is None else rank
         self.size = len(self._members)
@@ -85,7 +89,14 @@ class Channel:
             return self
         if comm.native:
             return Channel(comm, self._tag, self._operation, comm.group.members, offset=comm.remote.size)
-        return Channel(comm, LOCAL_GROUP_TAG, self._operation, comm.group.members)
+        return self._like(LOCAL_GROUP_TAG, comm.group.members, self.rank)
+
+    def bound(self, number: int) -> Channel:
+        """The same for persistent collective number 0, 1, ..., over IMPI clients."""
+        added = (1 + number % (self.comm.tag_ub // BOUND_TAGS - 1)) * BOUND_TAGS
+        channel = self._like(self._tag + added, self._members, self.rank)
+        channel._added = added
+        return channel
 
     def tagged(self, tag: int, *, point_to_point: bool = False) -> Channel:
         """The same with another tag.
@@ -94,8 +105,7 @@ class Channel:
             tag: for its messages.
             point_to_point: whether they are in the context of point-to-point messages.
         """
-        channel = Channel(self.comm, tag, self._operation, self._members, self.rank, self._offset)
-        channel.note = self.note
+        channel = self._like(tag, self._members, self.rank)
         if point_to_point:
             channel._context_id = self.comm.context_id
             channel._matcher = self._engine.matcher(self.comm.context_id)
@@ -107,9 +117,12 @@ class Channel:
         Args:
             ranks: all of them, ascending; there they have ranks 0, 1, ....
         """
-        members = [self._members[rank] for rank in ranks]
-        channel = Channel(self.comm, CLIENT_TAG, self._operation, members, ranks.index(self.rank))
-        channel.note = self.note
+        return self._like(CLIENT_TAG, [self._members[rank] for rank in ranks], ranks.index(self.rank))
+
+    def _like(self, tag: int, members: Sequence[int], rank: int) -> Channel:
+        """A channel of the same call over IMPI clients."""
+        channel = Channel(self.comm, tag + self._added, self._operation, members, rank, note=self.note)
+        channel._added = self._added
         return channel
 
     @classmethod

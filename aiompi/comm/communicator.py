@@ -396,6 +396,15 @@ class Communicator:
         self._collectives = (number + 1) % TAG_UB
         return Channel(self, number, operation, note=note)
 
+    def bound_channel(self, operation: str, note: int = 0) -> Channel:
+        """The channel of all runs of a persistent collective; see `channel`."""
+        channel = self.channel(operation, note)
+        if self.native:
+            return channel
+        number = self._collectives
+        self._collectives = number + 1
+        return channel.bound(number)
+
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
         """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
 
@@ -406,7 +415,7 @@ class Communicator:
         return self.start_on(self.channel(operation), algorithm)
 
     def start_on(self, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
-        """Start a collective on a channel that was made for it before.
+        """Start a collective on the channel that was just made for it.
 
         Where the communicator spans clients, the tags of chapter 4 of IMPI 0.0 do not tell one call from the next: so
         it begins when the one before has ended here.
@@ -441,6 +450,11 @@ class Communicator:
         else:
             alike = max(self.group.Compare(other.group), self.remote.Compare(other.remote))
         return CONGRUENT if alike == IDENT else alike
+
+    @property
+    def collectives(self) -> int:
+        """How many collectives have been started on it."""
+        return self._collectives
 
     @property
     def predefined(self) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from aiompi.driver.spin import Spin
-from aiompi.engine import Poller, Timer, Waiter
+from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
 
@@ -65,6 +66,12 @@ class AsyncioDriver:
         finally:
             if pollers:
                 self.loop.call_soon(self._ask)
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
+        """Nothing: no thread is ever blocked."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 import select
 import sys
 import threading
@@ -23,8 +22,9 @@ from aiompi.errors import BlockingCallError, LocalProtocolError
 
 T = TypeVar("T")
 
-#: seconds of asking after which descriptors are looked at too
-_LOOK: Final = 20e-6
+#: seconds after which descriptors are looked at too, while pollers find something to do and while they do not
+_LOOK_BUSY: Final = 200e-6
+_LOOK_IDLE: Final = 10e-6
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 #: what no thread has as its identifier
@@ -135,13 +135,14 @@ class BlockingDriver:
     def _turn(self, timeout: float | None) -> None:
         if (self._soon or self._timers) and self._run_due():
             timeout = 0.0  # what has run may have completed what is waited for
-        elif timeout is None:
+        if self._pollers and self._ask(timeout):
+            return
+        if timeout is None:
             if self._stuck():
                 raise LocalProtocolError(DEADLOCK)
             if self._timers:
                 timeout = max(0.0, self._timers[0].due - time.monotonic())
-        if not self._pollers or not self._ask(timeout):
-            self._look(timeout)
+        self._look(timeout)
 
     def _look(self, timeout: float | None) -> bool:
         """Call those whose descriptors are ready; whether there were any."""
@@ -158,22 +159,33 @@ class BlockingDriver:
         return bool(events)
 
     def _ask(self, timeout: float | None) -> bool:
-        """Ask the pollers before a sleep; whether there was something to do. If there is not for a while, they rest."""
-        pollers = self._pollers
+        """Ask the pollers, for a while if a sleep would follow; whether there was something to do."""
         now = time.monotonic()
-        until = now + min(self._spin.seconds, math.inf if timeout is None else timeout)
+        if now >= self._due:
+            self._due = now + _LOOK_BUSY
+            if self._look(0.0):
+                return True
+        for poller in self._pollers:
+            if poller.poll():
+                return True
+        return timeout != 0.0 and self._keep_asking(now)
+
+    def _keep_asking(self, start: float) -> bool:
+        """Spin; whether there was something to do in the end. If not, the pollers rest."""
+        pollers, look = self._pollers, start + _LOOK_IDLE
+        until = start + self._spin.seconds
+        if self._timers:
+            until = min(until, self._timers[0].due)
         while True:
-            if now >= self._due:
-                self._due = now + _LOOK
-                if self._look(0.0):
-                    return True
             for poller in pollers:
                 if poller.poll():
                     self._spin.won()
                     return True
-            if timeout == 0.0:
-                return False
             now = time.monotonic()
+            if now >= look:
+                look = now + _LOOK_IDLE
+                if self._look(0.0):
+                    return True
             if now >= until:
                 break
         self._spin.lost()
@@ -213,6 +225,24 @@ class BlockingDriver:
             return False
         self._pollers.append(poller)
         return True
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
+        finish, wait_until = self.finish, self.wait_until
+
+        def observed_finish(request: Request[Any]) -> None:
+            with observer((request,)):
+                finish(request)
+
+        def observed_wait(satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
+            with observer(requests):
+                wait_until(satisfied, requests)
+
+        # In place of the methods, so that waits which nobody observes pay nothing.
+        self.finish = observed_finish  # type: ignore[method-assign]
+        self.wait_until = observed_wait  # type: ignore[method-assign]
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.engine.request import Request
 
 
 class Timer(Protocol):
@@ -58,6 +62,12 @@ class Driver(Protocol):
 
     def linger(self, poller: Poller) -> bool:
         """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now."""
+
+    def now(self) -> float:
+        """Seconds since some moment in the past."""
+
+    def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
+        """Enter `observer(requests)` while a thread is blocked until some of these are complete."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""

@@ -9,6 +9,8 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
+      ... and when a rank waits for long: Account(0, account) -->,
+      <-- Question(number) to all others, Account(number, account) --> ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: a rank that does not wait for others
@@ -114,7 +116,27 @@ class Leave:
     pass
 
 
-Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """What do you wait for?"""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Account:
+    """What the rank waits for.
+
+    Attributes:
+        number: of the question, 0 if there was none.
+        account: an `aiompi.wire.account.Account`, packed.
+    """
+
+    number: int
+    account: dict[str, Any]
+
+
+Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | Question | Account
 
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
@@ -127,6 +149,8 @@ MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     7: (Finalize, ()),
     8: (Finalized, ()),
     9: (Leave, ()),
+    10: (Question, (int,)),
+    11: (Account, (int, dict)),
 }
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from aiompi.wire import control, hello
+from aiompi_launcher.inquiry import PATIENCE, Inquiry
 
 SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdict
 KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
@@ -72,6 +73,9 @@ class Phase(enum.Enum):
     ENDING = enum.auto()  # everything is being ended
     ENDED = enum.auto()
 
+
+# States in which a rank takes part in the job.
+INSIDE: Final = frozenset({State.RUNNING, State.FINALIZING})
 
 # States in which a rank still waits for, or may need, the others.
 ACTIVE: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.FINALIZING})
@@ -141,7 +145,14 @@ class End:
     code: int
 
 
-Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | End
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """Action: tell the user something; the job goes on."""
+
+    text: str
+
+
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | End
 
 
 class Refused(Exception):
@@ -195,6 +206,7 @@ class Job:
         self._signum = 0
         self._code = 0
         self._actions: list[Action] = []
+        self._inquiry = Inquiry()
 
     def actions(self) -> list[Action]:
         """What is to be done now, in this order."""
@@ -313,6 +325,8 @@ class Job:
             self._actions.append(Signal(signal.SIGKILL))
             for rank in self.ranks:
                 self._hang_up(rank)
+        elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is Phase.RUNNING:
+            self._conclude()
         elif key.startswith(_HANGUP):
             self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
         self._check_over()
@@ -384,6 +398,20 @@ class Job:
     def _on_closed(self, rank: Rank, event: Closed) -> None:
         if rank is self._culprit:
             self._suspect(rank)
+
+    def _on_account(self, rank: Rank, event: control.Account) -> None:
+        inside = (other for other in self.ranks if other.connected and other.state in INSIDE)
+        others = [other.number for other in inside if other is not rank]
+        asked = self._inquiry.told(rank.number, event.number, event.account, others)
+        self._actions += [Send(number, control.Question(self._inquiry.number)) for number in asked]
+        if self._inquiry.complete:
+            self._conclude()
+        elif asked:
+            self._actions.append(StartTimer(f"{_INQUIRY}{self._inquiry.number}", PATIENCE))
+
+    def _conclude(self) -> None:
+        if self._inquiry.open:
+            self._actions.append(Note(self._inquiry.conclude()))
 
     # Conditions of the whole job
 
@@ -457,6 +485,7 @@ class Job:
 
 _VERDICT: Final = "verdict"
 _KILL: Final = "kill"
+_INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "
 
 # (state, event) -> (next state, reaction). What is not here breaks the protocol.
@@ -476,6 +505,10 @@ TRANSITIONS: Final[dict[tuple[State, type], tuple[State, Callable[..., None]]]] 
     (State.FINALIZING, Closed): (State.FINALIZING, Job._on_closed),
     (State.FINALIZED, Closed): (State.FINALIZED, Job._on_closed),
     (State.LEFT, Closed): (State.LEFT, Job._on_closed),
+    **{
+        (state, control.Account): (state, Job._on_account)
+        for state in (State.RUNNING, State.FINALIZING, State.FINALIZED, State.LEFT)
+    },
     **{(state, control.Abort): (state, Job._on_abort) for state in State if state is not State.EXPECTED},
 }
 

@@ -274,6 +274,8 @@ class Supervisor:
             case table.Report(rank, text):
                 if not self._quiet:
                     self.outputs.report(rank, text)
+            case table.Note(text):
+                self.outputs.say(text)
             case table.End(code):
                 self._exit_code.set_result(code)
 

@@ -12,7 +12,7 @@ from aiompi.coll import select
 from aiompi.coll.registry import COLLECTIVES
 
 SIZES = [8, 512, 32768]
-PRESENT = [{"algorithm": "linear", "max_ranks": 64, "power_of_two": True}, {"algorithm": "linear"}]
+PRESENT = [{"algorithm": "pairwise", "max_ranks": 64, "power_of_two": True}, {"algorithm": "linear"}]
 
 
 @pytest.fixture
@@ -49,8 +49,13 @@ def test_numbers_of_ranks_with_the_same_outcome_share_rules(present):
     assert rules.derive("gather", [8], {2: times, 4: times}) == [{"algorithm": "linear", "max_ranks": 4}, *PRESENT]
 
 
-def test_where_there_is_no_choice_there_are_no_new_rules(present):
-    assert rules.derive("barrier", [0], {4: {"dissemination": [1.0]}}) == PRESENT
+def test_the_present_algorithm_stays_unless_another_is_faster_by_the_margin(present):
+    times = {"linear": [1.0], "binomial": [1.09], "pairwise": [1.5]}
+    assert rules.derive("gather", [8], {4: times}) == [{"algorithm": "binomial", "max_ranks": 4}, *PRESENT]
+
+
+def test_where_there_is_no_choice_there_are_no_new_rules():
+    assert rules.derive("barrier", [0], {4: {"dissemination": [1.0]}}) == [{"algorithm": "dissemination"}]
 
 
 def test_noise_makes_no_rules(present):

@@ -1,13 +1,52 @@
-"""Collectives on objects: what is serialised when, what is shared with whom, what is refused."""
+"""Collectives on objects: results by every algorithm, what is serialised when, shared with whom, and refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiompi.coll import objects
+from aiompi.coll.registry import COLLECTIVES
 from aiompi.errors import InvalidArgumentError, InvalidOpError, InvalidRootError
 from aiompi.op import MAXLOC, OP_NULL, SUM
+
+
+def plainly(name, rank, size, root):
+    """Arguments of a call, and its result here: what each rank contributes is a list of its own length."""
+    everyone = [[r] * r for r in range(size)]
+    row, column = [[rank, *mine] for mine in everyone], [[r, *everyone[rank]] for r in range(size)]
+    upto = [[i for i in range(r + 1) for _ in range(i)] for r in range(size)]
+    join, mine, is_root = (lambda a, b: a + b), everyone[rank], rank == root
+    return {
+        "bcast": ((mine, root), everyone[root]),
+        "scatter": ((everyone if is_root else None, root), mine),
+        "gather": ((mine, root), everyone if is_root else None),
+        "allgather": ((mine,), everyone),
+        "alltoall": ((row,), column),
+        "reduce": ((mine, join, root), upto[-1] if is_root else None),
+        "allreduce": ((mine, join), upto[-1]),
+        "scan": ((mine, join), upto[rank]),
+        "exscan": ((mine, join), upto[rank - 1] if rank else None),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        (name, algorithm)
+        for name, collective in COLLECTIVES.items()
+        for algorithm, entry in collective.algorithms.items()
+        if entry.any_form and hasattr(objects, name)
+    ],
+)
+@given(size=st.integers(1, 9), root=st.integers(0, 8), seed=st.integers(0, 2**32), limit=st.sampled_from([0, 65536]))
+def test_every_algorithm(name, algorithm, size, root, seed, limit, world, new_codec):
+    root, codec, ranks = root % size, new_codec(), world(size, seed, eager_limit=limit)
+    calls = [plainly(name, rank, size, root) for rank in range(size)]
+    found = ranks.results(lambda comm: getattr(objects, name)(comm, codec, *calls[comm.rank][0], algorithm=algorithm))
+    assert found == [result for _, result in calls]
 
 
 @pytest.mark.parametrize("size", range(1, 10))

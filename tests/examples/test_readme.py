@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_every_python_block_is_a_program() -> None:
-    assert README.count("```python") == len(PROGRAMS) == 6
+    assert README.count("```python") == len(PROGRAMS) == 7
 
 
 @pytest.mark.parametrize("name", ["ring_async.py", "ring_blocking.py"])
@@ -64,6 +65,16 @@ def test_tasks_for_other_ranks(site: Site, size: str) -> None:
     assert ended_well(site.launch("-n", size, "-m", "aiompi.futures", path).finish()) == ["24502500"]
     path = site.program(PROGRAMS["pool_async.py"], "pool_async.py")
     assert ended_well(site.launch("-n", size, path).finish()) == ["1024"]
+
+
+def test_job_that_hangs(site: Site) -> None:
+    """The output, except for the times: with a shorter wait than the reader's."""
+    (expected,) = re.findall(r"^<!-- output: .*hang.py -->\n```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    job = site.launch("-n", "4", site.program(PROGRAMS["hang.py"], "hang.py"), env={"AIOMPI_DEBUG": "0.5"})
+    job.expect(expected.splitlines()[-1])
+    job.signal(signal.SIGTERM)
+    printed = job.finish().err[: len(expected)]
+    assert re.sub(r"\d\.\d s", "5.0 s", printed) == expected
 
 
 def test_options_of_the_launcher(site: Site) -> None:

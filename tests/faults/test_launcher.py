@@ -77,7 +77,8 @@ def test_directory_of_a_dead_job_is_swept(site: Site) -> None:
             os.kill(pid, signum)
     job.finish()
     assert site.directories() == [stale]
-    assert sorted(os.listdir(site.base / stale)) == ["control", "lock", "rank-0", "rank-1"]
+    left = sorted(os.listdir(site.base / stale))
+    assert left == ["control", "lock", "memory-0", "memory-1", "rank-0", "rank-1"]
     foreign = site.base / "aiompi-not-a-job"
     foreign.mkdir()
     assert site.ok(2, in_face("blocking", "await comm.Barrier()")).code == 0

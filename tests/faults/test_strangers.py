@@ -96,10 +96,12 @@ def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_unix_sockets(site: Site, face: str) -> None:
+@pytest.mark.parametrize("transport", ["unix", "shared_memory"])
+def test_unix_sockets(site: Site, face: str, transport: str) -> None:
     """Of the launcher, and of each rank."""
     gate = Gate(site.directory)
-    job = site.launch("-n", "3", site.program(in_face(face, PATIENT)), gate.path)
+    program = site.program(in_face(face, PATIENT))
+    job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": transport})
     hold_out(site, job, gate, 1 + 3)
 
 
@@ -133,7 +135,7 @@ asyncio.run(main())
 
 
 def test_ports_of_a_job_that_others_join(site: Site) -> None:
-    """Of the launcher before anybody has joined; then also the Unix and TCP sockets of the ranks."""
+    """Of the launcher before anybody has joined; then also those of the ranks, one for each transport."""
     gate = Gate(site.directory)
     job, address = site.serve(2)
     assert [":".join(map(str, port.address)) for port in site.ports()] == [address]
@@ -143,7 +145,7 @@ def test_ports_of_a_job_that_others_join(site: Site) -> None:
         gate.hold()
         joiners.expect("ready")
         ports = site.ports()
-        assert len(ports) == 1 + 2 * 2, ports
+        assert len(ports) == 1 + 2 * 3, ports
         with strangers(ports) as connections:
             assert all(is_thrown_out(connection) for kind in OBVIOUS for connection in connections[kind])
             gate.open()

@@ -61,5 +61,6 @@ FAMILY: Final = Family(
     note="""\
 Time of a call that begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
 the vector. A rank of MPICH that waits spins, and yields its core when nothing comes; one of aiompi sleeps until it is
-woken. With more processes than cores this decides: what spins is in the way of those whom it waits for.""",
+woken, after a short look around if there are cores for all ranks. With more processes than cores this decides: what
+spins is in the way of those whom it waits for.""",
 )

@@ -27,6 +27,8 @@ _MOST_CALLS: Final = 200
 _EPILOG: Final = f"""\
 Every algorithm has a job of its own, and they take turns. Each call begins after a barrier and takes as long as its
 slowest rank; times are medians of the turns. {algorithms.LEGEND}
+With more ranks than cores, what leaves most ranks asleep may win though it takes more steps: compare with simulate. For
+more ranks than were measured the rules stay as they are.
 """
 
 

@@ -30,15 +30,31 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
     Returns:
         For each number of ranks, up to which they hold, rules by size; then the present ones for more ranks.
     """
-    present = [rule for rule in tuning()[collective] if rule.max_ranks is None or rule.max_ranks > max(measured)]
-    best = {ranks: list(_by_size(sizes, times)) for ranks, times in measured.items() if len(times) > 1}
-    rules = [_entry(rule) for rule in present]
-    larger = None
-    for ranks, chosen in reversed(best.items()):
-        if chosen != larger:
-            rules = [{"algorithm": algorithm, "max_ranks": ranks, **size} for algorithm, size in chosen] + rules
-        larger = chosen
-    return rules
+    present = tuning()[collective]
+    rules = [
+        Rule(algorithm, ranks, max_bytes)
+        for ranks, times in measured.items()
+        for algorithm, max_bytes in _by_size(sizes, times, _incumbent(present, ranks, sizes[0]))
+    ]
+    rules += [rule for rule in present if rule.max_ranks is None or rule.max_ranks > max(measured)]
+    # From the end, so that a rule is compared with one that stays.
+    needed = rules[-1:]
+    for rule in reversed(rules[:-1]):
+        if not _covers(needed[0], rule):
+            needed.insert(0, rule)
+    return [_entry(rule) for rule in needed]
+
+
+def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
+    """The algorithm that is taken now."""
+    return next(rule.algorithm for rule in present if rule.applies(ranks, size))
+
+
+def _covers(following: Rule, rule: Rule) -> bool:
+    """Whether the rule that follows another one does the same, with no narrower limits."""
+    limits = (following.max_ranks, rule.max_ranks), (following.max_bytes, rule.max_bytes)
+    wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
+    return wider and not following.power_of_two and following.algorithm == rule.algorithm
 
 
 def _entry(rule: Rule) -> dict[str, Any]:
@@ -61,24 +77,23 @@ def render(rules: Mapping[str, Sequence[Mapping[str, Any]]], origin: Mapping[str
     return "{\n" + ",\n".join(f'  "{name}": {{\n{text}\n  }}' for name, text in parts.items()) + "\n}\n"
 
 
-def _by_size(sizes: Sequence[int], times: Times) -> Iterator[tuple[str, dict[str, int]]]:
+def _by_size(sizes: Sequence[int], times: Times, incumbent: str) -> Iterator[tuple[str, int | None]]:
     """The algorithms from small to large sizes, each with its limit, the last without one."""
-    winners = _winners(times, len(sizes))
+    winners = _winners(times, len(sizes), incumbent)
     for (size, winner), (larger, successor) in pairwise(zip(sizes, winners, strict=True)):
         if successor != winner:
-            yield winner, {"max_bytes": _between(size, larger)}
-    yield winners[-1], {}
+            yield winner, _between(size, larger)
+    yield winners[-1], None
 
 
-def _winners(times: Times, number: int) -> list[str]:
+def _winners(times: Times, number: int, incumbent: str) -> list[str]:
     """The fastest algorithm for each size; the one before stays as long as none is faster by the margin."""
-    winners: list[str] = []
+    winners = [incumbent]
     for i in range(number):
         fastest = min(times, key=lambda name: times[name][i])
-        if winners and times[winners[-1]][i] <= times[fastest][i] * MARGIN:
-            fastest = winners[-1]
-        winners.append(fastest)
-    return winners
+        before = times.get(winners[-1])
+        winners.append(winners[-1] if before and before[i] <= times[fastest][i] * MARGIN else fastest)
+    return winners[1:]
 
 
 def _between(size: int, larger: int) -> int:

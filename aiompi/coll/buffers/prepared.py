@@ -44,12 +44,11 @@ class Prepared(Generic[P]):
         """Bind the arguments, which are checked now; each start of the request runs the collective once more.
 
         Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13): each
-        keeps a channel of its own, on which the messages of one run do not overtake those of the run before. On a
-        communicator that spans IMPI clients, whose tags do not tell them apart, all ranks start them in the same order.
+        keeps a channel of its own, on which the messages of one run do not overtake those of the run before.
         """
         run, note = self._prepare(comm, *args, **kwargs)
-        channel = comm.channel(self.name, note)
-        return PersistentRequest(comm.engine, lambda: comm.start_on(channel, run), lambda: None)
+        channel = comm.bound_channel(self.name, note)
+        return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
         """Check the arguments; what runs with them, and the note of its messages."""

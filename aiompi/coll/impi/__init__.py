@@ -10,6 +10,7 @@ the communicator; `span` finds out of it who is where. All messages are sent, al
 
 Chapter 4 has the collectives of MPI-1. What came later has no counterpart in other implementations of IMPI; over
 clients it is only for jobs in which all are aiompi, and runs native algorithms on `EXTENSION_TAG`. Reduce_scatter_block
-is a Reduce_scatter of equal counts, Alltoallw an Alltoallv. Nonblocking and persistent collectives send what the
-blocking ones do; those of one communicator run one after the other, in the order in which they are started.
+is a Reduce_scatter of equal counts, Alltoallw an Alltoallv. Nonblocking collectives send what the blocking ones do;
+those of one communicator run one after the other, in the order in which they are started, as tags do not tell them
+apart. A persistent collective, which matches nothing but its like, adds a number of its own to all tags.
 """

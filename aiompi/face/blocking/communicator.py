@@ -261,17 +261,15 @@ class Intercomm(Comm, Collectives):
 class _Unborn(Intracomm):
     """A predefined communicator before its first use.
 
-    Where threads share the rank, looking up what it offers joins the job, because that is wrapped then.
+    Where calls are wrapped, looking one up joins the job, so that the very first one is wrapped, too.
     """
 
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            if process.shared:
-                process.runtime  # noqa: B018
-            if process.initialized:
-                self.__class__ = Intracomm  # type: ignore[assignment]
+        if not name.startswith("_") and (process.initialized or process.wrapped):
+            process.runtime  # noqa: B018
+            self.__class__ = Intracomm  # type: ignore[assignment]
         return object.__getattribute__(self, name)
 
 

@@ -24,7 +24,7 @@ class Handle(Membership):
 
     __slots__ = ("_core", "_driver", "_predefined")
 
-    gated: ClassVar[bool] = True
+    _gated: ClassVar[bool] = True
 
     _core: Communicator
     _driver: BlockingDriver

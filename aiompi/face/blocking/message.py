@@ -22,7 +22,7 @@ class Message:
 
     __slots__ = ("_core", "_message", "_null")
 
-    gated: ClassVar[bool] = True
+    _gated: ClassVar[bool] = True
 
     def __init__(self, core: Communicator | None = None, message: engine.Message | None = None) -> None:
         self._core = core

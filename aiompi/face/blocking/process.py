@@ -62,11 +62,10 @@ class Process:
         return self._runtime
 
     @property
-    def shared(self) -> bool:
-        """Whether several threads use the rank, or will: calls are wrapped then, so that one at a time is in it."""
-        if self._runtime is not None:
-            return self.driver.level > THREAD_FUNNELED
-        return load_settings().thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
+    def wrapped(self) -> bool:
+        """Whether calls are wrapped when the job is joined: because threads share it, or because they are watched."""
+        settings = load_settings()
+        return settings.debug > 0 or settings.thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
 
     def start(self, level: int = THREAD_SINGLE) -> None:
         """Join the job, unless that has been done.
@@ -118,7 +117,7 @@ class Process:
 
     def _gate(self, call: hooks.Call) -> Any:
         """Hook: a call that has to do with other ranks is made by one thread at a time, as far as it does not wait."""
-        if call.name == "Abort" or not getattr(call.receiver, "gated", False):
+        if call.name == "Abort" or not getattr(call.receiver, "_gated", False):
             return call()
         with self.driver.exclusive(call.name):
             return call()

@@ -21,7 +21,7 @@ class Request(Generic[T]):
 
     __slots__ = ("_core",)
 
-    gated: ClassVar[bool] = True
+    _gated: ClassVar[bool] = True
 
     def __init__(self, core: EngineRequest[T] | None = None) -> None:
         self._core = core

@@ -10,7 +10,7 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.ring import CHUNK, Inbound, Outbound
+from aiompi.transport.shared_memory.ring import CHUNK, HEARD, NOT, UNHEARD, Inbound, Outbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import Payload
@@ -124,17 +124,20 @@ class RingLink:
         segment = self._segment
         if segment is None or self._queue:
             return self._enqueue(header, payload, owner)
-        outbound = segment.outbound
         try:
-            whole = len(payload) < 2 and outbound.put(header, payload[0] if payload else b"")
+            if len(payload) == 1:
+                written = segment.outbound.put(header, payload[0])
+            else:
+                written = NOT if payload else segment.outbound.put(header, b"")
         except RemoteProtocolError as error:
             self.lost(str(error))
             return self._enqueue(header, payload, owner)
-        if not whole:
-            return self._start(segment, _Frame(header, payload, owner))
-        if outbound.unheard():
+        if written == HEARD:
+            return True
+        if written == UNHEARD:
             segment.ring()
-        return True
+            return True
+        return self._start(segment, _Frame(header, payload, owner))
 
     def _start(self, segment: Segment, frame: _Frame) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
@@ -246,14 +249,34 @@ class RingLink:
 
     def poll(self) -> bool:
         segment = self._segment
-        if segment is None or not (segment.inbound.pending or (self._queue and segment.outbound.room)):
+        if segment is None:
             return False
-        self._turn(segment)
+        inbound = segment.inbound
+        if self._queue:
+            if not inbound.pending() and not segment.outbound.room:
+                return False
+            self._turn(segment)
+        elif not inbound.pending():
+            return False
+        else:
+            self._take(segment, inbound)
         return True
+
+    def _take(self, segment: Segment, inbound: Inbound) -> None:
+        """Read while lingering, when no more than that is to be done: the usual case."""
+        try:
+            left = inbound.read(self.peer, CHUNK)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return
+        if left <= 0 or not inbound.quiet():
+            self._turn(segment)
 
     def rest(self) -> bool:
         segment = self._segment
         self._lingering = segment is not None and not segment.inbound.watch()
+        if segment is not None and segment.inbound.unheard():
+            segment.ring()
         return not self._lingering
 
     # The end.

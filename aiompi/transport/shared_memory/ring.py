@@ -7,7 +7,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | word     | written by | meaning                                                                           |
 |----------|------------|-----------------------------------------------------------------------------------|
 | HEAD     | the writer | everything before this position can be read                                       |
-| WANTING  | the writer | number of the wait for room that it is in; 0: in none                             |
+| WANTING  | the writer | number of its last wait for room                                                  |
 | TAIL     | the reader | everything before this position, a multiple of ALIGN, can be written again        |
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 
@@ -46,6 +46,11 @@ HEAD: Final = 0
 WANTING: Final = 1
 TAIL: Final = 16
 WATCHING: Final = 17
+
+#: what became of a frame
+NOT: Final = 0
+HEARD: Final = 1
+UNHEARD: Final = 2
 
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 128 * 2**10
@@ -92,8 +97,11 @@ class Outbound(_Ring):
         super().__init__(memory, words)
         self._limit = self._size
 
-    def put(self, header: bytes, payload: bytes | memoryview) -> bool:
-        """Write a whole frame; False, and nothing is written, unless it fits in one piece.
+    def put(self, header: bytes, payload: bytes | memoryview) -> int:
+        """Write a whole frame, if it fits in one piece.
+
+        Returns:
+            NOT if it does not fit, and nothing is written; UNHEARD if the reader must be rung for, otherwise HEARD.
 
         Raises:
             RemoteProtocolError: the reader has corrupted the ring.
@@ -105,14 +113,21 @@ class Outbound(_Ring):
             head, place = self._head, 0
         after = (head + nbytes + ALIGN - 1) & -ALIGN
         if place + nbytes > self._size or (after > self._limit and after > self._refreshed()):
-            return False
+            return NOT
         memory = self._memory
         begin = place + HEADER_BYTES
         memory[place:begin] = header
         if payload:
             memory[begin : place + nbytes] = payload
-        self._words[HEAD] = self._head = after
-        return True
+        words = self._words
+        words[HEAD] = self._head = after
+        self._acquire()
+        self._release()
+        wait = words[WATCHING]
+        if not wait or wait == self._answered:
+            return HEARD
+        self._answered = wait
+        return UNHEARD
 
     def begin(self) -> None:
         """A frame follows that is written in pieces."""
@@ -166,8 +181,7 @@ class Outbound(_Ring):
 
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
-        self._acquire()
-        self._release()
+        self.fence()
         wait = self._words[WATCHING]
         if not wait or wait == self._answered:
             return False
@@ -179,10 +193,7 @@ class Outbound(_Ring):
         self._wait += 1
         self._words[WANTING] = self._wait
         self.fence()
-        if self._refreshed() == self._head:
-            return True
-        self._words[WANTING] = 0
-        return False
+        return self._refreshed() == self._head
 
 
 class Inbound(_Ring):
@@ -213,10 +224,14 @@ class Inbound(_Ring):
         Raises:
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
         """
-        frame, memory, size = sink.frame, self._memory, self._size
+        frame, memory, words, size = sink.frame, self._memory, self._words, self._size
         try:
-            while budget > 0 and (self._tail != self._head or self._more()) and not self.stopped:
+            while budget > 0 and not self.stopped:
                 tail = self._tail
+                if tail == self._head:
+                    if words[HEAD] == tail:
+                        break
+                    self._advance(words[HEAD])
                 if self.landing is not None:
                     self._fill(self.landing)
                     budget -= self._tail - tail
@@ -239,18 +254,15 @@ class Inbound(_Ring):
                 budget -= after - tail
                 frame(header, memory[begin:end])
         finally:
-            self._words[TAIL] = self._tail & -ALIGN
+            words[TAIL] = self._tail & -ALIGN
         return budget
 
-    def _more(self) -> bool:
-        """Look for more; whether there is."""
-        head, tail = self._words[HEAD], self._tail
-        if head == tail:
-            return False
+    def _advance(self, head: int) -> None:
+        """There is more to read."""
+        tail = self._tail
         if not tail < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
             raise RemoteProtocolError(f"the writer of a ring says that it is at {head}; its reader is at {tail}")
         self._head = head
-        return True
 
     def _move(self, tail: int) -> None:
         if tail > self._head:
@@ -280,10 +292,14 @@ class Inbound(_Ring):
             self.landing = None
         landing.advance(nbytes)
 
-    @property
     def pending(self) -> bool:
-        """Whether there are frames."""
-        return self._words[HEAD] != self._tail
+        """Whether there are frames, or the writer waits."""
+        words = self._words
+        return words[HEAD] != self._tail or words[WANTING] != self._answered
+
+    def quiet(self) -> bool:
+        """Whether the writer does not wait, as far as can be told without a fence."""
+        return self._words[WANTING] == self._answered
 
     def wake(self) -> None:
         """Wait for frames no longer."""
@@ -293,8 +309,7 @@ class Inbound(_Ring):
         """Begin to wait for frames; False when there are some."""
         self._wait += 1
         self._words[WATCHING] = self._wait
-        self._acquire()
-        self._release()
+        self.fence()
         if self._words[HEAD] == self._head == self._tail:
             return True
         self._words[WATCHING] = 0
@@ -305,10 +320,9 @@ class Inbound(_Ring):
 
         While much is left to be read he may sleep on: he will write more at once when he is rung for later.
         """
-        self._acquire()
-        self._release()
+        self.fence()
         wait = self._words[WANTING]
-        if not wait or wait == self._answered or 2 * (self._head - self._tail) > self._size:
+        if wait == self._answered or 2 * (self._head - self._tail) > self._size:
             return False
         self._answered = wait
         return True

@@ -1,0 +1,171 @@
+"""Records: one call of the program each, while it waits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from aiompi import hooks
+from aiompi.comm import Communicator
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.engine import Request, Schedule
+from aiompi.wire.account import MAX_MEMBERS, Wait
+
+#: arguments that tell which call it is, and what their special values are called
+_SHOWN: Final = ("source", "dest", "root", "tag", "sendtag", "recvtag")
+_WORDS: Final = {"source": {ANY_SOURCE: "ANY_SOURCE"}, "tag": {ANY_TAG: "ANY_TAG"}, "recvtag": {ANY_TAG: "ANY_TAG"}}
+
+
+class Record:
+    """A call.
+
+    Args:
+        call: it.
+        place: in the program.
+        since: when it was made, in seconds.
+        comm: communicator, None for a call on requests.
+        due: seconds after which its waiting is told.
+
+    Attributes:
+        awaitable: what the call has started, if that can be awaited (native face).
+    """
+
+    def __init__(self, call: hooks.Call, place: str, since: float, comm: Communicator | None, due: float) -> None:
+        self.since = since
+        self.due = due
+        self.awaitable: Request[Any] | None = None
+        self._call = call
+        self._place = place
+        self._comm = comm
+        self._before = 0 if comm is None else comm.collectives
+        self._number = 0
+        self._blocking: Sequence[Request[Any]] = ()
+        self._origins: Sequence[Record] = ()
+        self._outcome = ""
+        self._until = since
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits for it now: a thread that is inside the call, or a task."""
+        if self.awaitable is not None:
+            return not self.awaitable.done() and self.awaitable._waiter is not None
+        return bool(self._blocking)
+
+    def block(self, operations: Sequence[Request[Any]], origins: Sequence[Record]) -> None:
+        """The call waits inside; `origins` are the calls that have started what it waits for."""
+        self._blocking, self._origins = operations, origins
+
+    def unblock(self) -> None:
+        self._blocking = ()
+
+    def returned(self) -> None:
+        """The call has returned, and other collectives may follow."""
+        self._number = self._count()
+
+    def end(self, now: float, error: BaseException | None) -> None:
+        self._until = now
+        self._outcome = "ended" if error is None else f"failed ({type(error).__name__}: {error})"
+
+    def ending(self, now: float) -> str:
+        """How the call has ended, for the user."""
+        name = f"{self._text()} on {self._comm.label}" if self._comm is not None else self._text()
+        return f"its last call, {name} at {self._place}, {self._outcome} {now - self._until:.1f} s ago"
+
+    def account(self, now: float) -> Wait:
+        """What there is to tell while it waits."""
+        operations = self._blocking if self.awaitable is None else (self.awaitable,)
+        origin = self._origins[0] if self._origins else self
+        comm = origin._comm
+        on = sorted({rank for operation in operations for rank in _awaited_ranks(operation)})
+        number = origin._number or origin._count()
+        return Wait(
+            origin._text(),
+            self._place,
+            now - self.since,
+            "" if comm is None else comm.label,
+            tuple(on),
+            next(filter(None, map(_algorithm, operations)), ""),
+            -1 if comm is None else comm.context_id,
+            number,
+            tuple(_members(comm)[:MAX_MEMBERS]) if comm is not None and number else (),
+            self._within(),
+        )
+
+    def _within(self) -> str:
+        if not self._origins:
+            return ""
+        more = f" and {len(self._origins) - 1} more" if len(self._origins) > 1 else ""
+        return f"of {self._origins[0]._place}{more}, in {self._call.name}"
+
+    def _count(self) -> int:
+        """Number of the collective that the call has started, from 1; 0 for none."""
+        if self._comm is None or self._comm.collectives == self._before:
+            return 0
+        return self._before + 1
+
+    def _text(self) -> str:
+        """The call with the arguments that tell it from others."""
+        try:
+            signature = inspect.signature(getattr(self._call.receiver, self._call.name))
+            bound = signature.bind(*self._call.args, **self._call.kwargs)
+        except (AttributeError, TypeError, ValueError):
+            return self._call.name
+        bound.apply_defaults()
+        given = bound.arguments
+        words = (f"{name}={_word(name, given[name])}" for name in _SHOWN if isinstance(given.get(name), int))
+        shown = ", ".join(words)
+        return f"{self._call.name}({shown})" if shown else self._call.name
+
+
+def _word(name: str, value: int) -> str:
+    return _WORDS.get(name, {}).get(value) or ("PROC_NULL" if value == PROC_NULL else str(value))
+
+
+def _members(comm: Communicator) -> list[int]:
+    """Ranks of the world that take part in a collective."""
+    remote = [] if comm.remote is None else [*comm.remote.members]
+    return [*comm.group.members, *remote]
+
+
+def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
+    """Ranks of the world whose doing would complete an operation, as far as that is known."""
+    for part in ("_send", "_receive", "_operation"):
+        inner = getattr(operation, part, None)
+        if isinstance(inner, Request) and not inner.done():
+            yield from _awaited_ranks(inner)
+    if isinstance(operation, Schedule):
+        awaited = _innermost(operation)
+        if awaited is not None:
+            yield from _awaited_ranks(awaited)
+    peer = getattr(operation, "peer", None)
+    rank = getattr(operation, "peer_rank", ANY_SOURCE) if peer is None else peer.rank
+    if rank != ANY_SOURCE:
+        yield rank
+
+
+def _innermost(schedule: Schedule[Any]) -> Request[Any] | None:
+    """The request that the coroutine of a schedule awaits."""
+    chain = list(_chain(schedule))
+    frame = getattr(chain[-1], "gi_frame", None)
+    awaited = None if frame is None else frame.f_locals.get("self")
+    return awaited if isinstance(awaited, Request) else None
+
+
+def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
+    """The coroutine of a schedule, what it awaits, what that awaits, and so on."""
+    link: Any = schedule._coroutine
+    while link is not None:
+        yield link
+        link = getattr(link, "cr_await", None) or getattr(link, "gi_yieldfrom", None)
+
+
+def _algorithm(operation: Request[Any]) -> str:
+    """Name of the algorithm that a collective runs, which is that of its module."""
+    if isinstance(operation, Schedule):
+        for link in _chain(operation):
+            frame = getattr(link, "cr_frame", None)
+            module = "" if frame is None else frame.f_globals["__name__"]
+            if module.startswith("aiompi.coll.") and module.rpartition(".")[2] == link.__name__:
+                return str(link.__name__)
+    return ""

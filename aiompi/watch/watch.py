@@ -1,0 +1,151 @@
+"""The watch of a rank: a hook around its calls, and a look at them from time to time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from aiompi import hooks
+from aiompi.comm import Communicator
+from aiompi.engine import Engine, Owned, Request
+from aiompi.watch.record import Record
+from aiompi.wire.account import MAX_WAITS, Account
+
+#: calls of a module that wait for other ranks
+_WAITING: Final = frozenset({"Finalize", "Detach_buffer", "Flush_buffer"})
+
+_current: Final[ContextVar[Record | None]] = ContextVar("aiompi.watch.current", default=None)
+
+
+class Watch:
+    """Knows which calls of a rank wait, and tells when one does for long.
+
+    Args:
+        engine: of the rank.
+        seconds: that a call may wait before that is told; then twice, four times as long, and so on.
+        tell: takes the account of this rank to where all are compared.
+    """
+
+    def __init__(self, engine: Engine, seconds: float, tell: Callable[[Account], object]) -> None:
+        self._engine = engine
+        self._driver = engine.driver
+        self._seconds = seconds
+        self._tell = tell
+        self._open: dict[int, Record] = {}
+        self._started: WeakKeyDictionary[Request[Any], Record] = WeakKeyDictionary()
+        self._communicators: dict[int, Communicator] = {}
+        self._last: Record | None = None
+        self._closed = False
+        hooks.add(self._observe_call, always=True)
+        self._driver.observe(self._observe_wait)
+        self._schedule()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if not self._closed:
+            self._closed = True
+            self._timer.cancel()
+            hooks.remove(self._observe_call)
+
+    def account(self) -> Account:
+        """What this rank does now. It has been told then: what waits already is told again only much later."""
+        now = self._driver.now()
+        waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
+        for record in waiting:
+            record.due = max(2 * (now - record.since), self._seconds)
+        counts = {context: comm.collectives for context, comm in self._communicators.items()}
+        last = "" if self._last is None else self._last.ending(now)
+        return Account(tuple(record.account(now) for record in waiting), counts, last)
+
+    def _schedule(self) -> None:
+        self._timer = self._driver.call_later(self._seconds / 4, self._look)
+
+    def _look(self) -> None:
+        now = self._driver.now()
+        if any(record.waits and now - record.since >= record.due for record in list(self._open.values())):
+            self._tell(self.account())
+        self._schedule()
+
+    # Calls.
+
+    def _observe_call(self, call: hooks.Call) -> Any:
+        """Hook: keep a record of a call while it waits."""
+        core = getattr(call.receiver, "_core", None)
+        comm = core if isinstance(core, Communicator) else None
+        if not self._concerns(call, comm):
+            return call()
+        record = Record(call, _place(sys._getframe(1)), self._driver.now(), comm, self._seconds)
+        if comm is not None:
+            self._communicators[comm.context_id] = comm
+        self._open[id(record)] = record
+        token = _current.set(record)
+        try:
+            result = call()
+        except BaseException as error:
+            self._ended(record, error)
+            raise
+        finally:
+            _current.reset(token)
+        self._follow(record, result)
+        return result
+
+    def _concerns(self, call: hooks.Call, comm: Communicator | None) -> bool:
+        if comm is not None:
+            return comm.engine is self._engine
+        if call.receiver is None:
+            return call.name in _WAITING
+        return any(True for _ in _operations(call))
+
+    def _follow(self, record: Record, result: Any) -> None:
+        """A call has returned: it waits on, if the operation that it has started can be awaited."""
+        record.returned()
+        operation = result._request if isinstance(result, Owned) else result
+        if isinstance(operation, Request) and not operation.done():
+            record.awaitable = operation
+            operation.when_done(lambda ended: self._ended(record, ended._error))
+            return
+        started = getattr(result, "_core", None)
+        if isinstance(started, Request):
+            self._started[started] = record
+        self._ended(record, None)
+
+    def _ended(self, record: Record, error: BaseException | None) -> None:
+        self._open.pop(id(record), None)
+        record.end(self._driver.now(), error)
+        self._last = record
+
+    @contextlib.contextmanager
+    def _observe_wait(self, operations: Iterable[Request[Any]]) -> Iterator[None]:
+        """The calling thread waits for one or all of these."""
+        record = _current.get()
+        if record is None:
+            yield
+            return
+        operations = [operation for operation in operations if not operation.done()]
+        record.block(operations, [self._started[one] for one in operations if one in self._started])
+        try:
+            yield
+        finally:
+            record.unblock()
+
+
+def _operations(call: hooks.Call) -> Iterator[Request[Any]]:
+    """The operations that a call on requests of the blocking face is about."""
+    for value in (call.receiver, *call.args, *call.kwargs.values()):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            operation = None if isinstance(item, type) else getattr(item, "_core", None)
+            if isinstance(operation, Request):
+                yield operation
+
+
+def _place(frame: FrameType | None) -> str:
+    """Where in the program a call is made: the first frame that is not the library's."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "aiompi":
+        frame = frame.f_back
+    return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

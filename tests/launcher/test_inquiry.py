@@ -1,0 +1,81 @@
+"""Who is asked when a rank tells that it waits, and when the answers are put together."""
+
+from __future__ import annotations
+
+from aiompi.wire import control
+from aiompi.wire.account import Account, Wait
+from aiompi_launcher.inquiry import PATIENCE, Inquiry
+from aiompi_launcher.job import Job, Note, Send, StartTimer
+
+WAITS = Account((Wait("Recv", "app.py:1", 1.0),)).pack()
+NOTHING = Account().pack()
+
+
+def running_job(size: int) -> Job:
+    job = Job(size, name="test", directory="", spawned=False)
+    for rank in range(size):
+        job.received(rank, control.Join(100 + rank))
+        job.received(rank, control.Card({}))
+    job.introduce([{}] * size)
+    job.actions()
+    return job
+
+
+def test_the_others_are_asked_once() -> None:
+    inquiry = Inquiry()
+    assert inquiry.told(1, 0, WAITS, [0, 2]) == [0, 2]
+    assert not inquiry.complete
+    assert inquiry.told(0, 0, WAITS, [1, 2]) == []
+    assert inquiry.told(2, 1, NOTHING, [0, 1]) == []
+    assert inquiry.complete
+    assert "rank 2: in no MPI call" in inquiry.conclude()
+    assert not inquiry.open
+
+
+def test_answers_that_come_too_late_do_not_begin_anything() -> None:
+    inquiry = Inquiry()
+    inquiry.told(0, 0, WAITS, [1])
+    assert "rank 1: no answer" in inquiry.conclude()
+    assert inquiry.told(1, 1, NOTHING, [0]) == []
+    assert not inquiry.open
+    assert inquiry.told(0, 0, WAITS, [1]) == [1]
+    assert inquiry.told(1, 1, NOTHING, [0]) == []
+    assert not inquiry.complete
+
+
+def test_a_job_asks_and_tells() -> None:
+    job = running_job(3)
+    job.received(1, control.Account(0, WAITS))
+    asked = [Send(0, control.Question(1)), Send(2, control.Question(1)), StartTimer("inquiry 1", PATIENCE)]
+    assert job.actions() == asked
+    job.received(0, control.Account(1, NOTHING))
+    assert job.actions() == []
+    job.received(2, control.Account(1, NOTHING))
+    (note,) = job.actions()
+    assert isinstance(note, Note)
+    assert "rank 1: Recv at app.py:1 for 1.0 s" in note.text
+    job.expired("inquiry 1")
+    assert job.actions() == []
+
+
+def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
+    """Nor is one asked that has left; one that is in Finalize is."""
+    job = running_job(4)
+    job.received(2, control.Leave())
+    job.received(3, control.Finalize())
+    job.actions()
+    job.received(0, control.Account(0, WAITS))
+    assert [action.rank for action in job.actions() if isinstance(action, Send)] == [1, 3]
+    job.received(3, control.Account(1, NOTHING))
+    job.expired("inquiry 1")
+    (note,) = job.actions()
+    assert isinstance(note, Note)
+    assert "rank 1: no answer" in note.text
+    assert "rank 2" not in note.text
+
+
+def test_a_rank_that_is_alone_is_told_at_once() -> None:
+    job = running_job(1)
+    job.received(0, control.Account(0, WAITS))
+    (note,) = job.actions()
+    assert isinstance(note, Note)

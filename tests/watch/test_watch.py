@@ -1,0 +1,173 @@
+"""Jobs of real processes that hang, and what is told of them: both faces, all kinds of calls."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+
+import pytest
+from jobs import FACES, Site, in_face
+
+WHILE = "some ranks have been waiting for a while; this is what all do:"
+
+
+def told(site: Site, size: int, program: str, last: str, env: Mapping[str, str] | None = None) -> list[str]:
+    """The lines of the first report of a job up to one that begins with `last`, without the times; the job is ended."""
+    path = site.program(program)
+    job = site.launch("-n", str(size), path, env={"AIOMPI_DEBUG": "0.4", **(env or {})})
+    job.expect(f"aiompi-launch: {last}")
+    job.signal(signal.SIGTERM)
+    lines = [line.removeprefix("aiompi-launch: ") for line in job.finish().err.splitlines()]
+    assert lines[0] == WHILE
+    end = next(number for number, line in enumerate(lines) if line.startswith(last))
+    return [re.sub(r" (for )?\d+\.\d s( ago)?", "", line) for line in lines[1 : end + 1]]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("transport", ["", "unix", "tcp"])
+def test_rank_that_never_comes(site: Site, face: str, transport: str) -> None:
+    program = in_face(
+        face,
+        """
+        await comm.barrier()
+        if comm.rank == 1:
+            await comm.recv(source=0, tag=5)
+        await comm.gather(1, root=1)
+        await comm.allreduce(1)
+        """,
+    )
+    lines = told(site, 3, program, "rank 1 has not come", {"AIOMPI_TRANSPORTS": transport})
+    lines = [re.sub(r"app.py:\d+", "app.py", line) for line in lines]
+    where = "recv(source=0, tag=5) on MPI_COMM_WORLD at app.py"
+    assert lines == [
+        "  rank 0: allreduce #3 on MPI_COMM_WORLD (recursive_doubling) at app.py, waiting for rank 1",
+        f"  rank 1: {where}, waiting for rank 0",
+        "  rank 2: allreduce #3 on MPI_COMM_WORLD (recursive_doubling) at app.py, waiting for rank 0",
+        f"rank 1 has not come to allreduce #3 on MPI_COMM_WORLD: it is in {where}",
+    ]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_rank_that_computes(site: Site, face: str) -> None:
+    """It does not answer; and its late answer makes no report of its own."""
+    program = in_face(
+        face,
+        """
+        await comm.barrier()
+        if comm.rank == 0:
+            await comm.send("past the barrier", dest=1)
+        else:
+            await comm.recv(source=0)
+            signal.sigtimedwait([signal.SIGUSR2], 30)
+        await comm.barrier()
+        """,
+    )
+    lines = told(site, 2, program, "rank 1 may not have come")
+    assert lines[1:] == [
+        "  rank 1: no answer: it computes, or waits for something else, and makes no MPI call",
+        "rank 1 may not have come to barrier #2 on MPI_COMM_WORLD: it does not answer",
+    ]
+
+
+def test_ranks_with_different_counts(site: Site) -> None:
+    """One has got an error, and has gone on; the others are left in the collective."""
+    program = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+try:
+    comm.Allgather(bytearray(1 + comm.rank), bytearray(3 * (1 + comm.rank)))
+except MPI.Exception:
+    comm.recv(source=comm.rank)
+"""
+    lines = told(site, 3, program, "ranks wait in a circle")
+    assert any(
+        re.search(r"rank \d: recv\(source=\d, tag=ANY_TAG\) on MPI_COMM_WORLD at app.py:7", line) for line in lines
+    )
+
+
+def test_operations_that_were_started_before(site: Site) -> None:
+    """What is told is the operation, where it was started, and where it is waited for."""
+    program = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    request = comm.Ibarrier()
+    request.Wait()
+elif comm.rank == 1:
+    requests = [comm.irecv(source=0, tag=2), comm.Irecv(bytearray(3), 2)]
+    MPI.Request.Waitall(requests)
+elif comm.rank == 2:
+    comm.Ssend(b"x", 3, 7)
+else:
+    comm.Recv(bytearray(1), source=1, tag=MPI.ANY_TAG)
+"""
+    lines = told(site, 4, program, "rank 3 has not come")
+    recv = "Recv(source=1, tag=ANY_TAG) on MPI_COMM_WORLD at app.py:13"
+    assert lines[:4] == [
+        "  rank 0: Ibarrier #1 on MPI_COMM_WORLD (dissemination) of app.py:5, in Wait at app.py:6, waiting for rank 3",
+        "  rank 1: irecv(source=0, tag=2) on MPI_COMM_WORLD of app.py:8 and 1 more, in Waitall at app.py:9, waiting "
+        "for ranks 0, 2",
+        "  rank 2: Ssend(dest=3, tag=7) on MPI_COMM_WORLD at app.py:11, waiting for rank 3",
+        f"  rank 3: {recv}, waiting for rank 1",
+    ]
+    assert lines[-1] == f"rank 3 has not come to Ibarrier #1 on MPI_COMM_WORLD: it is in {recv}"
+
+
+def test_finalize_waits_for_the_others(site: Site) -> None:
+    program = """
+import signal
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+if comm.rank == 1:
+    signal.sigtimedwait([signal.SIGUSR2], 30)
+MPI.Finalize()
+"""
+    assert told(site, 3, program, "  rank 2") == [
+        "  rank 0: Finalize at app.py:7",
+        "  rank 1: no answer: it computes, or waits for something else, and makes no MPI call",
+        "  rank 2: Finalize at app.py:7",
+    ]
+
+
+def test_all_threads_are_told(site: Site) -> None:
+    program = """
+import threading
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+threading.Thread(target=comm.recv, args=(None, 0, 3), daemon=True).start()
+comm.probe(source=MPI.ANY_SOURCE, tag=4)
+"""
+    lines = told(site, 2, program, "  rank 1: probe", {"AIOMPI_THREAD_LEVEL": "multiple"})
+    assert "  rank 0: probe(source=ANY_SOURCE, tag=4) on MPI_COMM_WORLD at app.py:6" in lines
+    assert any(line.startswith("  rank 0: recv(source=0, tag=3) on MPI_COMM_WORLD at") for line in lines)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_ranks_that_do_not_wait_are_silent(site: Site, face: str) -> None:
+    """Also one with a receive that nobody waits for, and one that looks for messages by itself."""
+    program = in_face(
+        face,
+        """
+        pending = comm.irecv(source=1 - comm.rank)
+        until = time.monotonic() + 0.8
+        while time.monotonic() < until:
+            comm.iprobe(source=1 - comm.rank, tag=3)
+        await comm.send(1, dest=1 - comm.rank)
+        await comm.barrier()
+        """,
+    )
+    site.ok(2, "import time\n" + program, env={"AIOMPI_DEBUG": "0.2"})
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_nothing_is_watched_unless_asked_for(site: Site, face: str) -> None:
+    program = in_face(
+        face,
+        """
+        await comm.barrier()
+        print("aiompi.watch" in sys.modules, len(aiompi.hooks.active()))
+        """,
+    )
+    assert site.ok(2, "import aiompi.hooks\n" + program).lines == ["False 0"] * 2
+    assert site.ok(1, "import aiompi.hooks\n" + program, env={"AIOMPI_DEBUG": "9"}).lines == ["True 1"]

@@ -1,0 +1,110 @@
+"""Accounts of ranks: what follows from them, and accounts that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiompi.wire.account import MAX_TEXT, MAX_WAITS, Account, Wait, compare
+
+WORLD = (0, 1, 2)
+
+
+def recv(source: int, **fields: Any) -> Account:
+    return Account((Wait(f"recv(source={source})", "app.py:3", 2.04, "WORLD", (source,)),), **fields)
+
+
+def collective(name: str, number: int, *on: int, place: str = "app.py:9") -> Account:
+    wait = Wait(name, place, 2.0, "WORLD", on, "ring", context=0, number=number, members=WORLD)
+    return Account((wait,), {0: number})
+
+
+def findings(accounts: dict[int, Account], *silent: int) -> list[str]:
+    return [line for line in compare(accounts, silent).splitlines()[1:] if not line.startswith("  ")]
+
+
+def test_what_each_rank_does() -> None:
+    waiting = Wait("Ibcast", "app.py:8", 1.0, "WORLD", (0, 1), "ring", 0, 4, WORLD, "of app.py:7, in Wait")
+    many = Wait("Recv", "app.py:1", 0.26, on=tuple(range(1, 12)))
+    accounts = {0: Account((waiting, many)), 1: Account(last="its last call ended"), 3: Account()}
+    assert compare(accounts, [2]).splitlines()[:6] == [
+        "some ranks have been waiting for a while; this is what all do:",
+        "  rank 0: Ibcast #4 on WORLD (ring) of app.py:7, in Wait at app.py:8 for 1.0 s, waiting for ranks 0, 1",
+        "  rank 0: Recv at app.py:1 for 0.3 s, waiting for ranks 1, 2, 3, 4, 5, 6, 7, 8, ...",
+        "  rank 1: in no MPI call; its last call ended",
+        "  rank 2: no answer: it computes, or waits for something else, and makes no MPI call",
+        "  rank 3: in no MPI call",
+    ]
+
+
+def test_ranks_that_have_not_come() -> None:
+    """Those who wait elsewhere, those who wait nowhere, and those of whom nothing is known."""
+    here = collective("Barrier", 4)
+    assert findings({0: here, 1: recv(0, counts={0: 3}), 2: here}) == [
+        "rank 1 has not come to Barrier #4 on WORLD: it is in recv(source=0) on WORLD at app.py:3",
+    ]
+    assert findings({0: here, 2: Account(counts={0: 3}, last="its last call, x, ended 1.0 s ago")}, 1) == [
+        "rank 1 may not have come to Barrier #4 on WORLD: it does not answer",
+        "rank 2 has not come to Barrier #4 on WORLD: it is in no MPI call; its last call, x, ended 1.0 s ago",
+    ]
+
+
+def test_ranks_that_were_there() -> None:
+    """One that is past the collective is told only if somebody waits for it there, as when its part has failed."""
+    failed = Account(counts={0: 4}, last="its last call, Bcast at app.py:9, failed (TruncationError: ...) 1.0 s ago")
+    assert findings({0: collective("Bcast", 4, 1), 1: failed, 2: Account(counts={0: 4})}) == [
+        "rank 1 is past Bcast #4 on WORLD, where others wait for it: it is in no MPI call; its last call, Bcast at "
+        "app.py:9, failed (TruncationError: ...) 1.0 s ago",
+    ]
+
+
+def test_ranks_that_disagree() -> None:
+    accounts = {rank: collective("Bcast(root=0)", 4) for rank in (0, 1)}
+    accounts[2] = collective("Bcast(root=1)", 4, place="app.py:5")
+    assert findings(accounts) == [
+        "ranks disagree: rank 2 has called Bcast(root=1) #4 on WORLD at app.py:5, others Bcast(root=0) #4 on WORLD"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sources", "circles"),
+    [
+        ([1, 0], ["rank 0 for rank 1, rank 1 for rank 0"]),
+        ([2, 0, 1, 0], ["rank 0 for rank 2, rank 2 for rank 1, rank 1 for rank 0"]),
+        ([1, 0, 3, 2], ["rank 0 for rank 1, rank 1 for rank 0", "rank 2 for rank 3, rank 3 for rank 2"]),
+        ([1, 2, 3, 9], []),
+    ],
+)
+def test_ranks_that_wait_in_a_circle(sources: list[int], circles: list[str]) -> None:
+    found = findings({rank: recv(source) for rank, source in enumerate(sources)})
+    assert sorted(found) == [f"ranks wait in a circle: {circle}" for circle in circles]
+
+
+def test_accounts_travel() -> None:
+    account = Account((Wait("Recv", "a.py:1", 1.5, "c", (1,), "ring", 2, 3, (0, 1), "of b.py:2"),), {0: 4, 7: 1}, "x")
+    assert Account.unpack(msgpack.unpackb(msgpack.packb(account.pack()))) == account
+
+
+def test_accounts_are_bounded() -> None:
+    packed = Account(tuple(Wait("R" * 1000, "p", 1.0) for _ in range(100)), last="l" * 1000).pack()
+    read = Account.unpack({**packed, "waits": packed["waits"] * 5})
+    assert len(read.waits) == MAX_WAITS
+    assert {len(wait.call) for wait in read.waits} == {MAX_TEXT}
+    assert len(packed["last"]) == MAX_TEXT
+
+
+JUNK = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text(max_size=5), st.floats()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(st.one_of(JUNK, st.fixed_dictionaries({"waits": JUNK, "counts": JUNK, "last": JUNK})))
+def test_accounts_that_cannot_be_read_are_empty(packed: Any) -> None:
+    """Whatever a rank sends, the launcher lives on."""
+    compare({0: Account.unpack(packed)}, [1])
