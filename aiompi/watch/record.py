@@ -42,6 +42,7 @@ class Record:
         self._number = 0
         self._blocking: Sequence[Request[Any]] = ()
         self._origins: Sequence[Record] = ()
+        self._noticed: float | None = None
         self._outcome = ""
         self._until = since
 
@@ -51,6 +52,19 @@ class Record:
         if self.awaitable is not None:
             return not self.awaitable.done() and self.awaitable._waiter is not None
         return bool(self._blocking)
+
+    def age(self, now: float, glance: float) -> float:
+        """For how long it has been waited for, as far as that has been seen.
+
+        Args:
+            glance: seconds between two looks: what is awaited long after it was started is noticed then.
+        """
+        if not self.waits:
+            self._noticed = None
+            return 0.0
+        if self._noticed is None:
+            self._noticed = self.since if now - self.since <= glance else now
+        return now - self._noticed
 
     def block(self, operations: Sequence[Request[Any]], origins: Sequence[Record]) -> None:
         """The call waits inside; `origins` are the calls that have started what it waits for."""

@@ -36,6 +36,7 @@ class Watch:
         self._engine = engine
         self._driver = engine.driver
         self._seconds = seconds
+        self._glance = seconds / 4
         self._tell = tell
         self._open: dict[int, Record] = {}
         self._started: WeakKeyDictionary[Request[Any], Record] = WeakKeyDictionary()
@@ -58,17 +59,18 @@ class Watch:
         now = self._driver.now()
         waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
         for record in waiting:
-            record.due = max(2 * (now - record.since), self._seconds)
+            record.due = max(2 * record.age(now, self._glance), self._seconds)
         counts = {context: comm.collectives for context, comm in self._communicators.items()}
         last = "" if self._last is None else self._last.ending(now)
         return Account(tuple(record.account(now) for record in waiting), counts, last)
 
     def _schedule(self) -> None:
-        self._timer = self._driver.call_later(self._seconds / 4, self._look)
+        self._timer = self._driver.call_later(self._glance, self._look)
 
     def _look(self) -> None:
         now = self._driver.now()
-        if any(record.waits and now - record.since >= record.due for record in list(self._open.values())):
+        ages = [(record.age(now, self._glance), record.due) for record in list(self._open.values())]
+        if any(age >= due for age, due in ages):
             self._tell(self.account())
         self._schedule()
 

@@ -129,6 +129,7 @@ assert Thread(lambda: comm.allreduce(1)).finish() == 2
 # Many threads at once.
 
 
+@pytest.mark.spec("S2.6-3", "S4.12-5")
 def test_many_threads_send_and_receive_at_once(site: Site) -> None:
     """Eight threads of each rank, in both directions, with collectives of their own and one communicator in common."""
     body = """
@@ -226,6 +227,7 @@ print("done")
 # Progress.
 
 
+@pytest.mark.spec("S3.7.4-4")
 def test_progress_while_the_program_computes(site: Site) -> None:
     """A rank that makes no call serves the rendezvous of a message that it has asked for, and collectives it is in."""
     done = site.directory / "done"
