@@ -18,11 +18,16 @@ from aiompi.comm.group import GROUP_NULL as GROUP_NULL
 from aiompi.comm.topology import Compute_dims as Compute_dims
 from aiompi.constants import *
 from aiompi.datatype import BOTTOM as BOTTOM
+from aiompi.datatype import BUFFER_AUTOMATIC as BUFFER_AUTOMATIC
 from aiompi.datatype import IN_PLACE as IN_PLACE
 from aiompi.datatype import Aint_add as Aint_add
 from aiompi.datatype import Aint_diff as Aint_diff
 from aiompi.datatype import Free_address as Free_address
 from aiompi.datatype import Get_address as Get_address
+from aiompi.datatype.buffer.address import Bottom as BottomType  # noqa: F401
+from aiompi.datatype.buffer.constant import BufferAutomatic as BufferAutomaticType  # noqa: F401
+from aiompi.datatype.buffer.constant import InPlace as InPlaceType  # noqa: F401
+from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
 from aiompi.driver.blocking import refuse_running_loop as _refuse_running_loop
@@ -38,19 +43,25 @@ from aiompi.face.blocking import Cartcomm as Cartcomm
 from aiompi.face.blocking import Comm as Comm
 from aiompi.face.blocking import Distgraphcomm as Distgraphcomm
 from aiompi.face.blocking import Graphcomm as Graphcomm
+from aiompi.face.blocking import Grequest as Grequest
 from aiompi.face.blocking import Intercomm as Intercomm
 from aiompi.face.blocking import Intracomm as Intracomm
 from aiompi.face.blocking import Message as Message
 from aiompi.face.blocking import Prequest as Prequest
 from aiompi.face.blocking import Request as Request
+from aiompi.face.blocking import Topocomm as Topocomm
 from aiompi.face.blocking import process as _process
 from aiompi.face.blocking.environment import *
+from aiompi.face.blocking.internals import *
+from aiompi.face.blocking.missing import *
+from aiompi.face.blocking.serializer import *
+from aiompi.foreign_errors import *
 from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
 
-VERSION, SUBVERSION = 1, 1
+VERSION, SUBVERSION = 3, 1
 
 
 def Init() -> None:
@@ -126,6 +137,15 @@ def Flush_buffer() -> None:
         _process.driver.wait(attachment.flush())
 
 
+def Iflush_buffer() -> Request[None]:
+    """Start to wait until the messages in the attached buffer have left (MPI_Buffer_iflush, MPI-4.1).
+
+    Raises:
+        InvalidBufferError: none is attached.
+    """
+    return Request._denote(_process.runtime.engine.attachment.flush())
+
+
 def Wtime() -> float:
     """Seconds since some moment in the past; the same clock for all processes of a machine (section 7.4)."""
     return _time.monotonic()
@@ -142,7 +162,11 @@ def Get_processor_name() -> str:
 
 
 def Get_version() -> tuple[int, int]:
-    """(version, subversion) of the MPI standard that is implemented."""
+    """(version, subversion) of the MPI standard to which names and their meaning belong (section 7.1.1).
+
+    Of MPI-3.1 there is all but one-sided communication, files and dynamic processes, whose calls raise
+    NotImplementedError; of MPI-4 there are persistent collectives and other calls.
+    """
     return VERSION, SUBVERSION
 
 

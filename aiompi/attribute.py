@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any, ClassVar, Final, TypeAlias
 
+from aiompi.callback import call_back
 from aiompi.constants import KEYVAL_INVALID
 from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidKeyvalError, OtherError
+from aiompi.errors import InvalidKeyvalError
 
 #: makes the value of a duplicate out of (object, key, value); NotImplemented: the duplicate gets none
 CopyFunction: TypeAlias = Callable[[Any, int, Any], Any]
@@ -48,27 +49,15 @@ class Keyval:
             return value
         if not callable(self.copy_fn):
             return NotImplemented
-        return _call("copy", self.copy_fn, owner, self.number, value)
+        return call_back(self._callback("copy", owner), self.copy_fn, owner, self.number, value)
 
     def delete(self, owner: Any, value: Any) -> None:
         """Tell the callback that a value is forgotten."""
         if self.delete_fn is not None:
-            _call("delete", self.delete_fn, owner, self.number, value)
+            call_back(self._callback("delete", owner), self.delete_fn, owner, self.number, value)
 
-
-def _call(kind: str, function: Callable[..., Any], owner: Any, keyval: int, value: Any) -> Any:
-    """
-    Raises:
-        OtherError: the callback failed with something that is no MPI error.
-    """
-    try:
-        return function(owner, keyval, value)
-    except MPIException:
-        raise
-    except Exception as error:
-        raise OtherError(
-            f"the {kind} callback of attribute key {keyval} on {owner!r} failed: {type(error).__name__}: {error}"
-        ) from error
+    def _callback(self, kind: str, owner: Any) -> str:
+        return f"the {kind} callback of attribute key {self.number} on {owner!r}"
 
 
 class Keyvals:

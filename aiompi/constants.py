@@ -13,6 +13,7 @@ __all__ = [
     "COMBINER_CONTIGUOUS", "COMBINER_VECTOR", "COMBINER_HVECTOR", "COMBINER_INDEXED", "COMBINER_HINDEXED",
     "COMBINER_INDEXED_BLOCK", "COMBINER_HINDEXED_BLOCK", "COMBINER_STRUCT", "COMBINER_SUBARRAY", "COMBINER_DARRAY",
     "COMBINER_RESIZED", "COMBINER_VALUE_INDEX", "COMBINER_F90_INTEGER", "COMBINER_F90_REAL", "COMBINER_F90_COMPLEX",
+    "F_SOURCE", "F_TAG", "F_ERROR", "F_STATUS_SIZE",
     "KEYVAL_INVALID", "HOST", "IO", "WTIME_IS_GLOBAL", "UNIVERSE_SIZE", "APPNUM", "LASTUSEDCODE",
     "IMPI_CLIENT_SIZE", "IMPI_CLIENT_COLOR", "IMPI_HOST_SIZE", "IMPI_HOST_COLOR", "GRAPH", "CART", "DIST_GRAPH",
     "UNWEIGHTED", "WEIGHTS_EMPTY", "MAX_INFO_KEY", "MAX_INFO_VAL", "MAX_LIBRARY_VERSION_STRING",
@@ -118,6 +119,12 @@ THREAD_SINGLE: Final = 0
 THREAD_FUNNELED: Final = 1
 THREAD_SERIALIZED: Final = 2
 THREAD_MULTIPLE: Final = 3
+
+# Places of the fields of a status in a list of integers (section 3.2.5).
+F_SOURCE: Final = 0
+F_TAG: Final = 1
+F_ERROR: Final = 2
+F_STATUS_SIZE: Final = 6
 
 # Context identifiers (IMPI 0.0, sections 3.3 and 4.3): a communicator owns two, c for point-to-point and
 # c + 1 for collectives. COMM_WORLD is 0; COMM_SELF stays outside the numbering of the other communicators.

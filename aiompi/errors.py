@@ -24,6 +24,7 @@ from __future__ import annotations
 from operator import index
 from typing import Any, Final
 
+from aiompi import foreign_errors
 from aiompi.constants import MAX_ERROR_STRING
 
 __all__ = [
@@ -393,7 +394,7 @@ def Get_error_class(errorcode: int) -> int:
     Returns:
         One of the ERR_ constants, a class that the program has added, or ERR_UNKNOWN for any other number.
     """
-    if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES:
+    if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES or errorcode in foreign_errors.TEXTS:
         return errorcode
     return _codes.class_of.get(errorcode, ERR_UNKNOWN)
 
@@ -408,7 +409,8 @@ def Get_error_string(errorcode: int) -> str:
         return "no error"
     if errorcode in _codes.class_of:
         return _codes.strings.get(errorcode, "")
-    return (_TYPES.get(errorcode, UnknownError).__doc__ or "").splitlines()[0]
+    text = foreign_errors.TEXTS.get(errorcode)
+    return text or (_TYPES.get(errorcode, UnknownError).__doc__ or "").splitlines()[0]
 
 
 error_string = Get_error_string
@@ -428,7 +430,7 @@ def Add_error_code(errorclass: int) -> int:
     Raises:
         InvalidArgumentError: there is no such class.
     """
-    if errorclass not in _TYPES and not _codes.is_class(index(errorclass)):
+    if errorclass not in _TYPES and errorclass not in foreign_errors.TEXTS and not _codes.is_class(index(errorclass)):
         raise InvalidArgumentError(f"{errorclass} is an error code, and not a class that could have codes of its own")
     return _codes.add(errorclass)
 

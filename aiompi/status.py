@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Final, Protocol, Self
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
@@ -34,6 +34,9 @@ class Status:
 
     A new one is the empty status (section 3.7.3): source ANY_SOURCE, tag ANY_TAG, no bytes, not cancelled.
 
+    Args:
+        status: to be a copy of; None for an empty one.
+
     Attributes:
         source: rank of the sender in the communicator.
         tag: tag of the message.
@@ -41,22 +44,46 @@ class Status:
         nbytes: length of the message in bytes; of one from another IMPI client, in external32.
     """
 
-    __slots__ = ("_cancelled", "_external", "error", "nbytes", "source", "tag")
+    __slots__ = ("__weakref__", "_cancelled", "_external", "error", "nbytes", "source", "tag")
 
-    def __init__(
-        self,
+    source: int
+    tag: int
+    error: int
+    nbytes: int
+
+    def __new__(cls, status: Status | None = None) -> Self:
+        self = super().__new__(cls)
+        if status is None:
+            status = _EMPTY
+        elif not isinstance(status, Status):
+            raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or nothing")
+        self.assign(status)
+        self.error = status.error
+        return self
+
+    @classmethod
+    def of(
+        cls,
         source: int = ANY_SOURCE,
         tag: int = ANY_TAG,
         nbytes: int = 0,
         cancelled: bool = False,
         external: bool = False,
-    ) -> None:
+    ) -> Self:
+        """The status of a message.
+
+        Args:
+            source, tag, nbytes, cancelled: its fields.
+            external: whether the length is that in external32.
+        """
+        self = object.__new__(cls)
         self.source = source
         self.tag = tag
         self.error = errors.SUCCESS
         self.nbytes = nbytes
         self._cancelled = cancelled
         self._external = external
+        return self
 
     def Get_source(self) -> int:
         return self.source
@@ -149,6 +176,30 @@ class Status:
     def cancelled(self, flag: bool) -> None:
         self._cancelled = bool(flag)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (), {name: getattr(self, name) for name in _FIELDS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def py2f(self) -> list[int]:
+        """The fields as integers, as programs in Fortran know them: F_STATUS_SIZE numbers."""
+        return [self.source, self.tag, self.error, self.nbytes & 0x7FFFFFFF, self.nbytes >> 31, int(self._cancelled)]
+
+    @classmethod
+    def f2py(cls, arg: list[int]) -> Self:
+        """The opposite of `py2f`."""
+        status = cls()
+        status.source, status.tag, status.error = arg[:3]
+        status.nbytes, status._cancelled = arg[3] | arg[4] << 31, bool(arg[5])
+        return status
+
+    def clear(self) -> None:
+        """Become the empty status (section 3.7.3)."""
+        self.assign(_EMPTY)
+        self.error = errors.SUCCESS
+
     def assign(self, other: Status) -> None:
         """Take over the fields of another status, except `error` (section 3.2.5)."""
         self.source, self.tag, self.nbytes = other.source, other.tag, other.nbytes
@@ -157,13 +208,17 @@ class Status:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Status):
             return NotImplemented
-        return all(getattr(self, field) == getattr(other, field) for field in Status.__slots__)
+        return all(getattr(self, field) == getattr(other, field) for field in _FIELDS)
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
         flag = ", cancelled" if self._cancelled else ""
         return f"Status(source={self.source}, tag={self.tag}, nbytes={self.nbytes}{flag})"
+
+
+_FIELDS: Final = Status.__slots__[1:]
+_EMPTY: Final = Status.of()
 
 
 def _existing(datatype: _Datatype) -> _Datatype:

@@ -21,9 +21,11 @@ TESTS = Path(__file__).parent
 #: Fractions order the few units of one floor that do build on each other.
 FLOORS: dict[str, float] = {
     "constants": 0,
+    "foreign_errors": 0,
     "errors": 0.1,
     "status": 0.2,
     "settings": 0.2,
+    "callback": 0.15,
     "attribute": 0.2,
     "opaque": 0.2,
     "hooks": 0.2,
@@ -76,7 +78,7 @@ WORLDLY: dict[str, set[str]] = {
 }
 
 #: what the launcher, which starts without the engine, may use of aiompi
-LAUNCHER_MAY = {"constants", "errors", "status", "settings", "hooks", "typing", "wire", "impi"}
+LAUNCHER_MAY = {"constants", "foreign_errors", "errors", "status", "settings", "hooks", "typing", "wire", "impi"}
 
 LONGEST = 600
 

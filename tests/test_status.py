@@ -30,14 +30,14 @@ def test_new_status_is_the_empty_one() -> None:
     [(0, 1, 0), (0, 8, 0), (24, 1, 24), (24, 8, 3), (24, 24, 1), (25, 8, UNDEFINED), (7, 8, UNDEFINED), (0, 0, 0)],
 )
 def test_count(nbytes: int, size: int, count: int) -> None:
-    assert Status(1, 2, nbytes).Get_count(CHAR.Create_contiguous(size)) == count
+    assert Status.of(1, 2, nbytes).Get_count(CHAR.Create_contiguous(size)) == count
 
 
 @pytest.mark.spec("D4.1.11-3")
 def test_items_of_no_size() -> None:
     nothing = INT.Create_contiguous(0)
     assert (Status().Get_count(nothing), Status().Get_elements(nothing)) == (0, 0)
-    assert (Status(1, 2, 3).Get_count(nothing), Status(1, 2, 3).Get_elements(nothing)) == (UNDEFINED, UNDEFINED)
+    assert (Status.of(1, 2, 3).Get_count(nothing), Status.of(1, 2, 3).Get_elements(nothing)) == (UNDEFINED, UNDEFINED)
 
 
 @pytest.mark.spec("S3.12.5-5", "S3.12.5-6", "D4.1.11-1")
@@ -56,7 +56,7 @@ def test_items_of_no_size() -> None:
     ],
 )
 def test_items_and_elements(datatype: Datatype, nbytes: int, count: int, elements: int) -> None:
-    status = Status(1, 2, nbytes)
+    status = Status.of(1, 2, nbytes)
     assert (status.Get_count(datatype), status.Get_elements(datatype)) == (count, elements)
 
 
@@ -99,20 +99,20 @@ def test_fields_can_be_set() -> None:
 
 
 def test_statuses_are_compared_by_content() -> None:
-    status = Status(1, 2, 3)
-    assert status == Status(1, 2, 3) == copy.copy(status) == pickle.loads(pickle.dumps(status))
-    assert status not in (Status(1, 2, 4), Status(1, 2, 3, cancelled=True), (1, 2, 3))
+    status = Status.of(1, 2, 3)
+    assert status == Status.of(1, 2, 3) == copy.copy(status) == pickle.loads(pickle.dumps(status))
+    assert status not in (Status.of(1, 2, 4), Status.of(1, 2, 3, cancelled=True), (1, 2, 3))
     with pytest.raises(TypeError, match="unhashable"):
         hash(status)
 
 
 def test_count_is_in_bytes_by_default() -> None:
-    assert Status(1, 2, 25).Get_count() == Status(1, 2, 25).count == 25
+    assert Status.of(1, 2, 25).Get_count() == Status.of(1, 2, 25).count == 25
 
 
 @pytest.mark.spec("S3.2.5-2", "S3.2.5-6")
 def test_assigning_leaves_the_error_alone_and_keeps_no_tie() -> None:
-    mine, other = Status(), Status(3, 4, 5, cancelled=True)
+    mine, other = Status(), Status.of(3, 4, 5, cancelled=True)
     mine.error, other.error = errors.ERR_PENDING, errors.ERR_TAG
     mine.assign(other)
     other.source = 9
@@ -123,5 +123,5 @@ def test_assigning_leaves_the_error_alone_and_keeps_no_tie() -> None:
 
 
 def test_representation() -> None:
-    assert repr(Status(1, 2, 3)) == "Status(source=1, tag=2, nbytes=3)"
-    assert repr(Status(cancelled=True)) == "Status(source=-1, tag=-1, nbytes=0, cancelled)"
+    assert repr(Status.of(1, 2, 3)) == "Status(source=1, tag=2, nbytes=3)"
+    assert repr(Status.of(cancelled=True)) == "Status(source=-1, tag=-1, nbytes=0, cancelled)"

@@ -82,7 +82,7 @@ class Communicator:
     """
 
     __slots__ = (
-        "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
+        "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
         "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "name", "native",
         "rank", "remote", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
@@ -264,7 +264,7 @@ class Communicator:
 
     def envelope(self, message: Message | None) -> Status:
         """Status of a message that a probe has taken; None is the one from PROC_NULL."""
-        return Status(source=PROC_NULL) if message is None else message.envelope()
+        return Status.of(source=PROC_NULL) if message is None else message.envelope()
 
     def imrecv(
         self,
@@ -299,7 +299,7 @@ class Communicator:
         """Start waiting for a message without receiving it (section 3.8)."""
         probe = Probe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag))
         if source == PROC_NULL:
-            probe.complete(Status(source=PROC_NULL))
+            probe.complete(Status.of(source=PROC_NULL))
         else:
             self.engine.probe(probe)
         return probe
@@ -308,7 +308,7 @@ class Communicator:
         """Envelope of the message that a receive would get now, None if there is none (section 3.8)."""
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
-            return Status(source=PROC_NULL)
+            return Status.of(source=PROC_NULL)
         message = self.engine.iprobe(self._matcher, source, tag, peer_rank)
         return None if message is None else message.envelope()
 

@@ -214,6 +214,8 @@ class Constructors(Caching):
         given = {"lb": lb, "extent": extent}
         return self._derive(constants.COMBINER_RESIZED, given, old, compose, (lb, lb + extent))
 
+    Resized = Create_resized
+
     def _vector(self, combiner: int, count: int, blocklength: int, stride: int, unit: int) -> Self:
         """Blocks at a distance of `stride` units of so many bytes."""
         old = self._component()

@@ -6,6 +6,7 @@ request that runs a coroutine which awaits others. What waits, and how bytes mov
 """
 
 from aiompi.engine.engine import Engine
+from aiompi.engine.generalized import GeneralizedRequest
 from aiompi.engine.message import Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
@@ -17,6 +18,7 @@ from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter
 
 __all__ = [
-    "Driver", "Engine", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer",
-    "PersistentRequest", "Poller", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
+    "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive",
+    "Party", "Peer", "PersistentRequest", "Poller", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule",
+    "Timer", "Waiter",
 ]  # fmt: skip

@@ -86,7 +86,7 @@ class ForeignMessage(Message):
 
     def envelope(self) -> Status:
         assert isinstance(self.peer, ForeignPeer)
-        return Status(self.source, self.tag, self.length, external=self.peer.external)
+        return Status.of(self.source, self.tag, self.length, external=self.peer.external)
 
 
 class ForeignPeer(Party):

@@ -71,7 +71,7 @@ class Message:
         self.landing: Landing | None = None
 
     def envelope(self) -> Status:
-        return Status(self.source, self.tag, self.length)
+        return Status.of(self.source, self.tag, self.length)
 
     def extract(self) -> None:
         """Leave the unexpected messages: no other receive can get the message, nor can its sender recall it."""

@@ -42,6 +42,11 @@ class PersistentRequest(Request[T_co]):
         """Whether it has been started, and the operation is not complete."""
         return not self._done
 
+    @property
+    def started(self) -> bool:
+        """Whether it has been started, and the outcome of the operation has not been forgotten."""
+        return self._operation is not None
+
     @classmethod
     def startall(cls, requests: Iterable[PersistentRequest[Any]]) -> None:
         """Start several requests, in their order (MPI_Startall, section 3.9).

@@ -169,7 +169,7 @@ class Receive(Request[Any]):
 
     @property
     def status(self) -> Status:
-        return Status(self.source, self.tag, self.length, self._cancelled)
+        return Status.of(self.source, self.tag, self.length, self._cancelled)
 
     def result(self) -> Any:
         if self._done and self.status_out is not None:
@@ -178,7 +178,7 @@ class Receive(Request[Any]):
             return super().result()
         self.memory = None  # an exporter such as bytearray may be resized from now on
         if self.decode is None:
-            return Status(self.source, self.tag, self.length, self._cancelled)
+            return Status.of(self.source, self.tag, self.length, self._cancelled)
         if self.data is not None:
             self._decode(self.data, self.decode)
             if self._error is not None:
@@ -353,7 +353,7 @@ class Probe(Request[Any]):
             return False
         self.matcher.probes.remove(self)
         self._cancelled = True
-        self.complete(Status(cancelled=True))
+        self.complete(Status.of(cancelled=True))
         return True
 
 

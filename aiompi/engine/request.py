@@ -76,7 +76,7 @@ class Request(Generic[T_co]):
     @property
     def status(self) -> Status:
         """Status of the completed operation; the empty one for a send (section 3.7.3)."""
-        return Status(cancelled=self._cancelled)
+        return Status.of(cancelled=self._cancelled)
 
     def cancel(self) -> bool:
         """Ask for cancellation (MPI_Cancel, section 3.8): local, and the request must still be completed.

@@ -95,7 +95,7 @@ class SpanningReceive(ScatteredReceive):
     @property
     def status(self) -> Status:
         external = self._sender is not None and self._sender.external
-        return Status(self.source, self.tag, self.length, self._cancelled, external)
+        return Status.of(self.source, self.tag, self.length, self._cancelled, external)
 
     def result(self) -> Any:
         value = super().result()

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from aiompi import create
 from aiompi.comm import Communicator, Group
+from aiompi.comm.attribute import Attributes
 from aiompi.comm.null import is_null
-from aiompi.datatype import resolve_recv
+from aiompi.datatype import BUFFER_AUTOMATIC, resolve_recv
 from aiompi.engine import Request
 from aiompi.engine.bsend import Attachment
-from aiompi.errors import InvalidBufferError, InvalidCommError, OtherError
+from aiompi.errors import InvalidBufferError, InvalidCommError
 from aiompi.info import Info
-
-
-def _absent(name: str) -> Callable[..., NoReturn]:
-    def method(*args: Any, **kwargs: Any) -> NoReturn:
-        raise OtherError(f"{name}: the processes of a job are those that it was started with; none are added later")
-
-    method.__doc__ = "Not offered: a job has the processes that it was started with."
-    return method
 
 
 class Membership:
@@ -97,7 +90,8 @@ class Membership:
         return self._core.size
 
     def Get_name(self) -> str:
-        return self._core.name
+        """Name for diagnostics, which may be empty (MPI_Comm_get_name); also COMM_NULL has one."""
+        return self._core.name if self else "MPI_COMM_NULL"
 
     def Set_name(self, name: str) -> None:
         """Give it a name for diagnostics, on this process (MPI_Comm_set_name)."""
@@ -141,14 +135,6 @@ class Membership:
         comm._core.rank  # noqa: B018
         return self._core.compare(comm._core)
 
-    Spawn = _absent("Spawn")
-    Spawn_multiple = _absent("Spawn_multiple")
-    Accept = _absent("Accept")
-    Connect = _absent("Connect")
-    Disconnect = _absent("Disconnect")
-    Join = _absent("Join")
-    Get_parent = _absent("Get_parent")
-
     def __bool__(self) -> bool:
         return not is_null(self._core)
 
@@ -172,7 +158,19 @@ async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: I
         info: hints instead of those of the old one.
     """
     attributes, request = comm._core.attributes, create.dup(comm._core)
-    core = await request
+    return furnish(comm, attributes, await request, make, info)
+
+
+def furnish(
+    comm: Membership, attributes: Attributes, core: Communicator, make: Callable[[Communicator], C], info: Info | None
+) -> C:
+    """Give a duplicate its hints and attributes.
+
+    Args:
+        attributes: those of the old one at the time of the call.
+        core: of the duplicate; it is released if a copy callback fails.
+        make, info: as of `duplicate`.
+    """
     if info is not None:
         core.hints = hints(info)
     copy = make(core)
@@ -206,13 +204,13 @@ def clear_attributes(comm: Membership) -> None:
 
 
 def attach(attachment: Attachment, buf: Any) -> None:
-    """Attach a buffer specification, or None for a buffer without a limit.
+    """Attach a buffer specification, or None or BUFFER_AUTOMATIC for one without a limit.
 
     Raises:
         InvalidBufferError: a buffer is attached already, or it is read-only or not contiguous.
     """
-    if buf is None:
-        attachment.attach(None, None)
+    if buf is None or buf is BUFFER_AUTOMATIC:
+        attachment.attach(buf, None)
         return
     buffer = resolve_recv(buf, "buf")
     if not buffer.contiguous:

@@ -13,6 +13,10 @@ from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
 from aiompi.opaque import Opaque, same_kind
 
 
+class NoOperationError(InvalidOpError, ValueError):
+    """There is no operation to reduce with. As for mpi4py it is a ValueError."""
+
+
 class Operation:
     """What handles denote.
 
@@ -90,7 +94,7 @@ class Op(Opaque):
             InvalidOpError: the handle is null.
         """
         if self._operation is None:
-            raise InvalidOpError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
+            raise NoOperationError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
         return self._operation
 
     @property

@@ -184,8 +184,8 @@ class States:
 
     def _receive(self, memory: bytearray, persistent: bool) -> MPI.Request[Any]:
         if persistent:
-            return MPI.Prequest(self._comm.Recv_init(memory, source=0, tag=self._tag))
-        return MPI.Request(self._comm.Irecv(memory, source=0, tag=self._tag))
+            return MPI.Prequest._denote(self._comm.Recv_init(memory, source=0, tag=self._tag))
+        return MPI.Request._denote(self._comm.Irecv(memory, source=0, tag=self._tag))
 
 
 def is_active(request: MPI.Request[Any]) -> bool:
@@ -196,7 +196,7 @@ def is_active(request: MPI.Request[Any]) -> bool:
 def outcome(call: Callable[..., Any], requests: list[MPI.Request[Any]], several: bool) -> Any:
     """What a call gives, and what it does to requests and statuses."""
     statuses: list[MPI.Status] = []
-    status = MPI.Status(7, 8, 9)
+    status = MPI.Status.of(7, 8, 9)
     try:
         result = call(requests, statuses if several else status)
     except aiompi.Exception as error:
@@ -271,7 +271,7 @@ def test_completion_frees_what_is_not_persistent(states: tuple[str], name: str) 
     with contextlib.suppress(aiompi.TruncationError, aiompi.InStatusError):
         getattr(request, name)() if name in ("Wait", "Test") else getattr(MPI.Request, name)([request])
     assert bool(request) == (request != MPI.REQUEST_NULL) == persistent
-    assert request.Get_status(status := MPI.Status(7, 8, 9))
+    assert request.Get_status(status := MPI.Status.of(7, 8, 9))
     assert status == MPI.Status()
     if isinstance(request, MPI.Prequest):
         request.Start()

@@ -132,8 +132,8 @@ def test_communicators_and_requests_stay_in_their_process() -> None:
     async def main() -> None:
         (comm,) = aiompi.local_world(1)
         receive = comm.irecv()
-        for thing in (comm, receive, MPI.Request(receive)):
-            with pytest.raises(TypeError):
+        for thing in (comm, receive, MPI.Request._denote(receive)):
+            with pytest.raises((TypeError, ValueError)):
                 pickle.dumps(thing)
             with pytest.raises(aiompi.InvalidTypeError, match="cannot send an object of type"):
                 comm.isend([thing], dest=0)
@@ -148,9 +148,9 @@ def test_communicators_and_requests_stay_in_their_process() -> None:
 def test_indices_count_from_zero_and_flags_are_truth_values() -> None:
     (comm,) = aiompi.local_world(1)
     done = [comm.isend(number, dest=0) for number in range(2)]
-    assert MPI.Request.Waitany([MPI.Request(request) for request in done]) == 0
-    assert MPI.Request.Waitsome([MPI.REQUEST_NULL, MPI.Request(done[1])]) == [1]
-    assert MPI.Request.Testall([MPI.Request(done[0])]) is True
+    assert MPI.Request.Waitany([MPI.Request._denote(request) for request in done]) == 0
+    assert MPI.Request.Waitsome([MPI.REQUEST_NULL, MPI.Request._denote(done[1])]) == [1]
+    assert MPI.Request.Testall([MPI.Request._denote(done[0])]) is True
 
 
 @pytest.mark.spec("S2.6-1", "S2.6-2", "S2.8.1-1")

@@ -73,7 +73,7 @@ def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
 
 
 def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: int, *, equal: bool = True) -> Run:
-    in_place = sources is not None and recvspec is IN_PLACE
+    in_place = sources is not None and (recvspec is IN_PLACE or recvspec is None)
     own = sources[root] if sources is not None and in_place else call.receive(recvspec)
     if sources is not None and not in_place:
         call.check_blocks(sources[root].nbytes, own.nbytes)
@@ -180,7 +180,7 @@ def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
         recvspec: (size, count) items, C order.
     """
     places = call.receive_blocks(recvspec)
-    sources = places if sendspec is IN_PLACE else call.send_blocks(sendspec)
+    sources = places if sendspec is IN_PLACE or sendspec is None else call.send_blocks(sendspec)
     call.check_blocks(sources[0].nbytes, places[0].nbytes)
     return _alltoall(call, sources, places)
 
@@ -217,7 +217,7 @@ def _alltoall_any(
 ) -> Run:
     rank = call.comm.rank
     places = call.vector(resolve_places, recvspec, "recvbuf")
-    sources = places if sendspec is IN_PLACE else call.vector(resolve_sources, sendspec, "sendbuf")
+    sources = places if sendspec is IN_PLACE or sendspec is None else call.vector(resolve_sources, sendspec, "sendbuf")
     call.check_blocks(sources[rank].nbytes, places[rank].nbytes)
     return _alltoall(call, sources, places, equal=False)
 

@@ -222,6 +222,11 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
     where = region(memory, name, writable)
     if datatype is None:
         datatype = where.datatype()
+    if count == 0 and displ * datatype.extent > where.nbytes:
+        raise arguments.ExtentError(
+            f"{name} holds {where.nbytes} bytes, of which {displ} items of {datatype} are to be skipped; pass a "
+            "smaller displacement"
+        )
     items = where.infer(datatype, displ) if count is None else count * nblocks
     return where.items(datatype, displ, items, nblocks)
 

@@ -29,6 +29,11 @@ class Region(ABC):
 
     name: str
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> float:
+        """Length of the memory; infinite if it has none."""
+
     @abstractmethod
     def datatype(self) -> Datatype:
         """Type of the elements.
@@ -86,6 +91,10 @@ class Flat(Region):
     def readonly(self) -> bool:
         return self._view.readonly
 
+    @property
+    def nbytes(self) -> int:
+        return self._view.nbytes
+
     def datatype(self) -> Datatype:
         return BYTE if self._exporter is None else _type_of(self._exporter)
 
@@ -139,6 +148,10 @@ class Strided(Region):
     def readonly(self) -> bool:
         return not self._array.flags.writeable
 
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
     def datatype(self) -> Datatype:
         return _type_of(self._exporter)
 
@@ -171,6 +184,10 @@ class Absolute(Region):
     def __init__(self, name: str, writable: bool) -> None:
         self.name = name
         self._writable = writable
+
+    @property
+    def nbytes(self) -> float:
+        return math.inf
 
     def datatype(self) -> Datatype:
         raise UnusableTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")

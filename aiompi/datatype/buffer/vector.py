@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from aiompi.datatype import arguments
+from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.bufspec import resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
@@ -123,6 +124,8 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     types = [resolve_type(each, name) for each in given]
     if len(types) != nblocks:
         raise arguments.LengthError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
+    if isinstance(memory, Bottom) and (counts is None or displs is None):
+        raise arguments.NumberError(f"{name} is BOTTOM without counts or displacements; pass both, for each rank")
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)

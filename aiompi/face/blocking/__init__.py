@@ -14,12 +14,15 @@ from aiompi.face.blocking.communicator import (
     Graphcomm,
     Intercomm,
     Intracomm,
+    Topocomm,
 )
+from aiompi.face.blocking.generalized import Grequest
 from aiompi.face.blocking.message import MESSAGE_NO_PROC, MESSAGE_NULL, Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import REQUEST_NULL, Prequest, Request
 
 __all__ = [
     "COMM_NULL", "COMM_SELF", "COMM_WORLD", "MESSAGE_NO_PROC", "MESSAGE_NULL", "REQUEST_NULL", "Cartcomm", "Comm",
-    "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Prequest", "Request", "process",
+    "Distgraphcomm", "Graphcomm", "Grequest", "Intercomm", "Intracomm", "Message", "Prequest", "Request", "Topocomm",
+    "process",
 ]  # fmt: skip

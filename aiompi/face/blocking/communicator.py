@@ -8,22 +8,25 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 from aiompi import create
 from aiompi.comm import Communicator, Group
-from aiompi.comm.null import OUTSIDE, NullCommunicator, freed
+from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
+from aiompi.face.absent import FAULTS, PROCESSES, SESSIONS, absent
 from aiompi.face.attributes import Caching
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
+from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import clear_attributes, duplicate, free
+from aiompi.face.common import clear_attributes, duplicate, free, furnish
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.topology import (
     CartesianInquiry,
     DistributedGraphInquiry,
     GraphInquiry,
+    Neighborhood,
     TopologyMap,
     TopologyTest,
 )
@@ -61,13 +64,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
             The duplicate, not to be used before the request is complete.
         """
         core = self._admitted
-        copy: C = self._kin(core)
-        copy._core = _PENDING
+        copy: C = self._like(_PENDING)
 
         async def complete() -> None:
             await core.run(duplicate(self, copy._hold, info))
 
-        return copy, Request(core.run(complete()))
+        return copy, Request._denote(core.run(complete()))
 
     def Idup_with_info(self: C, info: Info) -> tuple[C, Request[None]]:
         """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
@@ -98,21 +100,57 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         refuse_running_loop("Comm.Free", "await comm.Free()")
         core = self._admitted
         request = free(self)
-        self._core = freed(core)
-        self._finish(request)
+        finish = self._finish
+        self._become_null(freed(core))
+        finish(request)
+
+    def free(self) -> None:
+        """As `Free`, unless it is null or one of the constants; another handle of a constant becomes null."""
+        if self is COMM_WORLD or self is COMM_SELF:
+            return
+        if self._core.predefined if self else False:
+            self._become_null(NULL)
+        elif self:
+            self.Free()
+
+    def Disconnect(self) -> None:
+        """As `Free`, when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        refuse_running_loop("Comm.Disconnect", "await comm.Disconnect()")
+        self.Free()
+
+    @classmethod
+    def Get_parent(cls) -> Intercomm:
+        """COMM_NULL: no process was started by others of its kind (MPI_Comm_get_parent, MPI-2)."""
+        return Intercomm()
+
+    Join = absent("Comm.Join", PROCESSES)
+    Revoke = absent("Comm.Revoke", FAULTS)
+    Is_revoked = absent("Comm.Is_revoked", FAULTS)
+    Get_failed = absent("Comm.Get_failed", FAULTS)
+    Ack_failed = absent("Comm.Ack_failed", FAULTS)
+    Agree = absent("Comm.Agree", FAULTS)
+    Iagree = absent("Comm.Iagree", FAULTS)
+    Shrink = absent("Comm.Shrink", FAULTS)
+    Ishrink = absent("Comm.Ishrink", FAULTS)
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
         process.abort(errorcode, f"rank {self._core.engine.rank} called Abort({errorcode})")
 
     def _duplicate(self: C, info: Info | None) -> C:
-        copy: C = self._finish(self._admitted.run(duplicate(self, self._kin, info)))
-        return copy
+        core = self._admitted
+        attributes = core.attributes
+        made = self._finish(create.dup(core))
+        return furnish(self, attributes, made, self._like, info)
 
     def _made(self, request: EngineRequest[Communicator | None]) -> Any:
         """What a constructor has made, as a communicator of this face."""
         core = self._finish(request)
         return self._kin(OUTSIDE if core is None else core)
+
+    def _like(self: C, core: Communicator) -> C:
+        """A communicator of the class of this one, which may be one of the program."""
+        return type(self).__new__(type(self))._hold(core)
 
     def _kin(self, core: Communicator) -> Any:
         """A communicator of this face, of the kind that the core is of."""
@@ -123,12 +161,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
             return f"<MPI {self._predefined}, not initialised yet>"
         return repr(self._core)
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         """By name for the constants: what arrives in another process is its own communicator (section 2.4.1)."""
-        if self._predefined:
-            return "COMM_WORLD" if self._predefined == "world" else "COMM_SELF"
-        if self is COMM_NULL:
-            return "COMM_NULL"
+        for name, constant in (("COMM_WORLD", COMM_WORLD), ("COMM_SELF", COMM_SELF), ("COMM_NULL", COMM_NULL)):
+            if self == constant:
+                return name if self is constant else (type(self), (constant,))
         raise ValueError(f"cannot pickle {self!r}: a communicator means something only in its own process")
 
 
@@ -136,6 +173,16 @@ class Intracomm(Comm, TopologyMap):
     """A communicator of one group."""
 
     __slots__ = ()
+
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return comm.is_intra
+
+    Create_from_group = absent("Intracomm.Create_from_group", SESSIONS)
+    Spawn = absent("Intracomm.Spawn", PROCESSES)
+    Spawn_multiple = absent("Intracomm.Spawn_multiple", PROCESSES)
+    Accept = absent("Intracomm.Accept", PROCESSES)
+    Connect = absent("Intracomm.Connect", PROCESSES)
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3)."""
@@ -216,10 +263,24 @@ class Intracomm(Comm, TopologyMap):
         )
 
 
-class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
+class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
+    """A communicator with a topology (chapter 6)."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return super()._suits(comm) and comm._core.topology is not None
+
+
+class Cartcomm(Topocomm, CartesianInquiry):
     """A communicator whose processes form a grid (chapter 6)."""
 
     __slots__ = ()
+
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return super()._suits(comm) and isinstance(comm._core.topology, Cartesian)
 
     def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
         """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
@@ -231,16 +292,24 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
         return cast(Cartcomm, self._made(create.cart_sub(self._admitted, remain_dims)))
 
 
-class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
+class Graphcomm(Topocomm, GraphInquiry):
     """A communicator whose processes are the nodes of a graph (chapter 6)."""
 
     __slots__ = ()
 
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return super()._suits(comm) and isinstance(comm._core.topology, Graph)
 
-class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry):
+
+class Distgraphcomm(Topocomm, DistributedGraphInquiry):
     """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
 
     __slots__ = ()
+
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return super()._suits(comm) and isinstance(comm._core.topology, DistributedGraph)
 
 
 class Intercomm(Comm, Collectives):
@@ -251,6 +320,12 @@ class Intercomm(Comm, Collectives):
     """
 
     __slots__ = ()
+
+    @classmethod
+    def _suits(cls, comm: Handle) -> bool:
+        return comm.is_inter
+
+    Create_from_groups = absent("Intercomm.Create_from_groups", SESSIONS)
 
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""

@@ -6,18 +6,23 @@ import importlib.metadata
 import platform
 import re
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 from aiompi import hooks
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SINGLE
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
+from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import COMM_WORLD
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
+from aiompi.info import Info
 
-__all__ = ["Get_library_version", "Init_thread", "Is_thread_main", "Pcontrol", "Query_thread", "get_vendor"]
+__all__ = [
+    "Get_abi_fortran_info", "Get_abi_info", "Get_abi_version", "Get_hw_resource_info", "Get_library_version",
+    "Init_thread", "Is_thread_main", "Pcontrol", "Query_thread", "get_vendor",
+]  # fmt: skip
 
 for _seen in (Request, Prequest, Message):
     hooks.surface(_seen)
@@ -66,10 +71,22 @@ def Get_library_version() -> str:
     return f"aiompi {_version()}, {platform.python_implementation()} {platform.python_version()}"
 
 
+def Get_hw_resource_info() -> Info:
+    """Types of hardware resources that are known here: none (MPI_Get_hw_resource_info, MPI-4.1)."""
+    return Info.Create()
+
+
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
     """Name and version of the library, as mpi4py tells those of the MPI below it."""
     major, minor, micro = (int(number) for number in re.findall(r"\d+", _version())[:3])
     return "aiompi", (major, minor, micro)
+
+
+_ABI: Final = "a binary interface (MPI-5): there is no binary code"
+
+Get_abi_version = absent("Get_abi_version", _ABI)
+Get_abi_info = absent("Get_abi_info", _ABI)
+Get_abi_fortran_info = absent("Get_abi_fortran_info", _ABI)
 
 
 def _version() -> str:

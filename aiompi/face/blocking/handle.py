@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
@@ -10,12 +10,12 @@ from aiompi.driver.blocking import BlockingDriver, get_ident
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
+from aiompi.opaque import Opaque
 
 T = TypeVar("T")
-H = TypeVar("H", bound="Handle")
 
 
-class Handle(Membership):
+class Handle(Membership, Opaque):
     """A handle of a communicator; the first use of a predefined one initialises.
 
     Args:
@@ -25,26 +25,45 @@ class Handle(Membership):
     __slots__ = ("_core", "_driver", "_predefined")
 
     _gated: ClassVar[bool] = True
-
+    _kind = Communicator
     _core: Communicator
     _driver: BlockingDriver
     _predefined: str
 
-    def __init__(self, comm: Handle | None = None) -> None:
-        self._predefined = "" if comm is None else comm._predefined
+    def __new__(cls, comm: Handle | None = None) -> Self:
+        self = super().__new__(cls)
         if comm is None:
+            self._predefined = ""
             self._core = NULL
-        elif not comm._predefined:
+        elif not isinstance(comm, Handle) or (comm and not self._suits(comm)):
+            raise TypeError(f"{comm!r} is of type {type(comm).__name__}, and not what {cls.__name__} is a handle of")
+        elif comm._predefined:
+            self._predefined = comm._predefined
+        else:
             self._hold(comm._core)
+        return self
 
     @classmethod
-    def _named(cls: type[H], predefined: str) -> H:
+    def _suits(cls, comm: Handle) -> bool:
+        """Whether a communicator is of the kind that handles of this class are for."""
+        return True
+
+    @property
+    def _denoted(self) -> Communicator | None:
+        return self._core if self else None
+
+    @classmethod
+    def _denote(cls, denoted: Communicator) -> Self:
+        return cls()._hold(denoted)
+
+    @classmethod
+    def _named(cls, predefined: str) -> Self:
         """A predefined communicator, by its name in the runtime."""
-        handle = cls.__new__(cls)
+        handle = super().__new__(cls)
         handle._predefined = predefined
         return handle
 
-    def _hold(self: H, core: Communicator) -> H:
+    def _hold(self, core: Communicator) -> Self:
         """Be a handle of this communicator."""
         self._predefined = ""
         self._core = core
@@ -58,6 +77,15 @@ class Handle(Membership):
         if get_ident() != process.owner:
             process.admit()
         return core
+
+    def _become_null(self, core: Communicator) -> None:
+        """Give the communicator up.
+
+        Args:
+            core: what says so when it is used.
+        """
+        self._predefined = ""
+        self._core = core
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("_core", "_driver"):
@@ -73,11 +101,12 @@ class Handle(Membership):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle) and (self._predefined or other._predefined):
-            return self._predefined == other._predefined
+            if self._predefined and other._predefined:
+                return self._predefined == other._predefined
+            return bool(self and other) and self._core is other._core
         return super().__eq__(other)
 
-    def __hash__(self) -> int:
-        return hash(self._predefined) if self._predefined else super().__hash__()
+    __hash__ = None  # type: ignore[assignment]
 
     def _finish(self, request: Request[T]) -> T:
         if not request._done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from aiompi import engine
 from aiompi.comm import Communicator
@@ -11,23 +11,67 @@ from aiompi.driver.blocking import refuse_running_loop
 from aiompi.errors import InvalidRequestError
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
+from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.face.blocking.point_to_point import PointToPoint
 
 
-class Message:
-    """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false."""
+class _Taken:
+    """What handles denote.
 
-    __slots__ = ("_core", "_message", "_null")
+    Args:
+        core: communicator on which the message has arrived; None: COMM_SELF.
+        message: None is the message from PROC_NULL.
+    """
+
+    __slots__ = ("__weakref__", "core", "message")
+
+    def __init__(self, core: Communicator | None, message: engine.Message | None) -> None:
+        self.core = core
+        self.message = message
+
+
+class Message(Opaque):
+    """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false.
+
+    Args:
+        message: to be another handle of; None for a null handle.
+    """
+
+    __slots__ = ("_taken",)
 
     _gated: ClassVar[bool] = True
+    _kind = _Taken
+    _taken: _Taken | None
 
-    def __init__(self, core: Communicator | None = None, message: engine.Message | None = None) -> None:
-        self._core = core
-        self._message = message
-        self._null = core is None
+    def __new__(cls, message: Message | None = None) -> Self:
+        self = super().__new__(cls)
+        if message is not None:
+            same_kind(Message, message)
+        self._taken = None if message is None else message._taken
+        return self
+
+    @property
+    def _denoted(self) -> _Taken | None:
+        return self._taken
+
+    @classmethod
+    def _denote(cls, denoted: _Taken) -> Self:
+        self = cls()
+        self._taken = denoted
+        return self
+
+    @classmethod
+    def _of(cls, core: Communicator, message: engine.Message | None) -> Message:
+        """The handle of a message that a probe on a communicator has taken."""
+        return MESSAGE_NO_PROC if message is None else cls._denote(_Taken(core, message))
+
+    def free(self) -> None:
+        """Nothing unless it is another handle of MESSAGE_NO_PROC, which becomes null: a message must be received."""
+        if self._taken is _NO_PROC and self is not MESSAGE_NO_PROC:
+            self._taken = None
 
     def Recv(self, buf: Any, status: Status | None = None) -> None:
         """Receive the message into a writable buffer specification (MPI_Mrecv, MPI-3).
@@ -45,7 +89,7 @@ class Message:
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        core = self._core or process.runtime.self_comm
+        core = (self._taken and self._taken.core) or process.runtime.self_comm
         return self._take(core.conversion.to_receive(buf))
 
     def recv(self, status: Status | None = None) -> Any:
@@ -66,13 +110,15 @@ class Message:
         return self._take(None)
 
     def _take(self, memory: Any) -> Request[Any]:
-        if self._null:
+        taken = self._taken
+        if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
-        core = self._core or process.runtime.self_comm
+        core = taken.core or process.runtime.self_comm
         process.admit()
-        self._null = self is not MESSAGE_NO_PROC
+        if self is not MESSAGE_NO_PROC:
+            self._taken = None
         decode = process.runtime.codec.loads if memory is None else None
-        return Request(core.imrecv(self._message, memory, decode))
+        return Request._denote(core.imrecv(taken.message, memory, decode))
 
     @classmethod
     def Probe(
@@ -91,22 +137,19 @@ class Message:
     probe = Probe
     iprobe = Iprobe
 
-    def __bool__(self) -> bool:
-        return not self._null
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Message):
-            return NotImplemented
-        return self is other or (self._null and other._null)
-
-    __hash__ = None  # type: ignore[assignment]
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name for the constants: messages are received where they are (section 2.4.1)."""
+        for name, constant in (("MESSAGE_NULL", MESSAGE_NULL), ("MESSAGE_NO_PROC", MESSAGE_NO_PROC)):
+            if self == constant:
+                return name if self is constant else (type(self), (constant,))
+        raise ValueError(f"cannot pickle {self!r}: receive it, and send what it holds")
 
     def __repr__(self) -> str:
-        if self._message is None:
-            return f"<Message {'null' if self._null else 'from PROC_NULL'}>"
-        return f"<Message {self._message.envelope()}>"
+        if self._taken is None or self._taken.message is None:
+            return f"<Message {'from PROC_NULL' if self else 'null'}>"
+        return f"<Message {self._taken.message.envelope()}>"
 
 
-MESSAGE_NULL = Message()
-MESSAGE_NO_PROC = Message()
-MESSAGE_NO_PROC._null = False
+_NO_PROC: Final = _Taken(None, None)
+MESSAGE_NULL: Final = Message()
+MESSAGE_NO_PROC: Final = Message._denote(_NO_PROC)

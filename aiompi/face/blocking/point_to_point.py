@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,8 +14,10 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Mode
 from aiompi.engine import Request as EngineRequest
+from aiompi.engine.exchange import exchange
+from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.handle import Handle
-from aiompi.face.blocking.message import MESSAGE_NO_PROC, Message
+from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
 from aiompi.face.common import attach
@@ -34,24 +37,24 @@ class PointToPoint(Handle):
         """Start sending a buffer specification, standard mode (section 3.7)."""
         core = self._admitted
         memory = core.conversion.to_send(buf, dest)
-        return Request(core.isend((memory,), len(memory), dest, tag))
+        return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6)."""
-        return Request(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
+        return Request._denote(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, synchronous mode (section 3.4)."""
-        return Request(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+        return Request._denote(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted."""
-        return Request(self._start_buffer(buf, dest, tag, Mode.READY))
+        return Request._denote(self._start_buffer(buf, dest, tag, Mode.READY))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
         core = self._admitted
-        return Request(core.irecv(core.conversion.to_receive(buf), source, tag))
+        return Request._denote(core.irecv(core.conversion.to_receive(buf), source, tag))
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
@@ -124,6 +127,32 @@ class PointToPoint(Handle):
         received = core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
 
+    def Isendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Request[Status]:
+        """Start to send one buffer and to receive into another (MPI_Isendrecv, MPI-4)."""
+        core = self._admitted
+        memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
+        received = core.irecv(target, source, recvtag)
+        send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
+        return Request._denote(exchange(received, send))
+
+    def Isendrecv_replace(
+        self, buf: Any, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
+    ) -> Request[Status]:
+        """Start to send what is in a buffer, and to receive into the same (MPI_Isendrecv_replace, MPI-4)."""
+        core = self._admitted
+        memory, target = core.conversion.to_replace(buf, dest)
+        received = core.irecv(target, source, recvtag)
+        send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
+        return Request._denote(exchange(received, send))
+
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
             self._finish(send())
@@ -157,32 +186,32 @@ class PointToPoint(Handle):
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
         """Bind the arguments of a receive."""
-        return Prequest(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
+        return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
 
     def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
-        return Prequest(self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
+        return Prequest._denote(self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
 
     # Python objects.
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, standard mode (section 3.7)."""
-        return Request(self._start_object(obj, dest, tag, Mode.STANDARD))
+        return Request._denote(self._start_object(obj, dest, tag, Mode.STANDARD))
 
     def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode (sections 3.4 and 3.6)."""
-        return Request(self._start_object(obj, dest, tag, Mode.BUFFERED))
+        return Request._denote(self._start_object(obj, dest, tag, Mode.BUFFERED))
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, synchronous mode (section 3.4)."""
-        return Request(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
+        return Request._denote(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
     def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, ready mode (section 3.4): the receive must be posted."""
-        return Request(self._start_object(obj, dest, tag, Mode.READY))
+        return Request._denote(self._start_object(obj, dest, tag, Mode.READY))
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
-        return Request(self._admitted.irecv(None, source, tag, process.runtime.codec.loads))
+        return Request._denote(self._admitted.irecv(None, source, tag, process.runtime.codec.loads))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
@@ -264,7 +293,7 @@ class PointToPoint(Handle):
     def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
         if status is not None:
             status.assign(self._admitted.envelope(message))
-        return MESSAGE_NO_PROC if message is None else Message(self._core, message)
+        return Message._of(self._core, message)
 
     probe = Probe
     iprobe = Iprobe
@@ -286,3 +315,10 @@ class PointToPoint(Handle):
         """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
         refuse_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
         self._finish(self._admitted.attachment.flush())
+
+    def Iflush_buffer(self) -> Request[None]:
+        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1)."""
+        return Request._denote(self._admitted.attachment.flush())
+
+    Psend_init = absent("Comm.Psend_init", PARTITIONED)
+    Precv_init = absent("Comm.Precv_init", PARTITIONED)

@@ -23,6 +23,7 @@ from aiompi.driver.blocking import (
 )
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError
+from aiompi.objects import Codec
 from aiompi.runtime import Runtime
 from aiompi.settings import THREAD_LEVELS
 from aiompi.settings import load as load_settings
@@ -42,6 +43,7 @@ class Process:
         self.on_finalize: Callable[[], object] = lambda: None
         self._runtime: Runtime | None = None
         self._starting = RLock()
+        self._serializer: Any = None
         self.driver: BlockingDriver
         self.owner = NOBODY
 
@@ -85,6 +87,8 @@ class Process:
         with driver.exclusive("Init"):
             driver.wait(runtime.start())
         self.owner = driver.owner
+        if self._serializer is not None:
+            runtime.codec = self._serializer
         runtime.on_finalize = self.on_finalize
         if runtime.launched:
             runtime.on_end = runtime.exit
@@ -146,6 +150,12 @@ class Process:
         with self.driver.urgent():
             runtime.abort(code, reason)
         runtime.exit(code)
+
+    def serialise(self, serializer: Any) -> None:
+        """Make and read the messages of objects with this, instead of the codec that None stands for."""
+        self._serializer = serializer
+        if self._runtime is not None:
+            self._runtime.codec = serializer or Codec(pickle=self._runtime.settings.pickle)
 
     def _failed(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         """An exception that nobody caught ends the job."""

@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from aiompi.constants import UNDEFINED
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import ERR_PENDING, Exception, InStatusError, InvalidRequestError
+from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.process import process
+from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status, check_status
 
 T = TypeVar("T")
 
 
-class Request(Generic[T]):
-    """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false."""
+class Request(Opaque, Generic[T]):
+    """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false.
+
+    Args:
+        request: to be another handle of; None for a null handle.
+    """
 
     __slots__ = ("_core",)
 
     _gated: ClassVar[bool] = True
+    _kind: ClassVar[type] = EngineRequest
+    _core: EngineRequest[T] | None
 
-    def __init__(self, core: EngineRequest[T] | None = None) -> None:
-        self._core = core
+    def __new__(cls, request: Request[Any] | None = None) -> Self:
+        self = super().__new__(cls)
+        self._core = None
+        if request is not None:
+            same_kind(Request, request)
+            if request._core is not None and not isinstance(request._core, cls._kind):
+                raise TypeError(f"{request!r} is no {cls.__name__}: it was made by another call")
+            self._core = request._core
+        return self
+
+    @property
+    def _denoted(self) -> EngineRequest[T] | None:
+        return self._core
+
+    @classmethod
+    def _denote(cls, denoted: EngineRequest[Any]) -> Self:
+        self = object.__new__(cls)
+        self._core = denoted
+        return self
 
     def __bool__(self) -> bool:
         return self._core is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Request) and self._core is other._core
+        return self._core is other._core if isinstance(other, Request) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     @property
     def _active(self) -> EngineRequest[T] | None:
@@ -83,7 +108,7 @@ class Request(Generic[T]):
         operation = self._active
         if operation is None:
             if status is not None:
-                status.assign(Status())
+                status.clear()
             return None
         if status is not None:
             status.assign(operation.status)
@@ -99,12 +124,12 @@ class Request(Generic[T]):
         Args:
             status: filled if so, as by `Wait`.
         """
-        if not _progress(self):
-            return False
-        if status is not None:
-            operation = self._active
-            status.assign(Status() if operation is None else operation.status)
-        return True
+        done = _progress(self)
+        if done:
+            _tell(self, status)
+        return done
+
+    get_status = Get_status
 
     def Cancel(self) -> None:
         """Mark for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
@@ -134,6 +159,11 @@ class Request(Generic[T]):
         process.admit()
         core, self._core = self._core, None
         core.free()
+
+    def free(self) -> None:
+        """As `Free`, unless it is null."""
+        if self._core is not None:
+            self.Free()
 
     # Several requests (section 3.7.5). Null and inactive requests among them are passed over.
 
@@ -229,6 +259,49 @@ class Request(Generic[T]):
             _poll()
         return _complete_some(requests, statuses)
 
+    # As the tests, but nothing is completed: requests stay as they are (MPI-4.1).
+
+    @classmethod
+    def Get_status_any(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
+        """As `Testany`, and leave the request as it is (MPI_Request_get_status_any)."""
+        found, active = _look(requests)
+        if found is not None:
+            _tell(requests[found], status)
+            return found, True
+        if not active and status is not None:
+            status.clear()
+        return UNDEFINED, not active
+
+    @classmethod
+    def Get_status_all(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
+        """As `Testall`, and leave the requests as they are (MPI_Request_get_status_all)."""
+        _look(requests)
+        if not all(map(_is_done, requests)):
+            return False
+        _tell_all(requests, statuses)
+        return True
+
+    @classmethod
+    def Get_status_some(
+        cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
+    ) -> list[int] | None:
+        """As `Testsome`, and leave the requests as they are (MPI_Request_get_status_some)."""
+        if not _look(requests)[1]:
+            return None
+        done = [i for i, request in enumerate(requests) if request._active is not None and _is_done(request)]
+        _tell_all([requests[i] for i in done], statuses)
+        return done
+
+    get_status_any = Get_status_any
+    get_status_all = Get_status_all
+    get_status_some = Get_status_some
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name for the constant: others mean something only in their own process (section 2.4.1)."""
+        if self._core is not None:
+            raise ValueError(f"cannot pickle {self!r}: an operation goes on in its own process")
+        return "REQUEST_NULL" if self is REQUEST_NULL else (type(self), (REQUEST_NULL,))
+
     def __repr__(self) -> str:
         return "<Request null>" if self._core is None else repr(self._core)
 
@@ -236,20 +309,16 @@ class Request(Generic[T]):
 class Prequest(Request[T]):
     """A persistent request (section 3.9): inactive until it is started, and again once it has been completed."""
 
-    __slots__ = ("_started",)
+    __slots__ = ()
 
+    _kind: ClassVar[type] = PersistentRequest
     _core: PersistentRequest[T] | None
-
-    def __init__(self, core: PersistentRequest[T] | None = None) -> None:
-        super().__init__(core)
-        self._started = False
 
     @property
     def _active(self) -> EngineRequest[T] | None:
-        return self._core if self._started else None
+        return self._core if self._core is not None and self._core.started else None
 
     def _deactivate(self) -> None:
-        self._started = False
         if self._core is not None:
             self._core.forget_operation()
 
@@ -259,12 +328,11 @@ class Prequest(Request[T]):
         Raises:
             InvalidRequestError: it is null, or active: started, and not completed by a Wait or Test.
         """
-        if self._core is None or self._started:
+        if self._core is None or self._core.started:
             state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
             raise InvalidRequestError(f"Prequest.Start: the request is {state}")
         process.admit()
         self._core.start()
-        self._started = True
 
     @classmethod
     def Startall(cls, requests: Iterable[Prequest[Any]]) -> None:
@@ -277,6 +345,11 @@ class Prequest(Request[T]):
             if not isinstance(request, Prequest):
                 raise InvalidRequestError(f"Prequest.Startall: {request!r} is not persistent")
             request.Start()
+
+    Pready = absent("Prequest.Pready", PARTITIONED)
+    Pready_range = absent("Prequest.Pready_range", PARTITIONED)
+    Pready_list = absent("Prequest.Pready_list", PARTITIONED)
+    Parrived = absent("Prequest.Parrived", PARTITIONED)
 
 
 def _is_done(request: Request[Any]) -> bool:
@@ -369,7 +442,7 @@ def _complete_one(requests: Sequence[Request[Any]], found: int | None, status: S
     if found is not None:
         return found, requests[found]._complete(status)
     if status is not None:
-        status.assign(Status())
+        status.clear()
     return UNDEFINED, None
 
 
@@ -392,16 +465,46 @@ def _complete_listed(
             status.error = error.error_class
             values.append(None)
     if statuses is not None:
-        for position, status in enumerate(filled):
-            if position == len(statuses):
-                statuses.append(Status())
-            statuses[position].assign(status)
-            if failures:
-                statuses[position].error = status.error
+        _fill(statuses, filled, with_errors=bool(failures))
     if failures:
         index, first = failures[0]
         raise InStatusError(f"{len(failures)} of {len(indices)} requests failed; request {index}: {first}") from first
     return values
+
+
+def _fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> None:
+    """Hand statuses over; a list becomes as long as there are, of a tuple those that are there are filled."""
+    if isinstance(statuses, list):
+        statuses.extend(Status() for _ in range(len(filled) - len(statuses)))
+    for status, outcome in zip(statuses, filled, strict=False):
+        status.assign(outcome)
+        if with_errors:
+            status.error = outcome.error
+
+
+def _look(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
+    """As `_find`, after a look at what has arrived."""
+    if _check(requests):
+        _poll()
+    return _find(requests)
+
+
+def _tell(request: Request[Any], status: Status | None) -> None:
+    """Fill a status with the outcome of a completed request."""
+    operation = request._active
+    if status is not None:
+        if operation is None:
+            status.clear()
+        else:
+            status.assign(operation.status)
+
+
+def _tell_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> None:
+    if statuses is not None:
+        filled = [Status() for _ in requests]
+        for request, status in zip(requests, filled, strict=True):
+            _tell(request, status)
+        _fill(statuses, filled, with_errors=True)
 
 
 REQUEST_NULL: Request[None] = Request()

@@ -12,6 +12,7 @@ from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
 from aiompi.errors import JobAbortedError
+from aiompi.face.absent import PROCESSES, absent
 from aiompi.face.attributes import Caching
 from aiompi.face.common import duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
@@ -127,6 +128,15 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         self._core = freed(self._core)
         return request
 
+    def Disconnect(self) -> Request[None]:
+        """As `Free`, when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        return self.Free()
+
+    @classmethod
+    def Get_parent(cls) -> Intercomm:
+        """COMM_NULL: no process was started by others of its kind (MPI_Comm_get_parent, MPI-2)."""
+        return Intercomm()
+
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job (section 7.5).
 
@@ -168,6 +178,12 @@ class Intracomm(Comm, TopologyMap):
     """A communicator of one group."""
 
     __slots__ = ()
+
+    Spawn = absent("Spawn", PROCESSES)
+    Spawn_multiple = absent("Spawn_multiple", PROCESSES)
+    Accept = absent("Accept", PROCESSES)
+    Connect = absent("Connect", PROCESSES)
+    Join = absent("Join", PROCESSES)
 
     def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3).

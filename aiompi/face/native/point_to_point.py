@@ -7,8 +7,8 @@ from typing import Any
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
+from aiompi.engine.exchange import exchange
 from aiompi.face.common import Membership, attach
-from aiompi.face.native.exchange import exchange
 from aiompi.face.native.message import Message
 from aiompi.objects import Codec
 from aiompi.status import Status
@@ -102,7 +102,7 @@ class PointToPoint(Membership):
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
         receive = self._core.irecv(None, source, recvtag, self._codec.loads, status)
-        return exchange(receive, lambda: self.isend(sendobj, dest, sendtag))
+        return Owned(exchange(receive, lambda: self.isend(sendobj, dest, sendtag)))
 
     # Buffers.
 
@@ -194,7 +194,7 @@ class PointToPoint(Membership):
         """
         memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+        return Owned(exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag)))
 
     def Sendrecv_replace(
         self,
@@ -208,7 +208,7 @@ class PointToPoint(Membership):
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         memory, target = self._core.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag))
+        return Owned(exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag)))
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 

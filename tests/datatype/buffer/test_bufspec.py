@@ -350,7 +350,7 @@ def test_memory_is_exactly_the_items_asked_for(
     items = (nbytes - start) // extent if count is None else count * nblocks
     stop = start + items * extent - (padding if items else 0)
     whole = count is not None or (start <= nbytes and (nbytes - start) % extent == 0)
-    legal = displ >= 0 and items >= 0 and whole and (stop <= nbytes or not items)
+    legal = displ >= 0 and items >= 0 and whole and (stop if items else start) <= nbytes
     try:
         buffer = resolve_send([memory, (count, displ), type_], nblocks=nblocks)
     except (InvalidBufferError, InvalidCountError):

@@ -60,40 +60,40 @@ class NeighborhoodCollectives(Handle):
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgather`."""
-        return Request(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
+        return Request._denote(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgatherv`."""
-        return Request(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
+        return Request._denote(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoall`."""
-        return Request(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
+        return Request._denote(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoallv`."""
-        return Request(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
+        return Request._denote(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_alltoallw`."""
-        return Request(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
+        return Request._denote(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
-        return Prequest(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))

@@ -24,74 +24,74 @@ class PersistentCollectives(Handle):
 
     def Barrier_init(self, info: Info = INFO_NULL) -> Prequest[None]:
         """Prepare `Barrier`."""
-        return Prequest(buffers.barrier.init(self._admitted))
+        return Prequest._denote(buffers.barrier.init(self._admitted))
 
     def Bcast_init(self, buf: Any, root: int = 0, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Bcast`."""
-        return Prequest(buffers.bcast.init(self._admitted, buf, root))
+        return Prequest._denote(buffers.bcast.init(self._admitted, buf, root))
 
     def Scatter_init(self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Scatter`."""
-        return Prequest(buffers.scatter.init(self._admitted, sendbuf, recvbuf, root))
+        return Prequest._denote(buffers.scatter.init(self._admitted, sendbuf, recvbuf, root))
 
     def Scatterv_init(self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Scatterv`."""
-        return Prequest(buffers.scatterv.init(self._admitted, sendbuf, recvbuf, root))
+        return Prequest._denote(buffers.scatterv.init(self._admitted, sendbuf, recvbuf, root))
 
     def Gather_init(self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Gather`."""
-        return Prequest(buffers.gather.init(self._admitted, sendbuf, recvbuf, root))
+        return Prequest._denote(buffers.gather.init(self._admitted, sendbuf, recvbuf, root))
 
     def Gatherv_init(self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Gatherv`."""
-        return Prequest(buffers.gatherv.init(self._admitted, sendbuf, recvbuf, root))
+        return Prequest._denote(buffers.gatherv.init(self._admitted, sendbuf, recvbuf, root))
 
     def Allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Allgather`."""
-        return Prequest(buffers.allgather.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(buffers.allgather.init(self._admitted, sendbuf, recvbuf))
 
     def Allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Allgatherv`."""
-        return Prequest(buffers.allgatherv.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(buffers.allgatherv.init(self._admitted, sendbuf, recvbuf))
 
     def Alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Alltoall`."""
-        return Prequest(buffers.alltoall.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(buffers.alltoall.init(self._admitted, sendbuf, recvbuf))
 
     def Alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Alltoallv`."""
-        return Prequest(buffers.alltoallv.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(buffers.alltoallv.init(self._admitted, sendbuf, recvbuf))
 
     def Alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Alltoallw`."""
-        return Prequest(buffers.alltoallw.init(self._admitted, sendbuf, recvbuf))
+        return Prequest._denote(buffers.alltoallw.init(self._admitted, sendbuf, recvbuf))
 
     def Reduce_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0, info: Info = INFO_NULL
     ) -> Prequest[None]:
         """Bind the arguments of `Reduce`."""
-        return Prequest(buffers.reduce.init(self._admitted, sendbuf, recvbuf, op, root))
+        return Prequest._denote(buffers.reduce.init(self._admitted, sendbuf, recvbuf, op, root))
 
     def Allreduce_init(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Allreduce`."""
-        return Prequest(buffers.allreduce.init(self._admitted, sendbuf, recvbuf, op))
+        return Prequest._denote(buffers.allreduce.init(self._admitted, sendbuf, recvbuf, op))
 
     def Reduce_scatter_init(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op = SUM, info: Info = INFO_NULL
     ) -> Prequest[None]:
         """Bind the arguments of `Reduce_scatter`."""
-        return Prequest(buffers.reduce_scatter.init(self._admitted, sendbuf, recvbuf, recvcounts, op))
+        return Prequest._denote(buffers.reduce_scatter.init(self._admitted, sendbuf, recvbuf, recvcounts, op))
 
     def Reduce_scatter_block_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL
     ) -> Prequest[None]:
         """Bind the arguments of `Reduce_scatter_block`."""
-        return Prequest(buffers.reduce_scatter_block.init(self._admitted, sendbuf, recvbuf, op))
+        return Prequest._denote(buffers.reduce_scatter_block.init(self._admitted, sendbuf, recvbuf, op))
 
     def Scan_init(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Scan`."""
-        return Prequest(buffers.scan.init(self._admitted, sendbuf, recvbuf, op))
+        return Prequest._denote(buffers.scan.init(self._admitted, sendbuf, recvbuf, op))
 
     def Exscan_init(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Exscan`."""
-        return Prequest(buffers.exscan.init(self._admitted, sendbuf, recvbuf, op))
+        return Prequest._denote(buffers.exscan.init(self._admitted, sendbuf, recvbuf, op))

@@ -49,7 +49,7 @@ def is_empty(status: MPI.Status) -> bool:
 
 def waste() -> MPI.Status:
     """A status in which anything that is not set shows."""
-    status = MPI.Status(77, 88, 99, cancelled=True)
+    status = MPI.Status.of(77, 88, 99, cancelled=True)
     status.error = MPI.ERR_UNKNOWN
     return status
 

@@ -127,7 +127,6 @@ def freeing() -> None:
     copy = comm.Dup()
     alias = MPI.Intracomm(copy)
     assert alias == copy
-    assert hash(alias) == hash(copy)
     receive = copy.irecv(source=predecessor)
     send = copy.issend(rank, successor)
     copy.Free()
@@ -155,7 +154,9 @@ def handles() -> None:
         pickle.dumps(copy)
     assert MPI.Intracomm(comm) == comm != copy
     assert MPI.COMM_WORLD != MPI.COMM_SELF
-    assert len({comm, MPI.COMM_SELF, copy, MPI.Intracomm(comm)}) == 3
+    assert comm == MPI.Intracomm(comm) != copy != MPI.COMM_SELF
+    with raises(TypeError, "unhashable"):
+        hash(comm)
     copy.Free()
 
 
@@ -166,7 +167,6 @@ def null_communicators() -> None:
         lambda null: null.Get_rank(),
         lambda null: null.Get_size(),
         lambda null: null.Get_group(),
-        lambda null: null.Get_name(),
         lambda null: null.Is_inter(),
         lambda null: null.Compare(comm),
         comm.Compare,
@@ -193,7 +193,7 @@ def null_communicators() -> None:
         MPI.Intracomm().bcast(1)
     assert MPI.COMM_NULL == MPI.Comm() == MPI.Intercomm()
     assert repr(MPI.COMM_NULL) == "<COMM_NULL>"
-    with raises(MPI.OtherError, "Spawn: the processes of a job"):
+    with raises(NotImplementedError, "Spawn: aiompi does not have dynamic processes"):
         comm.Spawn("program")
 
 

@@ -25,10 +25,10 @@ def null_requests() -> None:
         with raises(MPI.InvalidRequestError, "MPI_REQUEST_NULL"):
             refuse()
     for nulls in ([], [null], [MPI.Request(), null]):
-        status = MPI.Status(77, 88, 99)
+        status = MPI.Status.of(77, 88, 99)
         assert MPI.Request.Waitany(nulls, status) == MPI.UNDEFINED
         assert is_empty(status)
-        status = MPI.Status(77, 88, 99)
+        status = MPI.Status.of(77, 88, 99)
         assert MPI.Request.Testany(nulls, status) == (MPI.UNDEFINED, True)
         assert is_empty(status)
         assert MPI.Request.Waitsome(nulls) is MPI.Request.Testsome(nulls) is None

@@ -24,7 +24,7 @@ def inactive_requests() -> None:
             request.Cancel()
         assert request
         assert request != MPI.REQUEST_NULL
-    status, statuses = MPI.Status(77, 88, 99), [waste()]
+    status, statuses = MPI.Status.of(77, 88, 99), [waste()]
     assert MPI.Request.Waitany(requests, status) == MPI.UNDEFINED
     assert is_empty(status)
     assert MPI.Request.Testany(requests) == (MPI.UNDEFINED, True)

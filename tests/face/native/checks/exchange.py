@@ -177,8 +177,8 @@ async def receive_from_nobody(world: World) -> None:
         lambda status: comm.Recv(buffer, PROC_NULL, status=status),
     ]
     for way in ways:
-        status = Status(5, 6, 7)
-        assert await way(status) in (None, Status(*NOBODY))
+        status = Status.of(5, 6, 7)
+        assert await way(status) in (None, Status.of(*NOBODY))
         assert fields(status) == NOBODY
     for status in (await comm.Irecv(buffer, PROC_NULL), await persistent, await comm.probe(PROC_NULL, 3)):
         assert fields(status) == NOBODY

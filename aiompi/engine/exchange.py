@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiompi.engine import Owned, Receive, Request
+from aiompi.engine.pt2pt import Receive
+from aiompi.engine.request import Request
+from aiompi.status import Status
 
 
-def exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Owned[Any]:
+def exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Exchange:
     """A receive, and the send that belongs to it: if that cannot be started, the receive must not stay behind."""
     try:
-        return Owned(Exchange(start_send(), receive))
+        return Exchange(start_send(), receive)
     except BaseException:
         receive.withdraw()
         raise
@@ -44,6 +46,11 @@ class Exchange(Request[Any]):
     def result(self) -> Any:
         self._send.result()
         return self._receive.result()
+
+    @property
+    def status(self) -> Status:
+        """That of the receive."""
+        return self._receive.status
 
     def withdraw(self) -> None:
         self._receive.withdraw()

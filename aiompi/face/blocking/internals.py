@@ -1,0 +1,109 @@
+"""Names that mpi4py's own modules in Python (mpi4py.util and its kin) use of its `MPI`, when they run on this one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from aiompi.datatype import Datatype
+from aiompi.driver.locks import Lock
+from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
+from aiompi.opaque import Opaque
+
+__all__ = ["_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof", "_typealign", "_typecode"]
+
+
+def _typecode(datatype: Datatype) -> str | None:
+    """Type code of a predefined datatype, None if it has none."""
+    try:
+        return datatype.tocode()
+    except ValueError:
+        return None
+
+
+def _typealign(datatype: Datatype) -> int | None:
+    """Alignment of a predefined datatype in bytes, None of any other."""
+    return datatype.alignment if datatype and datatype.is_predefined else None
+
+
+def _handleof(arg: Opaque) -> int:
+    """The number of an object."""
+    if not isinstance(arg, Opaque):
+        raise TypeError(f"{arg!r} is no handle")
+    return arg.handle
+
+
+class _Context:
+    """A duplicate of a communicator for a library of the program, and the tags that have not been used in it.
+
+    Attributes:
+        comm: the duplicate.
+        local: of an intercommunicator: one of the local group.
+        low: of an intercommunicator: whether the local group is the first one.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm.Dup()
+        self.tag = 0
+        self.local: Any = None
+        self.low = True
+        if isinstance(comm, Intercomm):
+            self.low = self._is_low(comm)
+            merged = comm.Merge(high=not self.low)
+            self.local = merged.Split(color=int(self.low))
+            merged.Free()
+
+    @staticmethod
+    def _is_low(comm: Intercomm) -> bool:
+        """Both groups find the same one to be first: the one whose rank 0 has the lower rank in the world."""
+        own, other = comm.Get_group().members, comm.Get_remote_group().members
+        return min(own) < min(other)
+
+    def take_tag(self) -> int:
+        self.tag += 1
+        return self.tag
+
+    def free(self) -> None:
+        for comm in (self.comm, self.local):
+            if comm:
+                comm.Free()
+
+
+_locks = Lock()
+_LOCKS = Comm.Create_keyval()
+_CONTEXT = Comm.Create_keyval(delete_fn=lambda _comm, _key, context: context.free())
+
+
+def _comm_lock_table(comm: Comm) -> dict[Hashable, Lock]:
+    """The locks of a communicator, by what they guard."""
+    with _locks:
+        table: dict[Hashable, Lock] | None = comm.Get_attr(_LOCKS)
+        if table is None:
+            table = {}
+            comm.Set_attr(_LOCKS, table)
+    return table
+
+
+def _comm_lock(comm: Comm, key: Hashable = None) -> Lock:
+    """The lock of a communicator for one purpose."""
+    return _comm_lock_table(comm).setdefault(key, Lock())
+
+
+def _context(comm: Comm) -> _Context:
+    context: _Context | None = comm.Get_attr(_CONTEXT)
+    if context is None:
+        context = _Context(comm)
+        comm.Set_attr(_CONTEXT, context)
+    return context
+
+
+def _commctx_intra(comm: Intracomm) -> tuple[Intracomm, int]:
+    """A communicator like this one for messages of a library, and a tag that no other call has got."""
+    context = _context(comm)
+    return context.comm, context.take_tag()
+
+
+def _commctx_inter(comm: Intercomm) -> tuple[Intercomm, int, Intracomm, bool]:
+    """As `_commctx_intra`, and one of the local group, and whether that is the first of the two."""
+    context = _context(comm)
+    return context.comm, context.take_tag(), context.local, context.low

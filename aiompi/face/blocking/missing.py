@@ -1,0 +1,176 @@
+"""Kinds of objects, calls and constants of parts of MPI that aiompi does not have.
+
+Programs name them at import, compare with their null handles, or try them. All of it is there as in mpi4py, and what
+is called raises NotImplementedError with its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Self
+
+from aiompi.face.absent import FILES, PROCESSES, SESSIONS, WINDOWS, absent
+from aiompi.opaque import Opaque, same_kind
+
+__all__ = [
+    "DISPLACEMENT_CURRENT", "DISP_CUR", "FILE_NULL", "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_APPEND", "MODE_CREATE",
+    "MODE_DELETE_ON_CLOSE", "MODE_EXCL", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE",
+    "MODE_NOSUCCEED", "MODE_RDONLY", "MODE_RDWR", "MODE_SEQUENTIAL", "MODE_UNIQUE_OPEN", "MODE_WRONLY", "SEEK_CUR",
+    "SEEK_END", "SEEK_SET", "SESSION_NULL", "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR",
+    "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE", "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL",
+    "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "Close_port", "File", "Lookup_name", "Open_port", "Publish_name",
+    "Register_datarep", "Session", "Unpublish_name", "Win",
+]  # fmt: skip
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class _Missing(type):
+    """Class of the classes whose calls are all missing: looks for them by name."""
+
+    _calls: frozenset[str]
+    _part: str
+
+    def __getattr__(cls, name: str) -> Any:
+        if name not in cls._calls:
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return absent(f"{cls.__name__}.{name}", cls._part)
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *cls._calls})
+
+
+class _Kind(Opaque, metaclass=_Missing):
+    """Handles of a kind of objects of which there are none, so that all of them are null."""
+
+    __slots__ = ()
+
+    _kind: ClassVar[type] = type(None)
+    _calls: ClassVar[frozenset[str]] = frozenset()
+
+    def __new__(cls, other: Opaque | None = None) -> Self:
+        if other is not None:
+            root = cls.__mro__[cls.__mro__.index(_Kind) - 1]
+            same_kind(root, other)
+        return super().__new__(cls)
+
+    @property
+    def _denoted(self) -> None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        root = type(self).__mro__[type(self).__mro__.index(_Kind) - 1]
+        return True if isinstance(other, root) else NotImplemented
+
+    __hash__ = None
+
+    def free(self) -> None:
+        """Nothing: the handle is null."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._calls:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(type(self), name)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        for name, constant in (("WIN_NULL", WIN_NULL), ("FILE_NULL", FILE_NULL), ("SESSION_NULL", SESSION_NULL)):
+            if self == constant:
+                return name if self is constant else (type(self), (constant,))
+        raise ValueError(f"cannot pickle {self!r}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} null>"
+
+
+class Win(_Kind):
+    """Memory for one-sided communication; there is none."""
+
+    __slots__ = ()
+
+    _part = WINDOWS
+    _calls = _names(
+        """Create Allocate Allocate_shared Create_dynamic Shared_query Attach Detach Free Set_info Get_info
+        Get_group Get_attr Set_attr Delete_attr Create_keyval Free_keyval tomemory Put Get Accumulate
+        Get_accumulate Fetch_and_op Compare_and_swap Rput Rget Raccumulate Rget_accumulate Fence Start
+        Complete Post Wait Test Lock Unlock Lock_all Unlock_all Flush Flush_all Flush_local Flush_local_all
+        Sync Create_errhandler Get_errhandler Set_errhandler Call_errhandler Get_name Set_name"""
+    )
+
+
+class File(_Kind):
+    """A file that several processes read and write; there is none."""
+
+    __slots__ = ()
+
+    _part = FILES
+    _calls = _names(
+        """Open Close Delete Set_size Preallocate Get_size Get_amode Get_group Set_info Get_info Set_view
+        Get_view Read_at Read_at_all Write_at Write_at_all Iread_at Iread_at_all Iwrite_at Iwrite_at_all
+        Read Read_all Write Write_all Iread Iread_all Iwrite Iwrite_all Seek Get_position Get_byte_offset
+        Read_shared Write_shared Iread_shared Iwrite_shared Read_ordered Write_ordered Seek_shared
+        Get_position_shared Read_at_all_begin Read_at_all_end Write_at_all_begin Write_at_all_end
+        Read_all_begin Read_all_end Write_all_begin Write_all_end Read_ordered_begin Read_ordered_end
+        Write_ordered_begin Write_ordered_end Get_type_extent Set_atomicity Get_atomicity Sync
+        Create_errhandler Get_errhandler Set_errhandler Call_errhandler"""
+    )
+
+
+class Session(_Kind):
+    """A use of MPI that is independent of others in the process; there is none."""
+
+    __slots__ = ()
+
+    _part = SESSIONS
+    _calls = _names(
+        """Init Finalize Get_num_psets Get_nth_pset Get_info Get_pset_info Create_group Attach_buffer
+        Detach_buffer Flush_buffer Iflush_buffer Create_errhandler Get_errhandler Set_errhandler
+        Call_errhandler"""
+    )
+
+
+WIN_NULL: Final = Win()
+FILE_NULL: Final = File()
+SESSION_NULL: Final = Session()
+
+Open_port = absent("Open_port", PROCESSES)
+Close_port = absent("Close_port", PROCESSES)
+Publish_name = absent("Publish_name", PROCESSES)
+Unpublish_name = absent("Unpublish_name", PROCESSES)
+Lookup_name = absent("Lookup_name", PROCESSES)
+Register_datarep = absent("Register_datarep", FILES)
+
+# Values are ours: nothing takes them but calls that are missing.
+WIN_BASE: Final = 7
+WIN_SIZE: Final = 8
+WIN_DISP_UNIT: Final = 9
+WIN_CREATE_FLAVOR: Final = 10
+WIN_FLAVOR: Final = WIN_CREATE_FLAVOR
+WIN_MODEL: Final = 11
+WIN_FLAVOR_CREATE: Final = 1
+WIN_FLAVOR_ALLOCATE: Final = 2
+WIN_FLAVOR_DYNAMIC: Final = 3
+WIN_FLAVOR_SHARED: Final = 4
+WIN_SEPARATE: Final = 1
+WIN_UNIFIED: Final = 2
+LOCK_EXCLUSIVE: Final = 1
+LOCK_SHARED: Final = 2
+MODE_NOCHECK: Final = 1
+MODE_NOSTORE: Final = 2
+MODE_NOPUT: Final = 4
+MODE_NOPRECEDE: Final = 8
+MODE_NOSUCCEED: Final = 16
+MODE_RDONLY: Final = 1
+MODE_WRONLY: Final = 2
+MODE_RDWR: Final = 4
+MODE_CREATE: Final = 8
+MODE_EXCL: Final = 16
+MODE_DELETE_ON_CLOSE: Final = 32
+MODE_UNIQUE_OPEN: Final = 64
+MODE_SEQUENTIAL: Final = 128
+MODE_APPEND: Final = 256
+SEEK_SET: Final = 0
+SEEK_CUR: Final = 1
+SEEK_END: Final = 2
+DISPLACEMENT_CURRENT: Final = -54278278
+DISP_CUR: Final = DISPLACEMENT_CURRENT

@@ -1,0 +1,100 @@
+"""Error classes of parts of MPI that aiompi does not have: nothing raises them, and programs name them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ERR_NO_MEM", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_PROC_ABORTED", "ERR_BASE", "ERR_SIZE",
+    "ERR_DISP", "ERR_ASSERT", "ERR_LOCKTYPE", "ERR_WIN", "ERR_RMA_CONFLICT", "ERR_RMA_SYNC", "ERR_RMA_RANGE",
+    "ERR_RMA_ATTACH", "ERR_RMA_SHARED", "ERR_RMA_FLAVOR", "ERR_FILE", "ERR_BAD_FILE", "ERR_NO_SUCH_FILE",
+    "ERR_FILE_EXISTS", "ERR_FILE_IN_USE", "ERR_AMODE", "ERR_ACCESS", "ERR_READ_ONLY", "ERR_NO_SPACE", "ERR_QUOTA",
+    "ERR_NOT_SAME", "ERR_IO", "ERR_UNSUPPORTED_OPERATION", "ERR_UNSUPPORTED_DATAREP", "ERR_CONVERSION",
+    "ERR_DUP_DATAREP", "ERR_VALUE_TOO_LARGE", "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED",
+    "ERR_PROC_FAILED_PENDING", "ERR_ABI",
+]  # fmt: skip
+
+ERR_NO_MEM: Final = 26
+ERR_SPAWN: Final = 27
+ERR_PORT: Final = 28
+ERR_SERVICE: Final = 29
+ERR_NAME: Final = 30
+ERR_PROC_ABORTED: Final = 31
+ERR_BASE: Final = 32
+ERR_SIZE: Final = 33
+ERR_DISP: Final = 34
+ERR_ASSERT: Final = 35
+ERR_LOCKTYPE: Final = 36
+ERR_WIN: Final = 37
+ERR_RMA_CONFLICT: Final = 38
+ERR_RMA_SYNC: Final = 39
+ERR_RMA_RANGE: Final = 40
+ERR_RMA_ATTACH: Final = 41
+ERR_RMA_SHARED: Final = 42
+ERR_RMA_FLAVOR: Final = 43
+ERR_FILE: Final = 44
+ERR_BAD_FILE: Final = 45
+ERR_NO_SUCH_FILE: Final = 46
+ERR_FILE_EXISTS: Final = 47
+ERR_FILE_IN_USE: Final = 48
+ERR_AMODE: Final = 49
+ERR_ACCESS: Final = 50
+ERR_READ_ONLY: Final = 51
+ERR_NO_SPACE: Final = 52
+ERR_QUOTA: Final = 53
+ERR_NOT_SAME: Final = 54
+ERR_IO: Final = 55
+ERR_UNSUPPORTED_OPERATION: Final = 56
+ERR_UNSUPPORTED_DATAREP: Final = 57
+ERR_CONVERSION: Final = 58
+ERR_DUP_DATAREP: Final = 59
+ERR_VALUE_TOO_LARGE: Final = 60
+ERR_SESSION: Final = 61
+ERR_REVOKED: Final = 62
+ERR_PROC_FAILED: Final = 63
+ERR_PROC_FAILED_PENDING: Final = 64
+ERR_ABI: Final = 65
+
+#: class -> its text
+TEXTS: Final = {
+    ERR_NO_MEM: "There is no memory left.",
+    ERR_SPAWN: "Processes could not be started.",
+    ERR_PORT: "Bad port.",
+    ERR_SERVICE: "Bad service name.",
+    ERR_NAME: "The service name is not published.",
+    ERR_PROC_ABORTED: "A process of the operation has ended.",
+    ERR_BASE: "Bad base address.",
+    ERR_SIZE: "Bad size.",
+    ERR_DISP: "Bad displacement.",
+    ERR_ASSERT: "Bad assertion.",
+    ERR_LOCKTYPE: "Bad type of lock.",
+    ERR_WIN: "Bad window.",
+    ERR_RMA_CONFLICT: "Conflicting accesses to a window.",
+    ERR_RMA_SYNC: "Wrong synchronisation of a window.",
+    ERR_RMA_RANGE: "Target memory is not part of the window.",
+    ERR_RMA_ATTACH: "Memory cannot be attached to the window.",
+    ERR_RMA_SHARED: "Memory cannot be shared.",
+    ERR_RMA_FLAVOR: "The window is of the wrong flavor.",
+    ERR_FILE: "Bad file.",
+    ERR_BAD_FILE: "Bad file name.",
+    ERR_NO_SUCH_FILE: "There is no such file.",
+    ERR_FILE_EXISTS: "The file exists.",
+    ERR_FILE_IN_USE: "The file is in use.",
+    ERR_AMODE: "Bad mode of access.",
+    ERR_ACCESS: "Access is denied.",
+    ERR_READ_ONLY: "The file is read-only.",
+    ERR_NO_SPACE: "There is no space left.",
+    ERR_QUOTA: "The quota is exceeded.",
+    ERR_NOT_SAME: "Arguments differ between the processes of a collective.",
+    ERR_IO: "Other error of input or output.",
+    ERR_UNSUPPORTED_OPERATION: "The operation is not supported on this file.",
+    ERR_UNSUPPORTED_DATAREP: "The representation of data is not supported.",
+    ERR_CONVERSION: "A conversion of data has failed.",
+    ERR_DUP_DATAREP: "The representation of data is defined already.",
+    ERR_VALUE_TOO_LARGE: "A value is too large.",
+    ERR_SESSION: "Bad session.",
+    ERR_REVOKED: "The communicator has been revoked.",
+    ERR_PROC_FAILED: "A process of the operation has failed.",
+    ERR_PROC_FAILED_PENDING: "A process that could be the sender has failed.",
+    ERR_ABI: "The library has another binary interface.",
+}
