@@ -59,7 +59,7 @@ class RecordingWire(Wire):
 
 
 class ClientWorld(World):
-    """Ranks of several clients, all messages of which are eager.
+    """Ranks of several clients, all messages of which are eager, unless the settings say something else.
 
     Args:
         clients: number of procs of each.
@@ -83,14 +83,15 @@ class ClientWorld(World):
         maxlinear: int = 4,
         **settings: Any,
     ) -> None:
-        super().__init__(sum(clients), seed, eager_limit=2**30, eager_window=2**31, **settings)
+        super().__init__(sum(clients), seed, **{"eager_limit": 2**30, "eager_window": 2**31, **settings})
         self.universe = universe(*clients, xsize=xsize, maxlinear=maxlinear)
         self.order = list(range(self.size)) if order is None else list(order)
         self.messages: list[Message] = []
         for engine in self._engines:
             engine.universe = self.universe
         self.comms = [
-            Communicator(self._engines[member], Group.of(self.order, member), context_id, "") for member in self.order
+            Communicator(self._engines[member], Group.of(self.order, member), context_id, "WORLD")
+            for member in self.order
         ]
 
     def _wire(self, own: int, to: Peer) -> Wire:

@@ -109,9 +109,8 @@ def test_sums_are_the_same_in_whatever_order_messages_arrive(clients):
     assert len(results) == 1
 
 
-@pytest.mark.spec("I4.16-3")
-def test_what_was_received_comes_first_in_a_combination():
-    """A function that claims to commute, and does not, shows the order: own client, then masters ascending."""
+def noted_combinations(world, root):
+    """What a function got that claims to commute: powers of 5 tell whose contributions are in them."""
     seen = []
 
     def note(invec, inoutvec, datatype):
@@ -119,9 +118,22 @@ def test_what_was_received_comes_first_in_a_combination():
         seen.append((int(left[0]), int(right[0])))
         right[:] += left
 
-    op = Op.Create(note, commute=True)
-    reduce(ClientWorld((1, 1, 1)), op, 1, 1)
-    assert seen == [(1, 5), (25, 6)]
+    reduce(world, Op.Create(note, commute=True), root, 1)
+    return seen
+
+
+@pytest.mark.spec("I4.16-3")
+def test_what_was_received_comes_first_in_a_combination():
+    """The root begins with its own client, and goes on with the masters in their order."""
+    assert noted_combinations(ClientWorld((1, 1, 1)), 1) == [(1, 5), (25, 6)]
+
+
+@pytest.mark.spec("I4.16-4")
+def test_the_child_with_the_smallest_bit_is_combined_first():
+    """Root 0 of five clients takes 1, then 2 with 3, then 4; 2 has taken 3."""
+    seen = noted_combinations(ClientWorld((1,) * 5), 0)
+    assert [step for step in seen if step[1] in (1, 6, 156)] == [(5, 1), (150, 6), (625, 156)]
+    assert (125, 25) in seen
 
 
 @pytest.mark.spec("I4.16-10")
