@@ -216,7 +216,10 @@ class PointToPoint(Handle):
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
-        self._finish(self._start_object(obj, dest, tag, Mode.STANDARD))
+        payload, nbytes = process.runtime.codec.dumps(obj)
+        request = self._admitted.isend(payload, nbytes, dest, tag)
+        if not request._done or request._error is not None:
+            self._finish(request)
 
     def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6)."""
@@ -236,7 +239,10 @@ class PointToPoint(Handle):
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object of any size; `buf` is not needed and ignored."""
         refuse_running_loop("Comm.recv", "await comm.recv(source)")
-        return self._finish(self._admitted.irecv(None, source, tag, process.runtime.codec.loads, status))
+        request = self._admitted.irecv(None, source, tag, process.runtime.codec.loads, status)
+        if not request._done:
+            self._wait(request)
+        return request.result()
 
     def sendrecv(
         self,
