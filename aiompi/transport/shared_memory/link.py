@@ -10,7 +10,7 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.ring import CHUNK, HEARD, NOT, UNHEARD, Inbound, Outbound
+from aiompi.transport.shared_memory.ring import CHUNK, FRAME_COST, HEARD, NOT, UNHEARD, Inbound, Outbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import Payload
@@ -186,7 +186,7 @@ class RingLink:
                 continue
             if outbound.unheard():
                 segment.ring()
-            budget -= fresh
+            budget -= fresh + FRAME_COST
             fresh = 0
             if not frame.pieces:
                 queue.popleft()

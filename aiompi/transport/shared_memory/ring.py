@@ -54,6 +54,8 @@ UNHEARD: Final = 2
 
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 128 * 2**10
+#: bytes that can be copied in the time that a frame takes beside its payload
+FRAME_COST: Final = 4096
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
@@ -219,7 +221,13 @@ class Inbound(_Ring):
         return self.landing is None
 
     def read(self, sink: Sink, budget: int) -> int:
-        """Hand out what is there, until about `budget` bytes are read; what is left of it, more than 0 at the end.
+        """Hand out what is there, as long as the budget lasts.
+
+        Args:
+            budget: bytes to read, of which each frame costs FRAME_COST more.
+
+        Returns:
+            What is left of it: more than 0 if all has been read.
 
         Raises:
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
@@ -251,7 +259,7 @@ class Inbound(_Ring):
                     continue
                 # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
                 self._tail = after
-                budget -= after - tail
+                budget -= after - tail + FRAME_COST
                 frame(header, memory[begin:end])
         finally:
             words[TAIL] = self._tail & -ALIGN

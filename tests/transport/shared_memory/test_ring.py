@@ -15,6 +15,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
     CONTROL_BYTES,
+    FRAME_COST,
     HEAD,
     HEARD,
     REWIND,
@@ -189,9 +190,10 @@ def test_reader_stops_at_its_budget() -> None:
     pair = Pair()
     for _ in range(10):
         assert pair.outbound.put(eager(bytes(80)), bytes(80))
-    assert pair.read(budget=2 * 128) == 0
+    cost = 128 + FRAME_COST
+    assert pair.read(budget=2 * cost) == 0
     assert len(pair.frames) == 2
-    assert pair.read(budget=3 * 128 - 1) < 0
+    assert pair.read(budget=3 * cost - 1) < 0
     assert len(pair.frames) == 5
     assert pair.read() > 0
     assert len(pair.frames) == 10
@@ -264,9 +266,9 @@ def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
     while pair.outbound.put(eager(payload), payload):
         pass
     assert pair.outbound.want()
-    pair.read(budget=SIZE // 8)
+    pair.read(budget=1)
     assert not pair.inbound.unheard(), "there is much to read still"
-    pair.read(budget=SIZE // 2)
+    pair.read(budget=3 * (SIZE // 8 + FRAME_COST))
     assert pair.inbound.unheard()
     assert not pair.inbound.unheard()
 
