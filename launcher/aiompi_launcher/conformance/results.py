@@ -45,15 +45,16 @@ class Result:
 
 def as_text(results: list[Result]) -> str:
     """For people: one line a test, and what is behind each that did not pass."""
-    lines = []
-    for result in results:
-        lines.append(f"{result.verdict.name:13} {result.name:40} {result.reason}")
-        if result.verdict is Verdict.PASS:
-            lines += [f"    {deviation}" for deviation in result.deviations]
-            continue
+    return "".join(map(details, results)) + summary(results) + "\n"
+
+
+def details(result: Result) -> str:
+    """One result as text."""
+    lines = [f"{result.verdict.name:13} {result.name:36} {result.reason}".rstrip()]
+    if result.verdict is not Verdict.PASS:
         lines += [f"    {report}" for report in result.reports]
-        lines += [f"    {deviation}".replace("\n", "\n    ") for deviation in result.deviations]
-    return "\n".join([*lines, summary(results)]) + "\n"
+    lines += [f"    {deviation}".replace("\n", "\n    ") for deviation in result.deviations]
+    return "\n".join(lines) + "\n"
 
 
 def summary(results: list[Result]) -> str:

@@ -190,7 +190,8 @@ class Session:
         task = asyncio.ensure_future(self._perform(parcel, run, running, answered))
         why = await self._watch(task)
         for host in self.hosts:
-            host.reset()
+            for proc in host.procs.values():
+                proc.reset()
         if why:
             verdict, reason = self._hung(why, running, answered)
             await abandon(task)

@@ -96,6 +96,30 @@ class Send:
     cancelled: asyncio.Future[bool] | None = None
 
 
+class Options:
+    """Legal ways of a process to behave that scripts can choose (`TEST_set`).
+
+    Attributes:
+        junk: fill fields that do not count with ones.
+        withhold_protoack: send none until it is 0 again.
+        drqid: request id of the next long message received; 0: as they come.
+        srqid: request id of all messages sent; 0: as they come.
+        first_bytes, other_bytes: data in the first packet of a long message, and in others; 0: as much as possible.
+        piecemeal: write each packet in pieces of so many bytes; 0: at once.
+    """
+
+    NAMES: Final = ("junk", "withhold_protoack", "drqid", "srqid", "first_bytes", "other_bytes", "piecemeal")
+
+    def __init__(self) -> None:
+        self.junk = 0
+        self.withhold_protoack = 0
+        self.drqid = 0
+        self.srqid = 0
+        self.first_bytes = 0
+        self.other_bytes = 0
+        self.piecemeal = 0
+
+
 def decided(outcome: bool) -> asyncio.Future[bool]:
     """A future that is done."""
     future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -123,6 +147,7 @@ class Proc:
     sends: dict[int, Send] = field(default_factory=dict)
     incoming: dict[int, Message] = field(default_factory=dict)
     received: Counter[Kind] = field(default_factory=Counter)
+    options: Options = field(default_factory=Options)
     max_cid: int = 1
     next_request: int = 1
     _arrivals: list[asyncio.Future[None]] = field(default_factory=list)
@@ -130,6 +155,16 @@ class Proc:
     @property
     def rank(self) -> int:
         return self.info.rank
+
+    def reset(self) -> None:
+        """Behave as usual again."""
+        self.options = Options()
+        self.host.pay()
+
+    def set_option(self, name: str, value: int) -> None:
+        """Choose a legal behaviour; PROTOACKs that were withheld go out when they no longer are."""
+        setattr(self.options, name, value)
+        self.host.pay()
 
     # Receiving.
 
@@ -228,7 +263,7 @@ class Proc:
         return decided(gone)
 
     def _request(self) -> int:
-        if self.host.options.srqid:
-            return self.host.options.srqid
+        if self.options.srqid:
+            return self.options.srqid
         self.next_request += 1
         return self.next_request

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aiompi_launcher.conformance.model.engine import Message, Proc, Send, decided
+from aiompi_launcher.conformance.model.engine import Message, Options, Proc, Send, decided
 from aiompi_launcher.conformance.model.universe import HostInfo, ProcInfo, Universe
 from aiompi_launcher.conformance.wire.packet import COUNTED, HEADER, WITH_DATA, Identity, Kind, Packet, decode
 from aiompi_launcher.conformance.wire.startup import address_of
@@ -44,30 +44,6 @@ class Mischief(Protocol):
 
     def has(self, quirk: str) -> bool:
         """Whether an algorithm is to be wrong in a named way."""
-
-
-class Options:
-    """Legal ways to behave that scripts can choose (`TEST_set`).
-
-    Attributes:
-        junk: fill fields that do not count with ones.
-        withhold_protoack: send none until it is 0 again.
-        drqid: request id of the next long message received; 0: as they come.
-        srqid: request id of all messages sent; 0: as they come.
-        first_bytes, other_bytes: data in the first packet of a long message, and in others; 0: as much as possible.
-        piecemeal: write each packet in pieces of so many bytes; 0: at once.
-    """
-
-    NAMES: Final = ("junk", "withhold_protoack", "drqid", "srqid", "first_bytes", "other_bytes", "piecemeal")
-
-    def __init__(self) -> None:
-        self.junk = 0
-        self.withhold_protoack = 0
-        self.drqid = 0
-        self.srqid = 0
-        self.first_bytes = 0
-        self.other_bytes = 0
-        self.piecemeal = 0
 
 
 class Pair:
@@ -107,7 +83,7 @@ class Pair:
         while self._queue and (self.sent < limit or self.host.mischief.has("ignore-hiwater")):
             packet, on_sent = self._queue.popleft()
             self.sent += 1
-            self.host.emit(self.remote.host, packet)
+            self.host.emit(self.remote.host, packet, self.local.options)
             if on_sent is not None:
                 on_sent()
 
@@ -136,12 +112,12 @@ class Pair:
             return length
         if self.host.mischief.has("split-short") and 1 < length <= limit:
             return length // 2
-        return length if length <= limit else min(self.host.options.first_bytes or limit, limit)
+        return length if length <= limit else min(self.local.options.first_bytes or limit, limit)
 
     def _go_on(self, send: Send, start: int, drqid: int) -> None:
         """The rest of a long message, after its SYNCACK."""
         limit = self.host.universe.maxdatalen
-        step = min(self.host.options.other_bytes or limit, limit)
+        step = min(self.local.options.other_bytes or limit, limit)
         for position in range(start, len(send.data), step):
             data = send.data[position : position + step]
             last = position + step >= len(send.data)
@@ -169,7 +145,7 @@ class Pair:
         """SYNCACK: the message is matched."""
         drqid = 0
         if not message.complete:
-            drqid = self.host.new_drqid()
+            drqid = self.local.options.drqid & 2**64 - 1 or self.host.new_drqid()
             self.local.incoming[drqid] = message
         self.enqueue(self.packet(Kind.SYNCACK, srqid=message.srqid, drqid=drqid))
 
@@ -183,9 +159,9 @@ class Pair:
 
     def pay(self) -> None:
         """Send the PROTOACKs that are owed, ahead of what is queued."""
-        while self.owed and not self.host.options.withhold_protoack and not self.host.mischief.has("no-protoack"):
+        while self.owed and not self.local.options.withhold_protoack and not self.host.mischief.has("no-protoack"):
             self.owed -= 1
-            self.host.emit(self.remote.host, self.packet(Kind.PROTOACK))
+            self.host.emit(self.remote.host, self.packet(Kind.PROTOACK), self.local.options)
 
     def take(self, packet: Packet) -> str:
         """Act on a packet that is for this process; what is wrong with it, or nothing."""
@@ -291,7 +267,6 @@ class Host:
         self.universe = universe
         self.observer = observer
         self.mischief = mischief
-        self.options = Options()
         self.procs = {proc.rank: Proc(proc, self) for proc in universe.procs if proc.host == info.rank}
         self.neighbours: dict[int, Proc] = dict(self.procs)
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -316,17 +291,11 @@ class Host:
         return self._pairs[key]
 
     def new_drqid(self) -> int:
-        return self.options.drqid & 2**64 - 1 or next(self._drqids)
+        """A request id for a long message that comes in."""
+        return next(self._drqids)
 
-    def reset(self) -> None:
-        """Behave as usual again."""
-        self.options = Options()
-        for pair in self._pairs.values():
-            pair.pay()
-
-    def set_option(self, name: str, value: int) -> None:
-        """Choose a legal behaviour; the PROTOACKs that were withheld go out when they no longer are."""
-        setattr(self.options, name, value)
+    def pay(self) -> None:
+        """Send the PROTOACKs that are no longer withheld."""
         for pair in self._pairs.values():
             pair.pay()
 
@@ -380,19 +349,19 @@ class Host:
 
     # Packets.
 
-    def emit(self, peer: int, packet: Packet) -> None:
+    def emit(self, peer: int, packet: Packet, options: Options) -> None:
         """Write a packet, whatever flow control says."""
         for actual in self.mischief.packets(packet):
-            if self.options.junk:
+            if options.junk:
                 actual = _with_junk(actual)
             self.observer.packet_sent(self, peer, actual)
-            self._write(peer, actual.encode())
+            self._write(peer, actual.encode(), options.piecemeal)
 
-    def _write(self, peer: int, data: bytes) -> None:
+    def _write(self, peer: int, data: bytes, piece: int) -> None:
         writer = self._writers.get(peer)
         if writer is None or writer.is_closing():
             return
-        size = self.options.piecemeal or len(data)
+        size = piece or len(data)
         for start in range(0, len(data), size):
             writer.write(data[start : start + size])
 
@@ -437,9 +406,9 @@ class Host:
     async def finish(self) -> None:
         """All processes have ended: exchange FINI on all channels, and close them (sections 2.4 and 3.8)."""
         for peer in self._writers:
-            self.emit(peer, Packet(Kind.FINI))
+            self.emit(peer, Packet(Kind.FINI), Options())
             if self.mischief.has("data-after-fini"):
-                self.emit(peer, self._nonsense(peer))
+                self.emit(peer, self._nonsense(peer), Options())
         for farewell in self._farewells.values():
             await farewell.wait()
         await self.close()

@@ -9,8 +9,7 @@ from typing import Any, Final
 from aiompi_launcher.conformance.model import collective, create
 from aiompi_launcher.conformance.model.comm import Comm
 from aiompi_launcher.conformance.model.datatype import Datatype, indexed, predefined
-from aiompi_launcher.conformance.model.engine import ANY, Proc
-from aiompi_launcher.conformance.model.host import Options
+from aiompi_launcher.conformance.model.engine import ANY, Options, Proc
 from aiompi_launcher.conformance.model.op import NAMES, Op
 from aiompi_launcher.conformance.model.pt2pt import UNDEFINED, PointToPoint, there, usable
 from aiompi_launcher.conformance.model.request import PROC_NULL
@@ -350,7 +349,7 @@ class ModelMpi(PointToPoint):
             return
         if name not in Options.NAMES:
             raise MPIFailure("MPI_ERR_ARG", f"TEST_set knows {', '.join(Options.NAMES)}, not {name}")
-        self.proc.host.set_option(name, value)
+        self.proc.set_option(name, value)
 
     async def test_get(self, name: str) -> int:
         if not self._controls:

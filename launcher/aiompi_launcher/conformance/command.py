@@ -1,0 +1,136 @@
+"""The implementation under test, as commands that are shown to people or started by the tester (section 5.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiompi_launcher.conformance.setup import Setup
+
+INTERPRETER: Final = (sys.executable, "-m", "aiompi_launcher.conformance.interpreter")
+
+#: how aiompi is started; others give a template of their own
+TEMPLATE: Final = ("aiompi-launch", "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
+MODULE: Final = "aiompi_launcher.conformance.interpreter"
+_PATIENCE: Final = 10.0  # seconds to end after the job is over
+_LINE: Final = 2**16  # bytes of a line of output that are kept
+
+
+class TemplateError(Exception):
+    """A command template has a placeholder that there is not."""
+
+
+def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str, int]) -> list[str]:
+    """A command of its template.
+
+    Args:
+        template: words with the placeholders {client}, {address}, {host}, {port}, {np}, {module}, and the word
+            {interpreter}, which stands for several words.
+        client: its client rank.
+        address: of the server.
+
+    Raises:
+        TemplateError: there is no such placeholder.
+    """
+    values = {
+        "client": client,
+        "address": f"{address[0]}:{address[1]}",
+        "host": address[0],
+        "port": address[1],
+        "np": setup.iut_procs,
+        "module": MODULE,
+    }
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            known = ", ".join(f"{{{name}}}" for name in [*values, "interpreter"])
+            raise TemplateError(f"{match[0]}: the placeholders are {known}")
+        return str(values[match[1]])
+
+    words: list[str] = []
+    for word in template:
+        words += INTERPRETER if word == "{interpreter}" else [re.sub(r"\{(\w+)\}", value, word)]
+    return words
+
+
+def environment(setup: Setup) -> dict[str, str]:
+    """What a client needs in its environment to be let in."""
+    return {"IMPI_AUTH_NONE": "1"} if setup.key is None else {"IMPI_AUTH_KEY": str(setup.key)}
+
+
+def shown(template: Sequence[str], setup: Setup, client: int, address: tuple[str, int]) -> str:
+    """A command line, ready for copying."""
+    variables = " ".join(f"{name}={value}" for name, value in environment(setup).items())
+    return f"{variables} {shlex.join(fill(template, setup, client, address))}"
+
+
+class Command:
+    """A client under test that the tester has started.
+
+    Args:
+        words: the command.
+        extra: added to the environment.
+        say: told each line of its output.
+    """
+
+    def __init__(self, words: list[str], extra: dict[str, str], say: Callable[[str], None]) -> None:
+        self._words = words
+        self._extra = extra
+        self._say = say
+        self._process: asyncio.subprocess.Process
+        self._reader: asyncio.Task[None]
+
+    async def start(self) -> None:
+        """Start it, in a session of its own.
+
+        Raises:
+            OSError: there is no such command.
+        """
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("IMPI_AUTH")}
+        self._process = await asyncio.create_subprocess_exec(
+            *self._words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=variables | self._extra,
+            start_new_session=True,
+            limit=_LINE,
+        )
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while True:
+            try:
+                line = await self._process.stdout.readline()
+            except ValueError:  # longer than anybody reads
+                continue
+            if not line:
+                return
+            self._say(line.decode("utf8", "replace").rstrip("\n"))
+
+    async def end(self, patience: float = _PATIENCE) -> int:
+        """Wait for its end, and end it when it does not; its exit status."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._process.wait()
+        except TimeoutError:
+            await self._stop()
+        await self._reader
+        return self._process.returncode or 0
+
+    async def _stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._process.wait()
+                    return

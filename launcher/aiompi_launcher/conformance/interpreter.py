@@ -1,0 +1,93 @@
+"""The test interpreter: the program that is run with a Python implementation under test (section 5.3).
+
+    python -m aiompi_launcher.conformance.interpreter [--mpi MODULE] [--startup-only | --script FILE]
+
+It is started by the launcher of the implementation under test, as any MPI program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from aiompi_launcher.conformance.delivery import DeliveryError, follow, run
+from aiompi_launcher.conformance.python_mpi import PythonMpi
+from aiompi_launcher.conformance.script import Level, Machine, MPIFailure, ScriptError, parse
+
+
+class Stdout:
+    """What a script prints and reports goes to standard output at once."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def print(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def report(self, text: str) -> None:
+        self.print(f"rank {self._rank}: {text}\n")
+
+
+def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that waits for nothing but blocking calls."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("a call of the implementation under test has given control away")
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the interpreter; its exit status."""
+    options = _options().parse_args(words)
+    module = importlib.import_module(options.mpi)
+    rank, size = module.COMM_WORLD.Get_rank(), module.COMM_WORLD.Get_size()
+    stdout = Stdout(rank)
+    stdout.print(f"rank {rank} of {size}\n")
+    if options.startup_only:
+        module.Finalize()
+        return 0
+    mpi = PythonMpi(module)
+    if options.script is not None:
+        status = _alone(mpi, options.script, stdout)
+    else:
+        status = _under_test(mpi, stdout)
+    module.Finalize()
+    return status
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m aiompi_launcher.conformance.interpreter", description=__doc__)
+    parser.add_argument("--mpi", metavar="MODULE", default="aiompi.MPI", help="aiompi.MPI (default) or mpi4py.MPI")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--startup-only", action="store_true", help="print the rank and end")
+    kinds.add_argument("--script", metavar="FILE", type=Path, help="run a script without the tester, in this job alone")
+    return parser
+
+
+def _under_test(mpi: PythonMpi, stdout: Stdout) -> int:
+    try:
+        finish(follow(mpi, stdout))
+    except (DeliveryError, MPIFailure) as error:
+        print(f"error: scripts are not delivered: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _alone(mpi: PythonMpi, path: Path, stdout: Stdout) -> int:
+    try:
+        machine = Machine(parse(path.read_text(encoding="ascii")), mpi, stdout)
+    except (OSError, UnicodeError, ScriptError) as error:
+        print(f"error: {path}: {error}", file=sys.stderr)
+        return 2
+    level, _ = finish(run(machine, path.stem, stdout))
+    return 0 if level <= Level.SKIPPED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

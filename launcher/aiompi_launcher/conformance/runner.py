@@ -1,0 +1,111 @@
+"""Runs many tests: a job for each setup that they need, and a new one after a test that broke its job (section 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from aiompi_launcher.conformance.catalogue import Script
+from aiompi_launcher.conformance.command import Command, environment, fill
+from aiompi_launcher.conformance.results import Result, Verdict
+from aiompi_launcher.conformance.session import Limits, Session
+from aiompi_launcher.conformance.setup import Setup
+
+Body = Callable[[Session], Awaitable[list[Result]]]
+
+
+def plan(setup: Setup, scripts: Iterable[Script]) -> list[tuple[Setup, list[Script]]]:
+    """Scripts by the setup that they need, in the order in which setups first occur.
+
+    Raises:
+        SetupError: a script needs what there is not.
+    """
+    jobs: dict[Setup, list[Script]] = {}
+    for script in scripts:
+        jobs.setdefault(setup.adjusted(script.setup), []).append(script)
+    return list(jobs.items())
+
+
+@dataclass
+class Runner:
+    """Runs tests with an implementation under test that the tester starts itself.
+
+    Args:
+        template: command of a client, with placeholders.
+        limits: how long to wait.
+        on_result: told each result as soon as it is there.
+        say: told the lines that simulated processes report and commands print.
+    """
+
+    template: Sequence[str]
+    limits: Limits = field(default_factory=Limits)
+    on_result: Callable[[Result], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
+
+    async def run(self, setup: Setup, scripts: Iterable[Script]) -> list[Result]:
+        """Run tests, each job with its start-up and its shutdown, which are results, too."""
+        results: list[Result] = []
+        for needed, part in plan(setup, scripts):
+            left = list(part)
+            while left:
+                done = await self._job(needed, left)
+                results += done
+                names = {result.name for result in done}
+                rest = [script for script in left if script.name not in names]
+                if len(rest) == len(left):  # not even the first one could be run
+                    results += [self._tell(_not_run(script, done)) for script in left]
+                    break
+                left = rest
+        return results
+
+    async def startup_only(self, setup: Setup) -> list[Result]:
+        """The start-up and the end of a job, without scripts."""
+        return await self._with_job(setup, ["--startup-only"], self._ends_at_once)
+
+    async def _job(self, setup: Setup, scripts: list[Script]) -> list[Result]:
+        async def tests(session: Session) -> list[Result]:
+            return await self._tests(session, scripts)
+
+        return await self._with_job(setup, [], tests)
+
+    async def _with_job(self, setup: Setup, more: list[str], body: Body) -> list[Result]:
+        session = Session(setup, self.limits, self.say)
+        commands: list[Command] = []
+        try:
+            address = await session.open()
+            for client in setup.under_test:
+                words = fill(self.template, setup, client, address) + more
+                command = Command(words, environment(setup), self.say)
+                await command.start()
+                commands.append(command)
+            results = [self._tell(await session.start())]
+            if not session.broken:
+                results += await body(session)
+        finally:
+            await session.close()
+            for command in commands:
+                await command.end(1.0 if session.broken else 10.0)
+        return results
+
+    async def _tests(self, session: Session, scripts: list[Script]) -> list[Result]:
+        results = [self._tell(await session.first_test())]
+        for script in scripts:
+            if session.broken:
+                return results
+            results.append(self._tell(await session.run(script)))
+        if not session.broken:
+            results.append(self._tell(await session.finish()))
+        return results
+
+    async def _ends_at_once(self, session: Session) -> list[Result]:
+        return [self._tell(await session.startup_only())]
+
+    def _tell(self, result: Result) -> Result:
+        self.on_result(result)
+        return result
+
+
+def _not_run(script: Script, done: list[Result]) -> Result:
+    failed = next((result for result in reversed(done) if result.verdict is not Verdict.PASS), None)
+    why = f"the job came to no test: {failed.name}: {failed.reason}" if failed else "the job came to no test"
+    return Result(script.name, Verdict.INDETERMINATE, why, rules=script.rules)
