@@ -95,6 +95,9 @@ class Slot:
 class Arrival:
     """A message that is being received into a slot; to be awaited once.
 
+    Attributes:
+        receive: the request.
+
     Raises:
         InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or with another root or
             operation.
@@ -102,16 +105,16 @@ class Arrival:
             (section 4.1: they must be equal).
     """
 
-    __slots__ = ("_channel", "_receive", "_slot", "_source")
+    __slots__ = ("_channel", "_slot", "_source", "receive")
 
     def __init__(self, channel: Channel, slot: Slot, source: int) -> None:
         self._channel = channel
         self._slot = slot
         self._source = source
-        self._receive: NotedReceive = channel.irecv(slot.memory, source)
+        self.receive: NotedReceive = channel.irecv(slot.memory, source)
 
     def __await__(self) -> Generator[Any, None, None]:
-        receive, slot = self._receive, self._slot
+        receive, slot = self.receive, self._slot
         try:
             yield from receive.__await__()
         except TruncationError:
@@ -127,13 +130,13 @@ class Arrival:
 
     def _compare(self) -> None:
         """Compare which call the message is part of with our own, where both are known."""
-        ours, theirs = self._channel.note, self._receive.note
+        ours, theirs = self._channel.note, self.receive.note
         if ours and theirs and ours != theirs:
             raise disagreement(self._channel.where, self._source, theirs, ours) from None
 
     def _mismatch(self) -> str:
         return (
-            f"{self._channel.where}: rank {self._source} sent {self._receive.length} bytes where {self._slot.nbytes} "
+            f"{self._channel.where}: rank {self._source} sent {self.receive.length} bytes where {self._slot.nbytes} "
             "are expected here; pass the same amount on all ranks, and call the same collectives in the same order"
         )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.gather.linear import linear
 from aiompi.coll.impi.bound import are_short
 from aiompi.coll.impi.gather import collect
 from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import GATHERV_TAG
-from aiompi.coll.slot import Slot
+from aiompi.coll.impi.tags import GATHER_TAG, GATHERV_TAG
+from aiompi.coll.slot import Arrival, Slot
 from aiompi.comm import Channel
+from aiompi.engine import Engine, Request
 
 
 async def gatherv(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
@@ -28,5 +28,35 @@ async def gatherv(channel: Channel, own: Slot, slots: Sequence[Slot] | None, roo
     span = Span(channel, GATHERV_TAG)
     if short:
         await collect(span, own, slots, root)
+    elif slots is None:
+        await own.isend(span.channel, root)
     else:
-        await linear(span.channel, own, slots, root)
+        await _receive_straight(span, channel.tagged(GATHER_TAG), own, slots)
+
+
+async def _receive_straight(span: Span, gather_channel: Channel, own: Slot, slots: Sequence[Slot]) -> None:
+    """Receive long contributions at the root, also from those that send them with the tag of Gather.
+
+    So the listing in section 4.13 does. Nothing else from these ranks can be under way in this context.
+    """
+    arrivals = []
+    for rank in (rank for rank in range(len(slots)) if rank != span.rank):
+        channels = (span.channel,) if span.is_local(rank) else (span.channel, gather_channel)
+        arrivals.append([slots[rank].irecv(channel, rank) for channel in channels])
+    slots[span.rank].copy(own)
+    for candidates in arrivals:
+        await (await _first(span.channel.comm.engine, candidates))
+
+
+async def _first(engine: Engine, arrivals: Sequence[Arrival]) -> Arrival:
+    """The one that comes; the others are given up."""
+    receives = [arrival.receive for arrival in arrivals]
+    if not any(receive.done() for receive in receives):
+        gate: Request[None] = Request(engine)
+        for receive in receives:
+            receive.when_done(lambda _: None if gate.done() else gate.complete())
+        await gate
+    first = next(arrival for arrival in arrivals if arrival.receive.done())
+    for receive in receives:
+        receive.cancel()
+    return first

@@ -7,6 +7,8 @@ import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, bare, external
 
 from aiompi.coll import buffers
+from aiompi.coll.impi.bound import are_short
+from aiompi.coll.slot import Slot
 from aiompi.datatype import INT, LONG
 
 X = 64  # crossover in bytes, of 16 integers
@@ -195,3 +197,34 @@ def test_order_of_one_sender():
     messages = gatherv(world, [1, 1, 1], 1)
     assert [(message.dest, message.tag) for message in messages if message.source == 1] == [(0, 120), (2, 120)]
     assert bare(messages)[0].tag == 140
+
+
+@pytest.mark.spec("I4.13-6")
+@pytest.mark.parametrize("clients", [(1, 1), (2, 1, 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_gatherv_takes_the_tag_of_gather_too(clients, seed):
+    """Other clients may send as the listing has it; nothing of that stays behind."""
+    world = ClientWorld(clients, seed=seed, xsize=X)
+    counts = [17] * world.size
+    made, place = blocks(counts), np.full(sum(counts), -1, "i")
+
+    def other(data):
+        async def run(channel):
+            assert not await are_short(channel, None, 0)
+            await Slot(memoryview(bytearray(data))).isend(channel.tagged(130), 0)
+
+        return run
+
+    for _ in range(2):
+        requests = [buffers.gatherv(world.comms[0], made[0], [place, (counts, accumulated(counts)), INT], 0)]
+        for comm in world.comms[1:]:
+            if comm.rank in world.client(0):
+                requests.append(buffers.gatherv(comm, made[comm.rank], None, 0))
+            else:
+                requests.append(comm.start(other(external(made[comm.rank])), "Gatherv"))
+        world.run()
+        assert all(request.done() for request in requests)
+        assert place.tolist() == np.concatenate(made).tolist()
+    assert {message.tag for message in world.messages} == {120, 130}
+    matcher = world.comms[0].engine.matcher(1)
+    assert not [*matcher.posted(), *matcher.unexpected()]
