@@ -52,6 +52,7 @@ FLOORS: dict[str, float] = {
     "testing": 8,
     "compat": 8,
     "futures": 8,
+    "util": 8,
 }
 
 #: what is on a higher floor and yet not for a unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from aiompi.constants import ORDER_C
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype.arguments import InvalidCodeError, UnknownFormatError
 from aiompi.datatype.datatype import Datatype
@@ -73,10 +75,10 @@ def _foreign(order: str) -> bool:
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:
     """Size, types and offsets of a structured type; the size alone for any other."""
-    return dtype.itemsize, *((field.str, field.shape, offset) for field, offset in _fields(dtype))
+    return dtype.itemsize, *((field.str, field.shape, offset) for field, offset in fields_of(dtype))
 
 
-def _fields(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
+def fields_of(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
     """Type and offset of each field of a structured type, in the order of their definition."""
     for name in dtype.names or ():
         assert dtype.fields is not None
@@ -155,7 +157,7 @@ def _made(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _struct(dtype: np.dtype[Any]) -> Datatype:
-    fields = list(_fields(dtype))
+    fields = list(fields_of(dtype))
     elements = [_elements(field) for field, _ in fields]
     struct = Datatype.Create_struct(
         [count for _, count in elements], [offset for _, offset in fields], [element for element, _ in elements]
@@ -190,14 +192,14 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 
 
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
-    """numpy type of one item of a datatype: as long as its extent, and with the same elements in the same places.
+    """numpy type of one item of a datatype: the same elements in the same places, from its address to its upper bound.
 
     Derived types become structured types whose fields are the blocks, named f0, f1 ... unless the datatype was made
-    of a numpy type; contiguous ones become sub-arrays.
+    of a numpy type, and aligned if they can be; contiguous ones, and subarrays that are whole, become sub-arrays.
 
     Raises:
-        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its extent, or it
-            is null, a marker, a subarray or a distributed array.
+        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its upper bound, or it
+            is null, a marker, a part of an array or a distributed array.
     """
     if not datatype:
         raise InvalidTypeError("DATATYPE_NULL, or a datatype that was freed, has no numpy type")
@@ -207,20 +209,47 @@ def to_dtype(datatype: Datatype) -> np.dtype[Any]:
     if combiner == "DUP":
         return to_dtype(old)
     if combiner == "CONTIGUOUS":
-        return np.dtype((to_dtype(old), (given["count"],)))
-    blocks = _blocks(old, combiner, given)
-    if blocks is None or datatype.lb != 0:
+        return _array(to_dtype(old), (given["count"],))
+    if combiner == "SUBARRAY" and given["subsizes"] == given["sizes"]:
+        shape = given["sizes"] if given["order"] == ORDER_C else given["sizes"][::-1]
+        return _array(to_dtype(old), tuple(shape))
+    parts = _parts(datatype)
+    if parts is None:
         raise InvalidTypeError(f"{datatype} has no numpy type; use its bytes")
-    lengths, offsets, types = blocks
-    formats = [(to_dtype(each), (n,)) if n != 1 else to_dtype(each) for n, each in zip(lengths, types, strict=True)]
-    names = [f"f{i}" for i in range(len(formats))]
-    try:
-        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": datatype.extent})
-    except ValueError:
-        raise InvalidTypeError(
-            f"{datatype} has no numpy type: it has data before its address, or beyond its extent of "
-            f"{datatype.extent} bytes; use its bytes"
-        ) from None
+    names, fields = parts
+    formats, offsets = [field for field, _ in fields], [offset for _, offset in fields]
+    struct: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": datatype.ub}
+    if datatype.lb >= 0:
+        for align in (True, False):
+            with contextlib.suppress(ValueError):
+                dtype: np.dtype[Any] = np.dtype(struct, align=align)
+                return dtype
+    raise InvalidTypeError(
+        f"{datatype} has no numpy type: it has data before its address, or beyond its upper bound of "
+        f"{datatype.ub} bytes; use its bytes"
+    )
+
+
+def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
+    """A sub-array; one of sub-arrays has more dimensions."""
+    return np.dtype((dtype.base, shape + dtype.shape))
+
+
+def _parts(datatype: Datatype) -> tuple[list[str], list[tuple[np.dtype[Any], int]]] | None:
+    """Names of the fields of a structured type for a datatype, and their types and offsets; None if it has no such."""
+    if datatype.dtype is not None:
+        return None if datatype.dtype.names is None else (list(datatype.dtype.names), list(fields_of(datatype.dtype)))
+    old, combiner, given = datatype.decode()
+    if combiner in ("DUP", "RESIZED") and (inner := _parts(old)) is not None:
+        return inner
+    blocks = _blocks(old, combiner, given)
+    if blocks is None:
+        return None
+    fields = [
+        (_array(to_dtype(each), (length,)) if length != 1 else to_dtype(each), offset)
+        for length, offset, each in zip(*blocks, strict=True)
+    ]
+    return [f"f{i}" for i in range(len(fields))], fields
 
 
 def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[int], list[int], list[Datatype]] | None:

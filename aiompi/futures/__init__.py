@@ -9,8 +9,8 @@
 is started with `aiompi-launch -n 5 -m aiompi.futures program.py`: rank 0 runs it, the others are the workers. In an
 asyncio program `pool` is the same for its own communicator, with results to be awaited.
 
-Importing this module before the first MPI call asks for THREAD_MULTIPLE, so that tasks get ahead while the program of
-the blocking face does something else.
+Tasks get ahead while the program of the blocking face does something else: that takes THREAD_MULTIPLE. Both that way to
+start a program and an `MPICommExecutor` that is the first to use MPI ask for it; otherwise the program does.
 """
 
 from concurrent.futures import (
@@ -33,12 +33,9 @@ from aiompi.futures.aio import Pool, pool
 from aiompi.futures.combine import collect, compose
 from aiompi.futures.executor import MPICommExecutor, MPIPoolExecutor
 from aiompi.futures.staff import get_comm_workers
-from aiompi.settings import rc
 
 __all__ = [
     "ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "BrokenExecutor", "CancelledError", "Executor", "Future",
     "InvalidStateError", "MPICommExecutor", "MPIPoolExecutor", "Pool", "ProcessPoolExecutor", "ThreadPoolExecutor",
     "TimeoutError", "as_completed", "collect", "compose", "get_comm_workers", "pool", "wait",
 ]  # fmt: skip
-
-rc.thread_level = "multiple"

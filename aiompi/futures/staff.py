@@ -29,8 +29,8 @@ class Staff:
     def __init__(self, comm: Intracomm) -> None:
         if process.driver.level < THREAD_MULTIPLE:
             raise RuntimeError(
-                "an executor needs the thread level THREAD_MULTIPLE: import aiompi.futures before the first MPI call, "
-                "or set AIOMPI_THREAD_LEVEL=multiple"
+                "an executor needs the thread level THREAD_MULTIPLE: set AIOMPI_THREAD_LEVEL=multiple, or begin with "
+                "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
             )
         self._comm = comm
         self.size = max(1, comm.size - 1)

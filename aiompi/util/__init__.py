@@ -1,0 +1,1 @@
+"""Companions of `aiompi.MPI`, with the names of mpi4py.util."""

@@ -1,0 +1,99 @@
+"""NumPy's types to datatypes and back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiompi
+from aiompi.util.dtlib import from_numpy_dtype, to_numpy_dtype
+
+CODES = [
+    "?",
+    "b",
+    "h",
+    "i",
+    "q",
+    "B",
+    "Q",
+    "e",
+    "f",
+    "d",
+    "g",
+    "F",
+    "D",
+    "S1",
+    "S5",
+    "U3",
+    "(1,)i",
+    "(3,)h",
+    "(2,3,4)d",
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_plain_types_come_back(code: str) -> None:
+    dtype = np.dtype(code)
+    datatype = from_numpy_dtype(dtype)
+    assert (datatype.extent, datatype.lb) == (dtype.itemsize, 0)
+    kept = {"S5": "(5,)S1", "U3": "(3,)U1", "M8[s]": "i8"}  # elements that MPI has
+    assert to_numpy_dtype(datatype) == np.dtype(kept.get(code, code))
+    datatype.Free()
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("codes", [*itertools.combinations(["b", "d", "g", "(3,5)h", "F"], 2)], ids=",".join)
+def test_structs_come_back(codes: tuple[str, ...], aligned: bool) -> None:
+    inner = np.dtype(",".join(codes), align=aligned)
+    for dtype in (inner, np.dtype([("x", inner), ("y", "b"), ("z", inner, (2,))], align=aligned)):
+        datatype = from_numpy_dtype(dtype)
+        found = to_numpy_dtype(datatype)
+        assert datatype.extent == found.itemsize == dtype.itemsize
+        assert places(found) == places(dtype)
+        assert found.isalignedstruct or not aligned
+
+
+def places(dtype: np.dtype[Any]) -> list[Any]:
+    """Types, shapes and offsets, whatever the fields are called."""
+    if dtype.subdtype is not None:
+        return [dtype.shape, places(dtype.base)]
+    if not dtype.names or dtype.fields is None:
+        return [dtype]
+    return [(places(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names]
+
+
+def test_what_is_made_transfers_what_it_says() -> None:
+    """Padding is left alone."""
+    dtype = np.dtype([("a", "b"), ("b", "d"), ("c", "h", (3,))], align=True)
+    datatype = from_numpy_dtype(dtype)
+    sent, received = np.zeros(4, dtype), np.zeros(4, dtype)
+    sent.view("B")[:] = 7
+    (world,) = aiompi.local_world(1)
+    world.Isend([sent, datatype], 0)
+    world.Irecv([received, datatype], 0)
+    for name in ("a", "b", "c"):
+        np.testing.assert_array_equal(received[name], sent[name])
+    assert 0 in received.view("B")
+
+
+@pytest.mark.parametrize("dtype", [">i4", "O", [("a", ">f8")]])
+def test_numpy_types_that_mpi_does_not_have(dtype: Any) -> None:
+    with pytest.raises(ValueError, match=r"byte order|no MPI datatype"):
+        from_numpy_dtype(dtype)
+
+
+def test_datatypes_that_numpy_does_not_have() -> None:
+    part = aiompi.INT.Create_subarray([4], [2], [1])
+    before = aiompi.INT.Create_hindexed([1], [-4])
+    for datatype in (aiompi.DATATYPE_NULL, part, before):
+        with pytest.raises(ValueError, match="no numpy type"):
+            to_numpy_dtype(datatype)
+
+
+def test_fortran_order() -> None:
+    """What lies in memory is the same."""
+    datatype = aiompi.INT.Create_subarray([2, 3], [2, 3], [0, 0], aiompi.ORDER_FORTRAN)
+    assert to_numpy_dtype(datatype) == np.dtype(("i", (3, 2)))
