@@ -6,7 +6,7 @@ import zlib
 
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.comm.placement import Placement
-from aiompi.constants import TAG_UB, UNDEFINED
+from aiompi.constants import UNDEFINED
 from aiompi.create.agreement import Agreement, agreement_of, alike, construct
 from aiompi.create.members import members
 from aiompi.create.union import OneGroup, TwoGroups, Union, pack, unpack
@@ -52,7 +52,7 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
     Args:
         group: the same in all processes of it.
-        tag: 0..TAG_UB; keeps calls apart that are under way at once with some of the same processes.
+        tag: 0..tag_ub; keeps calls apart that are under way at once with some of the same processes.
 
     Raises:
         InvalidCommError: an intercommunicator.
@@ -62,8 +62,8 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
     group = _part(comm, group, "Comm_create_group")
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where('Comm_create_group')}: it needs an intracommunicator")
-    if not 0 <= tag <= TAG_UB:
-        raise InvalidTagError(f"{comm.where('Comm_create_group')}: tag {tag} is not in 0..{TAG_UB}")
+    if not 0 <= tag <= comm.tag_ub:
+        raise InvalidTagError(f"{comm.where('Comm_create_group')}: tag {tag} is not in 0..{comm.tag_ub}")
 
     over_clients = not Placement.of(comm.engine.universe, group.members).native
     agreement = agreement_of(comm, over_clients)

@@ -6,7 +6,6 @@ from operator import index
 
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.comm.placement import Placement
-from aiompi.constants import TAG_UB
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.clients import MeetingGroups
 from aiompi.create.union import TwoGroups, pack, unpack
@@ -24,7 +23,7 @@ def create_intercomm(
         leader: rank in it of the process that communicates with the other leader.
         peer_comm: has both leaders; counts only at the leader, and may be None elsewhere.
         remote_leader: rank of the other leader in `peer_comm`; counts only at the leader.
-        tag: 0..TAG_UB; keeps calls apart that are under way at once between the same leaders.
+        tag: 0..tag_ub; keeps calls apart that are under way at once between the same leaders.
 
     Raises:
         InvalidCommError: `comm` or `peer_comm` is of the wrong kind. Awaiting it: the groups have processes in common.
@@ -35,8 +34,8 @@ def create_intercomm(
     where = comm.where(operation)
     if comm.remote is not None:
         raise InvalidCommError(f"{where}: the local communicator must be an intracommunicator")
-    if not 0 <= index(tag) <= TAG_UB:
-        raise InvalidTagError(f"{where}: tag {tag} is not in 0..{TAG_UB}")
+    if not 0 <= index(tag) <= comm.tag_ub:
+        raise InvalidTagError(f"{where}: tag {tag} is not in 0..{comm.tag_ub}")
     _check_leader(where, "local", leader, comm.size)
     if comm.rank == leader:
         if peer_comm is None:

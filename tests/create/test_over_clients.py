@@ -11,7 +11,7 @@ from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, e
 from aiompi.coll import buffers, objects
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
-from aiompi.constants import IMPI_CLIENT_COLOR, IMPI_HOST_COLOR, TAG_UB, UNDEFINED
+from aiompi.constants import IMPI_CLIENT_COLOR, IMPI_HOST_COLOR, UNDEFINED
 from aiompi.create import (
     cart,
     cart_sub,
@@ -224,6 +224,11 @@ def test_communicators_of_one_client_stay_outside_the_numbering():
     assert {comm.context_id for comm in world.results(dup)} == {4}, "as if there had been none"
 
 
+def test_a_job_of_one_client_has_the_common_numbering():
+    world = ClientWorld((3,))
+    assert {comm.context_id for comm in world.results(dup)} == {2}
+
+
 @pytest.mark.spec("I4.5-1", "I4.5-5")
 @pytest.mark.parametrize("shape", ALL_SHAPES)
 def test_a_free(shape):
@@ -236,6 +241,19 @@ def test_a_free(shape):
     assert pending.result() == b"late"
     fenced = [message for message in messages if message.tag == 110]
     assert bare(fenced) == [m._replace(context=3) for m in bare(ClientWorld(*shape).recorded(buffers.barrier))]
+    assert all({2, 3}.isdisjoint(comm.engine.contexts) for comm in comms)
+
+
+def test_a_free_waits_for_collectives_that_are_under_way():
+    world = ClientWorld((2, 1))
+    comms = world.results(dup)
+    first = [comms[0], comms[2]]
+    barriers, freed = [buffers.barrier(comm) for comm in first], [free(comm) for comm in first]
+    world.run()
+    assert not any(request.done() for request in (*barriers, *freed))
+    late = [buffers.barrier(comms[1]), free(comms[1])]
+    world.run()
+    assert all(request.done() for request in (*barriers, *freed, *late))
     assert all({2, 3}.isdisjoint(comm.engine.contexts) for comm in comms)
 
 
@@ -360,9 +378,11 @@ def test_the_leaders_may_meet_among_the_messages_of_users():
 
 @pytest.mark.spec("I4.8-8")
 def test_errors_of_intercomm_create():
+    """The bound of tags is that which the clients have agreed upon."""
     world = ClientWorld((2, 1))
-    for tag in (-1, TAG_UB + 1):
-        with pytest.raises(InvalidTagError):
+    world.comms[0].tag_ub = 40000
+    for tag in (-1, 40001):
+        with pytest.raises(InvalidTagError, match=r"is not in 0\.\.40000"):
             create_intercomm(world.comms[0], 0, world.comms[0], 1, tag)
     assert world.messages == []
     requests = [create_intercomm(comm, 0, comm, 0, 3) for comm in world.comms]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from coll.impi.clients import ClientWorld
+from universes import universe
 
 from aiompi.coll.impi import tags
 from aiompi.coll.impi.masters import Masters
@@ -11,6 +12,7 @@ from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.trees import cubedim, high_children, high_parent, highbit, low_children, low_parent
 from aiompi.comm import Channel
 from aiompi.comm.contexts import MAX_CID
+from aiompi.comm.placement import Placement
 
 #: client of each rank: A = 0 1 4, B = 2 3 5, C = 6 7
 EXAMPLE = Masters([7, 7, 2, 2, 7, 2, 5, 5])
@@ -66,6 +68,14 @@ def test_the_tags() -> None:
         "DUP_TAG": 210, "MERGE_TAG": 220, "COMM_FREE_TAG": 230,
     }  # fmt: skip
     assert MAX_CID == 18446744073709551600
+
+
+@pytest.mark.spec("I4.2-1")
+def test_several_hosts_of_a_client_have_one_master() -> None:
+    placement = Placement.of(universe([1, 2], [1, 1]), range(5))
+    assert placement.hosts == (0, 1, 1, 2, 3)
+    assert [Masters(placement.clients).master_rank(number) for number in range(2)] == [0, 3]
+    assert Masters(placement.clients).num_masters == 2
 
 
 @pytest.mark.spec("I4.2-6")
