@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 #: waits without a spin after one that was in vain, at most
-_MAX_PAUSE: Final = 63
+_MAX_PAUSE: Final = 15
 
 
 class Spin:
     """The decision to spin, by how it went lately.
 
-    A spin in vain makes the next ones rarer: 1, then 3, 7, ... up to 63 waits go by without one. So a rank whose
+    A spin in vain makes the next ones rarer: 1, then 3, 7, 15 waits go by without one. So a rank whose
     messages are far between wastes little, while one that spins in vain because its peer sleeps, too, soon tries again.
 
     Attributes:
