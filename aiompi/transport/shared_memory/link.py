@@ -226,14 +226,17 @@ class RingLink:
     def _attend(self, segment: Segment) -> bool:
         """Read and write for a turn; whether nothing is left to do until the peer rings."""
         inbound = segment.inbound
-        inbound.wake()
         for _ in _TURNS:
             left = inbound.read(self.peer, CHUNK)
             if self._queue:
                 self._flush(segment)
             if self._closed:
                 return True
-            done = left > 0 and self._wait(inbound)
+            if left > 0:
+                done = self._wait(inbound)
+            else:
+                done = False
+                inbound.fence()
             if inbound.unheard():
                 segment.ring()
             if done:
@@ -241,7 +244,7 @@ class RingLink:
         return False
 
     def _wait(self, inbound: Inbound) -> bool:
-        """Wait for frames; False when there are some."""
+        """Wait for frames, after a fence, or linger, to ask again; False when there are some."""
         if self._lingering:
             return True
         self._lingering = self._driver.linger(self)

@@ -221,7 +221,7 @@ class Inbound(_Ring):
         return self.landing is None
 
     def read(self, sink: Sink, budget: int) -> int:
-        """Hand out what is there, as long as the budget lasts.
+        """Wait no longer, and hand out what is there, as long as the budget lasts.
 
         Args:
             budget: bytes to read, of which each frame costs FRAME_COST more.
@@ -233,6 +233,7 @@ class Inbound(_Ring):
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
         """
         frame, memory, words, size = sink.frame, self._memory, self._words, self._size
+        words[WATCHING] = 0
         try:
             while budget > 0 and not self.stopped:
                 tail = self._tail
@@ -309,26 +310,21 @@ class Inbound(_Ring):
         """Whether the writer does not wait, as far as can be told without a fence."""
         return self._words[WANTING] == self._answered
 
-    def wake(self) -> None:
-        """Wait for frames no longer."""
-        self._words[WATCHING] = 0
-
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some."""
         self._wait += 1
-        self._words[WATCHING] = self._wait
-        self.fence()
-        if self._words[HEAD] == self._head == self._tail:
-            return True
-        self._words[WATCHING] = 0
-        return False
+        words = self._words
+        words[WATCHING] = self._wait
+        self._acquire()
+        self._release()
+        return bool(words[HEAD] == self._tail)
 
     def unheard(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.
 
-        While much is left to be read he may sleep on: he will write more at once when he is rung for later.
+        To be asked after a fence, or else again later. While much is left to be read the writer may sleep on: he will
+        write more at once when he is rung for later.
         """
-        self.fence()
         wait = self._words[WANTING]
         if wait == self._answered or 2 * (self._head - self._tail) > self._size:
             return False

@@ -107,8 +107,10 @@ class Segment:
 
     def ring(self) -> None:
         """Wake the other side."""
-        with contextlib.suppress(BlockingIOError):  # it has been rung without end, and will be readable
+        try:
             os.eventfd_write(self._far_bell, 1)
+        except BlockingIOError:
+            return  # it has been rung without end, and will be readable
 
     def ring_self(self) -> None:
         """Be called again."""
@@ -116,8 +118,10 @@ class Segment:
 
     def silence(self) -> None:
         """Take note of the ringing so far."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             os.eventfd_read(self.bell)
+        except BlockingIOError:
+            return
 
     def close(self) -> None:
         """Let go of the doorbells; the memory goes when its last view does."""
