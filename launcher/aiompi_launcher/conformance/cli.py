@@ -3,6 +3,7 @@
     aiompi-impi-tester list                                     groups and scripts
     aiompi-impi-tester run [options] [-- command...]            run tests, start the implementation under test
     aiompi-impi-tester startup [options] [-- command...]        only the start-up, with its trace
+    aiompi-impi-tester serve [options]                          the web page
     aiompi-impi-tester peer CLIENT HOST:PORT -np N              a simulated implementation, to try the tester with
 
 The command starts one client under test. Its placeholders are {client}, {address}, {host}, {port}, {np}, {interpreter}
@@ -43,6 +44,7 @@ def main(words: list[str] | None = None) -> int:
         "list": _list,
         "run": _run,
         "startup": _startup,
+        "serve": _serve,
         "peer": _peer,
     }
     try:
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         action.add_argument("--format", choices=FORMATS, default="text", help="of the results (text)")
         action.add_argument("--output", metavar="FILE", type=Path, help="write results there")
         action.add_argument("-v", "--verbose", action="store_true", help="show what processes print and report")
+    _web(actions.add_parser("serve", help="serve the web page"))
     _simulated(actions.add_parser("peer", help="be a simulated client under test"))
     return parser
 
@@ -90,6 +93,12 @@ def _job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", type=int, help="authenticate with this IMPI_AUTH_KEY instead of IMPI_AUTH_NONE")
     parser.add_argument("--startup-limit", type=float, default=60.0, metavar="SECONDS", help="until all have come (60)")
     parser.add_argument("--quiet-limit", type=float, default=10.0, metavar="SECONDS", help="without a packet (10)")
+
+
+def _web(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="IPv4 address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8080, help="of the page (8080)")
+    parser.add_argument("--scripts", type=Path, default=catalogue.SCRIPTS, metavar="DIR", help="where scripts are")
 
 
 def _simulated(parser: argparse.ArgumentParser) -> None:
@@ -187,6 +196,16 @@ def _peer(options: argparse.Namespace, command: list[str]) -> int:
         print(f"aiompi-impi-tester: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _serve(options: argparse.Namespace, command: list[str]) -> int:
+    try:
+        from aiompi_launcher.conformance.web.app import serve
+    except ImportError as error:
+        print(f"aiompi-impi-tester: {error}: install the extra `tester`, pip install 'aiompi[tester]'", file=sys.stderr)
+        return 2
+    Setup(address=options.bind)
+    return serve(options.bind, options.port, options.scripts)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,14 @@ _ADJUSTABLE: Final = (
 
 class SetupError(Exception):
     """The parts make no job; the message says why."""
+
+
+def _is_own(address: str) -> bool:
+    """Whether simulated hosts can give this address to others."""
+    try:
+        return not ipaddress.IPv4Address(address).is_unspecified
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class Setup:
         for name in ("clients", "hosts", "procs", "iut_clients", "iut_procs"):
             if getattr(self, name) < 1:
                 raise SetupError(f"{name} is {getattr(self, name)}: at least 1")
+        if not _is_own(self.address):
+            raise SetupError(f"{self.address} is no IPv4 address to which others can connect")
         if self.total > MOST_CLIENTS:
             raise SetupError(f"{self.total} clients; a job has at most {MOST_CLIENTS}")
         if not 0 <= self.first <= self.iut_clients:

@@ -100,6 +100,8 @@ def test_a_command_that_does_not_come(capfd: pytest.CaptureFixture[str]):
         (["run", "--clients", "0"], "clients is 0: at least 1"),
         (["run", "--first", "2"], "first is 2"),
         (["run", "--clients", "40"], "at most 32"),
+        (["run", "--bind", "0.0.0.0"], "0.0.0.0 is no IPv4 address to which others can connect"),
+        (["serve", "--bind", "localhost"], "localhost is no IPv4 address"),
         (["run", "--server", "here"], "'here' is not HOST:PORT"),
         (["run", "--test", "pt2pt/pairs", "--", "x", "{rank}"], "the placeholders are {client}"),
         (["run", "--test", "pt2pt/pairs", "--", "./no-such-command"], "no-such-command"),

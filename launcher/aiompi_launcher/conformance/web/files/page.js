@@ -1,0 +1,246 @@
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const MOST_LINES = 2000;
+const tests = new Map(); // name -> { item, verdict, details, box }
+let socket = null;
+let state = "connecting";
+
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function ask(request) {
+  if (socket !== null && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(request));
+}
+
+// What the server tells.
+
+const events = {
+  catalogue: ({ scripts }) => showCatalogue(scripts),
+  state: showState,
+  line: ({ text }) => write(text),
+  error: ({ text }) => showError(text),
+  started: ({ name }) => mark(name, "running", "running"),
+  result: ({ result }) => showResult(result),
+  step: ({ step }) => showStep(step),
+  clear: clear,
+};
+
+function connect() {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  socket = new WebSocket(`${scheme}://${location.host}/live`);
+  socket.addEventListener("open", () => { $("log").textContent = ""; });
+  socket.addEventListener("message", (message) => {
+    const event = JSON.parse(message.data);
+    if (event.event in events) events[event.event](event);
+  });
+  socket.addEventListener("close", () => {
+    $("state").textContent = "not connected; reload the page to go on";
+    $("run").disabled = true;
+  });
+}
+
+function showState(event) {
+  state = event.state;
+  const words = { idle: "no job", waiting: "waiting for the other side", ready: "ready for tests", running: "running" };
+  $("state").textContent = words[state];
+  const form = $("setup");
+  if (form.dataset.filled === undefined) {
+    for (const [name, value] of Object.entries(event.setup)) form.elements[name].value = value;
+    form.elements.template.value = event.template;
+    form.dataset.filled = "";
+  }
+  for (const button of form.querySelectorAll("button")) button.disabled = state === "waiting" || state === "running";
+  $("commands").hidden = event.commands.length === 0;
+  $("command-list").replaceChildren(...event.commands.map((command) => element("li", {},
+    element("code", {}, command),
+    element("button", { type: "button", onclick: () => copy(command) }, "Copy"))));
+  count();
+}
+
+function showCatalogue(scripts) {
+  const groups = new Map();
+  for (const script of scripts) groups.set(script.group, [...(groups.get(script.group) ?? []), script]);
+  tests.clear();
+  $("groups").replaceChildren(...[...groups].map(([group, members]) => showGroup(group, members)));
+  count();
+}
+
+function showGroup(group, members) {
+  const all = element("input", { type: "checkbox", "aria-label": `all of ${group}` });
+  all.addEventListener("change", () => {
+    for (const script of members) tests.get(script.name).box.checked = all.checked;
+    count();
+  });
+  const list = element("ul", { class: "tests" }, ...members.map(showTest));
+  const summary = element("summary", {}, all, element("strong", {}, group), `${members.length} tests`);
+  return element("details", { "data-group": group }, summary, list);
+}
+
+function showTest(script) {
+  const box = element("input", { type: "checkbox", "aria-label": `select ${script.name}`, onchange: count });
+  const short = script.name.split("/")[1];
+  const name = element("button", { type: "button", class: "plain", onclick: () => showSource(script) }, short);
+  const verdict = element("span", { class: "verdict" }, "not run");
+  const details = element("button", { type: "button", class: "plain", hidden: true }, "details");
+  const item = element("li", { "data-test": script.name },
+    box, name, verdict, element("small", {}, script.description), details);
+  tests.set(script.name, { item, verdict, details, box });
+  return item;
+}
+
+function mark(name, kind, word) {
+  const test = tests.get(name);
+  if (test === undefined) return;
+  test.item.className = kind;
+  test.verdict.textContent = word;
+}
+
+function showResult(result) {
+  mark(result.name, result.verdict, result.verdict);
+  const test = tests.get(result.name);
+  if (test === undefined) {
+    if (result.verdict !== "pass") offer(result);
+    return;
+  }
+  const details = element("button", { type: "button", class: "plain", onclick: () => showDetails(result) }, "details");
+  details.hidden = result.verdict === "pass" && result.deviations.length === 0;
+  test.details.replaceWith(details);
+  test.details = details;
+}
+
+function offer(result) {
+  $("error").hidden = false;
+  $("error").replaceChildren(`${result.name}: ${result.verdict}. `,
+    element("button", { type: "button", class: "plain", onclick: () => showDetails(result) }, "details"));
+}
+
+function showStep(step) {
+  write(step.text);
+  if (step.data) write("    " + words(step.data).join(" "));
+  for (const deviation of step.deviations) write(`    ${deviation.severity.toUpperCase()} ${deviation.problem} (${deviation.rule})`);
+}
+
+function showError(text) {
+  $("error").hidden = false;
+  $("error").textContent = text;
+}
+
+function write(text) {
+  const log = $("log");
+  const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 5;
+  log.append(text + "\n");
+  while (log.childNodes.length > MOST_LINES) log.firstChild.remove();
+  if (atEnd) log.scrollTop = log.scrollHeight;
+}
+
+function clear() {
+  $("log").textContent = "";
+  $("error").hidden = true;
+  for (const [name, test] of tests) {
+    mark(name, "", "not run");
+    test.details.hidden = true;
+  }
+}
+
+// Dialogs.
+
+function open(title, ...content) {
+  $("dialog-title").textContent = title;
+  $("dialog-body").replaceChildren(...content);
+  $("dialog").showModal();
+}
+
+async function showSource(script) {
+  const response = await fetch(`script/${script.name}`);
+  const source = await response.text();
+  open(script.name, element("p", {}, `Checks ${script.rules.join(", ")}.`), element("pre", {}, source));
+}
+
+function words(hex) {
+  return hex.match(/.{1,8}/g) ?? [];
+}
+
+function bytes(hex, other) {
+  const there = words(other ?? "");
+  const node = element("p", { class: "hex" });
+  words(hex).forEach((word, index) => {
+    if (index % 4 === 0) node.append(`${index ? "\n" : ""}${String(index * 4).padStart(4)}  `);
+    node.append(other !== null && word !== there[index] ? element("mark", {}, word) : word, " ");
+  });
+  return node;
+}
+
+function showDeviation(deviation) {
+  const columns = [["Expected", deviation.expected, deviation.actual], ["Actual", deviation.actual, deviation.expected]];
+  return element("div", { class: `deviation ${deviation.severity}` },
+    element("strong", {}, deviation.severity), ` ${deviation.problem} (rule ${deviation.rule}, section ${deviation.section})`,
+    element("div", { class: "beside" }, ...columns.filter(([, hex]) => hex !== null).map(([name, hex, other]) =>
+      element("div", {}, element("h4", {}, name), bytes(hex, other)))));
+}
+
+function showDetails(result) {
+  const trace = element("ol", { class: "trace" }, ...result.steps.map((step) => element("li", {},
+    element("code", {}, step.text), ...step.deviations.map(showDeviation))));
+  open(`${result.name}: ${result.verdict}`,
+    element("p", {}, result.reason),
+    ...result.deviations.map(showDeviation),
+    element("h3", {}, "Reports"), element("pre", {}, result.reports.join("\n") || "none"),
+    element("h3", {}, "What passed"), trace);
+}
+
+// What a person does.
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    showError("The browser does not let this page copy: select the line by hand.");
+  }
+}
+
+function selected() {
+  return [...tests].filter(([, test]) => test.box.checked).map(([name]) => name);
+}
+
+function count() {
+  const number = selected().length;
+  $("count").textContent = `${number} of ${tests.size} selected`;
+  $("run").disabled = number === 0 || state !== "ready";
+}
+
+function selectAll(checked) {
+  for (const box of $("groups").querySelectorAll("input")) box.checked = checked;
+  count();
+}
+
+$("setup").addEventListener("submit", (event) => {
+  event.preventDefault();
+  $("error").hidden = true;
+  const form = event.target;
+  const setup = { server: form.elements.server.value };
+  for (const name of ["clients", "hosts", "procs", "first", "iut_clients", "iut_procs"]) {
+    setup[name] = Number(form.elements[name].value);
+  }
+  const startup_only = event.submitter.value === "startup";
+  ask({ action: "start", setup, template: form.elements.template.value, startup_only });
+});
+$("run").addEventListener("click", () => {
+  $("error").hidden = true;
+  ask({ action: "run", tests: selected() });
+});
+$("all").addEventListener("click", () => selectAll(true));
+$("none").addEventListener("click", () => selectAll(false));
+$("clear").addEventListener("click", () => ask({ action: "clear" }));
+$("finish").addEventListener("click", () => ask({ action: "finish" }));
+$("stop").addEventListener("click", () => ask({ action: "stop" }));
+$("close").addEventListener("click", () => $("dialog").close());
+connect();

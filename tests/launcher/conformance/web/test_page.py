@@ -1,0 +1,265 @@
+"""The test tool: what the page shows and does, over HTTP and its WebSocket (IMPI 0.0, sections 5.1 and 5.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError, web
+from rehearsal import peers
+
+from aiompi_launcher.conformance import catalogue
+from aiompi_launcher.conformance.session import Limits
+from aiompi_launcher.conformance.setup import Setup
+from aiompi_launcher.conformance.web.app import Tool
+
+QUICK = Limits(startup=10, quiet=5)
+
+
+class Page:
+    """A page that is open.
+
+    Attributes:
+        events: that have come.
+    """
+
+    def __init__(self, client: ClientSession, url: str, socket: ClientWebSocketResponse) -> None:
+        self.client = client
+        self.url = url
+        self.events: list[dict[str, Any]] = []
+        self._socket = socket
+        self._others: list[asyncio.Task[None]] = []
+
+    async def ask(self, **request: Any) -> None:
+        await self._socket.send_json(request)
+
+    async def until(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """The next event of a kind with these fields."""
+        while True:
+            event = await self._socket.receive_json(timeout=20)
+            self.events.append(event)
+            if event["event"] == kind and all(event.get(name) == value for name, value in fields.items()):
+                return event
+
+    async def result(self, name: str) -> dict[str, Any]:
+        while True:
+            result = (await self.until("result"))["result"]
+            if result["name"] == name:
+                return result
+
+    async def text(self, path: str) -> str:
+        async with self.client.get(self.url + path) as response:
+            response.raise_for_status()
+            return await response.text()
+
+    def lines(self) -> list[str]:
+        return [event["text"] for event in self.events if event["event"] == "line"]
+
+    def start_others(self, command: str, setup: Setup, faulty: str = "", *, startup_only: bool = False) -> None:
+        """Do what the person does: start the other side with the address that is shown."""
+        found = re.search(r"(\d+\.\d+\.\d+\.\d+):(\d+)", command)
+        assert found is not None
+        address = found[1], int(found[2])
+        for peer in peers(setup, faulty):
+            self._others.append(asyncio.create_task(peer.run(*address, startup_only=startup_only)))
+
+    async def close(self) -> None:
+        await self._socket.close()
+        for task in self._others:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+@contextlib.asynccontextmanager
+async def serving(tool: Tool) -> AsyncIterator[str]:
+    """The address of a running tool."""
+    runner = web.AppRunner(tool.application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[Page]:
+    async with serving(Tool("127.0.0.1", catalogue.SCRIPTS, QUICK)) as url, ClientSession() as client:
+        page = Page(client, url, await client.ws_connect(url + "/live"))
+        try:
+            yield page
+        finally:
+            await page.close()
+
+
+SETUP = {"clients": 1, "hosts": 1, "procs": 1, "first": 0, "iut_clients": 1, "iut_procs": 2}
+OTHERS = Setup(procs=1)
+
+
+@pytest.mark.spec("I5.1-4", "I5.1-11", "I5.1-12", "I5.2-4", "I5.4-4")
+@pytest.mark.asyncio
+async def test_a_person_runs_tests():
+    async with opened() as page:
+        await page.ask(
+            action="start", setup=SETUP, template="impirun -client {client} {address} -np {np} {interpreter}"
+        )
+        waiting = await page.until("state", state="waiting")
+        (command,) = waiting["commands"]
+        assert re.match(r"IMPI_AUTH_NONE=1 impirun -client 1 127\.0\.0\.1:\d+ -np 2 \S+ -m ", command)
+        page.start_others(command, OTHERS)
+        await page.until("state", state="ready")
+        await page.ask(action="run", tests=["probe/probe", "pt2pt/ranks_to_zero"])
+        assert (await page.result("probe/probe"))["verdict"] == "pass"
+        assert (await page.result("pt2pt/ranks_to_zero"))["verdict"] == "pass"
+        await page.until("state", state="ready")
+        assert "rank 0: Result: Pass" in page.lines()
+        assert page.lines()[-1] == "PASS pt2pt/ranks_to_zero"
+        await page.ask(action="finish")
+        assert (await page.result("shutdown"))["verdict"] == "pass"
+
+
+@pytest.mark.spec("I5.4-3")
+@pytest.mark.asyncio
+async def test_another_job_asks_for_a_new_start():
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP)
+        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        await page.until("state", state="ready")
+        await page.ask(action="run", tests=["long/at_limit", "probe/probe"])  # the first needs smaller packets
+        await page.until("line", text="The next test needs another job: start the other side again.")
+        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        assert (await page.result("long/at_limit"))["verdict"] == "pass"
+        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        assert (await page.result("probe/probe"))["verdict"] == "pass"
+
+
+@pytest.mark.spec("I5.1-14", "I5.1-17", "I5.1-20", "I5.2-4")
+@pytest.mark.asyncio
+async def test_a_failure_shows_what_was_expected():
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP)
+        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS, "reduce-tag")
+        await page.until("state", state="ready")
+        await page.ask(action="run", tests=["ops/sum"])
+        result = await page.result("ops/sum")
+        (deviation,) = result["deviations"]
+        assert (result["verdict"], deviation["rule"], deviation["section"]) == ("fail", "I4.16-3", "4.16")
+        expected, actual = bytes.fromhex(deviation["expected"]), bytes.fromhex(deviation["actual"])
+        assert (expected[84:88], actual[84:88]) == ((190).to_bytes(4), (191).to_bytes(4))
+        assert any("tag=191" in step["text"] for step in result["steps"])
+        assert "FAIL          ops/sum" in await page.text("/results.txt")
+        assert json.loads(await page.text("/results.json"))["tests"][-1]["name"] == "ops/sum"
+        assert "<failure" in await page.text("/results.xml")
+        await page.ask(action="clear")
+        await page.until("clear")
+        assert json.loads(await page.text("/results.json"))["tests"] == []
+
+
+@pytest.mark.spec("I5.1-8", "I5.1-9")
+@pytest.mark.asyncio
+async def test_startup_only_shows_each_step():
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP, startup_only=True)
+        (command,) = (await page.until("state", state="waiting"))["commands"]
+        assert command.endswith(" --startup-only")
+        page.start_others(command, OTHERS, startup_only=True)
+        assert (await page.result("start-up only"))["verdict"] == "pass"
+        steps = [event["step"]["text"] for event in page.events if event["event"] == "step"]
+        assert any(text.endswith("> AUTH, mask 0x1") for text in steps)
+        assert "client 1 > COLL P_PID" in steps
+
+
+@pytest.mark.spec("I5.2-3", "I5.3-17", "I5.4-11")
+@pytest.mark.asyncio
+async def test_emergency_stop_and_again():
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP)
+        await page.until("state", state="waiting")
+        await page.ask(action="start", setup=SETUP)
+        assert "wait for the end" in (await page.until("error"))["text"]
+        await page.ask(action="stop")
+        await page.until("state", state="idle")
+        await page.ask(action="start", setup=SETUP)
+        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        await page.until("state", state="ready")
+
+
+@pytest.mark.asyncio
+async def test_a_page_that_is_opened_later_sees_the_same():
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP)
+        command = (await page.until("state", state="waiting"))["commands"]
+        async with page.client.ws_connect(page.url + "/live") as late:
+            catalogue_, state = [await late.receive_json() for _ in range(2)]
+        assert len(catalogue_["scripts"]) == len(catalogue.load())
+        assert (state["state"], state["commands"], state["setup"]) == ("waiting", command, SETUP)
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        ({"action": "run", "tests": []}, "select tests first"),
+        ({"action": "run", "tests": ["../x"]}, "there is no script ../x"),
+        ({"action": "start", "setup": {"clients": "2"}}, "clients must be a number"),
+        ({"action": "start", "setup": {"clients": 0}}, "at least 1"),
+        ({"action": "start", "setup": {"server": "x"}}, "the server is HOST:PORT"),
+        ({"action": "start", "template": "run {what}"}, "the placeholders are"),
+        ({"action": "start", "template": "'"}, "the command: No closing quotation"),
+        ({"action": "fly"}, "there is no action 'fly'"),
+        ([], "there is no action None"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_wrong_requests(request_: Any, problem: str):
+    async with opened() as page:
+        await page._socket.send_json(request_)
+        assert problem in (await page.until("error"))["text"]
+
+
+@pytest.mark.spec("I5.1-5", "I5.2-6")
+@pytest.mark.asyncio
+async def test_pages_and_sources():
+    async with opened() as page:
+        html = await page.text("/")
+        script = await page.text("/page.js")
+        for identifier in set(re.findall(r'\$\("([\w-]+)"\)', script)):
+            assert f'id="{identifier}"' in html
+        assert "http://" not in html + script + await page.text("/style.css")  # no assets from elsewhere
+        assert (await page.text("/script/pt2pt/pairs")).startswith("/* Every process sends ten numbers")
+        for path in ("/script/pt2pt/none", "/script/..%2F..%2Fsetup.py/x", "/results.exe", "/bench.py"):
+            async with page.client.get(page.url + path) as response:
+                assert response.status == 404
+
+
+@pytest.mark.asyncio
+async def test_no_page_elsewhere_can_reach_in():
+    async with opened() as page:
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            async with page.client.get(page.url + "/", headers=headers) as response:
+                assert response.status == 403
+            with pytest.raises(WSServerHandshakeError):
+                await page.client.ws_connect(page.url + "/live", headers=headers)
+        async with page.client.get(page.url + "/") as response:
+            assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.asyncio
+async def test_beyond_loopback_a_token_is_needed():
+    tool = Tool("192.0.2.1", catalogue.SCRIPTS, QUICK)
+    assert len(tool.token) > 30
+    async with serving(tool) as url, ClientSession(cookie_jar=CookieJar(unsafe=True)) as client:
+        for path in ("/", "/?token=x", "/results.txt", "/live"):
+            async with client.get(url + path) as response:
+                assert response.status == 403
+        async with client.get(f"{url}/?token={tool.token}") as response:
+            assert response.status == 200
+        async with client.get(url + "/results.txt") as response:  # with the cookie
+            assert response.status == 200
