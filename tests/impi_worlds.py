@@ -157,8 +157,9 @@ class ImpiWorld:
     """Ranks of several clients.
 
     Args:
-        clients: how many ranks each client has, or each of its hosts.
+        clients: how many ranks each client has, or each of its hosts; or the universe itself.
         driver: makes the driver of a rank.
+        present: ranks of the clients that are there, by default all. What goes to others enters `relay.down`.
         cut, seed, patient: as of `Relay`.
         limits: fields of the universe, such as `datalen`, `ackmark`, `hiwater`.
         settings: of the ranks.
@@ -170,19 +171,22 @@ class ImpiWorld:
 
     def __init__(
         self,
-        clients: Sequence[Sequence[int] | int],
+        clients: Sequence[Sequence[int] | int] | Universe,
         driver: Callable[[], Any] = NoDriver,
         *,
+        present: Sequence[int] | None = None,
         cut: int = 2**30,
         seed: int = 0,
         patient: bool = True,
         limits: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.universe = universe(*clients, **(limits or {}))
+        self.universe = clients if isinstance(clients, Universe) else universe(*clients, **(limits or {}))
         self.relay = Relay(self.universe, cut, seed, patient)
-        self._hubs = [Hub() for _ in clients]
-        self.runtimes = [self._rank(rank, driver(), Settings(**settings)) for rank in range(self.universe.size)]
+        self._hubs = [Hub() for _ in self.universe.clients]
+        there = [client for rank, client in enumerate(self.universe.clients) if present is None or rank in present]
+        ranks = [rank for client in there for rank in client.procs]
+        self.runtimes = [self._rank(rank, driver(), Settings(**settings)) for rank in ranks]
         self.engines = [runtime.engine for runtime in self.runtimes]
         self.comms = [runtime.world for runtime in self.runtimes]
 
