@@ -66,7 +66,10 @@ class Slot:
             InvalidCountError: it holds more, or less.
         """
         if sum(lengths) != self.nbytes:
-            raise InvalidCountError(f"{self.nbytes} bytes cannot be cut into blocks of {sum(lengths)} together")
+            raise InvalidCountError(
+                f"{self.nbytes} bytes have come where blocks of {sum(lengths)} together are expected; pass the same "
+                "amount on all ranks"
+            )
         data = self.data
         return [Slot(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
 

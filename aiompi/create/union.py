@@ -70,10 +70,6 @@ class TwoGroups(Union):
         """The same for the own group alone."""
         return await _maximum(self._local, numbers)
 
-    async def local_all(self, data: bytes) -> list[bytes]:
-        """What each process of the own group gives, in rank order."""
-        return await collect(self._local, data)
-
     async def exchange(self, data: bytes) -> bytes:
         """What the leader of the other group gives.
 

@@ -120,6 +120,14 @@ def talk(world, comms):
         assert total[0] == sum(comm.group.members)
 
 
+def test_packets_do_not_tell_which_call_they_are_part_of():
+    """So that ranks of different clients do not find out that they disagree."""
+    world = ImpiWorld([1, 1])
+    requests = [buffers.bcast(comm, np.zeros(1), comm.rank) for comm in world.comms]
+    world.run()
+    assert [request.result() for request in requests] == [None, None]
+
+
 class Host:
     """The host of a rank as its runtime knows it, which here is the relay."""
 
