@@ -19,7 +19,7 @@ from aiompi.impi.host import Host, State
 from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.universe import Universe
 from aiompi.wire import hello
-from aiompi_launcher.impi_stream import PacketStream
+from aiompi_launcher.impi_stream import PacketStream, Piece, copied, discard
 from aiompi_launcher.listen import keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
@@ -28,6 +28,7 @@ CONGESTION: Final = 4 * 2**20
 #: connections that have not said yet who they are; more push out the oldest
 MAX_NEWCOMERS: Final = 128
 _FAREWELL: Final = 5.0  # seconds that a far end has to close its end of a channel after FINI
+_SEND_BUFFER: Final = 2**20  # bytes asked for: who can run further ahead of a rank is wakened less often
 _RANK: Final = struct.Struct(">I")
 _FINI: Final = Packet(PacketType.FINI).pack()
 
@@ -66,7 +67,7 @@ class HostAgent:
         self._links: dict[int, PacketStream] = {}
         self._silent: set[int] = set()  # ranks that have nothing more to say
         self._gone: set[int] = set()  # ranks that hear nothing more
-        self._early: dict[int, list[bytes]] = {}  # packets for ranks that are not here yet
+        self._early: dict[int, list[list[Piece]]] = {}  # packets for ranks that are not here yet
         self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
         self._newcomers: dict[asyncio.Task[None], None] = {}
         self._ranks: socket.socket | None = None
@@ -152,7 +153,7 @@ class HostAgent:
         self._channels[rank] = stream = PacketStream(
             sock,
             self._universe.datalen,
-            lambda packet, whole: self._from_channel(rank, packet, whole),
+            lambda packet, pieces: self._from_channel(rank, packet, pieces),
             lambda error: self._channel_ended(rank, error),
         )
         stream.on_drained = lambda: self._release(rank)
@@ -203,25 +204,27 @@ class HostAgent:
         rank = handshake.peer_rank
         if rank not in self._core.procs or rank in self._links or rank in self._gone:
             raise RemoteProtocolError(f"it says that it is rank {rank}, which is not awaited here")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._links[rank] = stream = PacketStream(
             sock,
             self._universe.datalen,
-            lambda packet, whole: self._from_rank(rank, packet, whole),
+            lambda packet, pieces: self._from_rank(rank, packet, pieces),
             lambda error: self._link_ended(rank, error),
         )
-        for data in self._early.pop(rank, ()):
-            stream.send(data)
+        for pieces in self._early.pop(rank, ()):
+            stream.send(pieces)
 
     # Traffic.
 
-    def _from_rank(self, rank: int, packet: Packet, whole: memoryview) -> None:
+    def _from_rank(self, rank: int, packet: Packet, pieces: list[Piece]) -> None:
         if packet.pk_type == PacketType.FINI:
+            discard(pieces)
             self._silent.add(rank)
             self._changed.set()
             return
         peer = self._core.outgoing(packet, rank)
         channel = self._channels[peer]
-        channel.send(whole)
+        channel.send(pieces)
         if channel.backlog > CONGESTION:
             self._links[rank].pause()
             self._held.setdefault(peer, []).append(self._links[rank])
@@ -230,24 +233,26 @@ class HostAgent:
         for link in self._held.pop(peer, ()):
             link.resume()
 
-    def _from_channel(self, peer: int, packet: Packet, whole: memoryview) -> None:
+    def _from_channel(self, peer: int, packet: Packet, pieces: list[Piece]) -> None:
         if packet.pk_type == PacketType.FINI:
+            discard(pieces)
             self._core.hear_fini(peer)
             self._check_channel(peer)
             return
         rank = self._core.incoming(packet, peer)
         link = self._links.get(rank)
         if link is not None:
-            link.send(whole)
+            link.send(pieces)
         elif rank in self._gone:
+            discard(pieces)
             self._acknowledge(rank)
         else:
-            self._early.setdefault(rank, []).append(bytes(whole))
+            self._early.setdefault(rank, []).append(copied(pieces))
 
     def _acknowledge(self, rank: int) -> None:
         for peer, ack in self._core.overdue(rank):
             if peer in self._channels:
-                self._channels[peer].send(ack)
+                self._channels[peer].send([(ack, None)])
 
     def _link_ended(self, rank: int, error: Exception | None) -> None:
         del self._links[rank]
@@ -285,7 +290,7 @@ class HostAgent:
         procs = self._core.procs
         await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
         for peer in self._core.say_fini():
-            self._channels[peer].send(_FINI)
+            self._channels[peer].send([(_FINI, None)])
             self._check_channel(peer)
         await self._until(lambda: self._core.closed)
         with contextlib.suppress(TimeoutError):

@@ -10,9 +10,10 @@ import os
 import secrets
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final
 
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
+_PATIENCE: Final = 10.0  # seconds
 
 
 def main(ranks: str, *command: str) -> int:
@@ -28,15 +29,27 @@ def main(ranks: str, *command: str) -> int:
     environ = {**os.environ, "IMPI_AUTH_KEY": str(secrets.randbits(63))}
     counts = ranks.split(",")
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(
-            subprocess.Popen((*LAUNCHER, "--server", str(len(counts))), env=environ, stdout=subprocess.PIPE, text=True)
-        )
+        server = _start(stack, ("--server", str(len(counts))), env=environ, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         address = server.stdout.readline().strip()
-        lines = [(*LAUNCHER, "--client", str(c), address, "-n", count, *command) for c, count in enumerate(counts)]
-        for line in lines[1:]:
-            stack.enter_context(subprocess.Popen(line, env=environ, stdin=subprocess.DEVNULL))
-        return subprocess.run(lines[0], env=environ, check=False).returncode
+        clients = [("--client", str(client), address, "-n", count, *command) for client, count in enumerate(counts)]
+        for client in clients[1:]:
+            _start(stack, client, env=environ, stdin=subprocess.DEVNULL)
+        return subprocess.run((*LAUNCHER, *clients[0]), env=environ, check=False).returncode
+
+
+def _start(stack: contextlib.ExitStack, words: tuple[str, ...], **options: Any) -> subprocess.Popen[Any]:
+    process = stack.enter_context(subprocess.Popen((*LAUNCHER, *words), **options))
+    stack.callback(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """It ends by itself, unless the first client never came so far as to be missed."""
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.terminate()
 
 
 if __name__ == "__main__":
