@@ -17,7 +17,8 @@ from aiompi.coll.operand import ObjectOperand
 from aiompi.coll.reduce.binomial import binomial as native_reduce
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
-from aiompi.create.union import NUMBERS, Numbers, OneGroup, TwoGroups, Union, larger, pack, unpack
+from aiompi.create.union import NUMBER, NUMBERS, Numbers, OneGroup, TwoGroups, Union, larger, pack, unpack
+from aiompi.errors import RemoteProtocolError
 
 _ROW: Final = struct.Struct(">iii")
 #: what a colour or a key can be
@@ -50,7 +51,7 @@ class TwoGroupsOverClients(TwoGroups):
         fan = Fan(self._bridge.tagged(DUP_TAG))
         found = await fan.gather(numbers)
         if found is None:
-            return await fan.told()
+            return await fan.told(len(numbers))
         highest = larger(found, await fan.swap(found))
         await fan.tell(highest)
         return highest
@@ -74,12 +75,12 @@ class Fan:
             await self._send(own, 0)
             return None
         for remote in range(1, self._channel.size):
-            own = larger(own, await self._receive(remote))
+            own = larger(own, await self._receive(remote, len(own)))
         return own
 
     async def swap(self, own: Numbers) -> Numbers:
-        """Those of the remote rank 0; at rank 0."""
-        slot = Slot()
+        """As many of the remote rank 0; at rank 0."""
+        slot = Slot.of(NUMBER * len(own))
         arrival = slot.irecv(self._channel, 0)
         await self._send(own, 0)
         await arrival
@@ -90,16 +91,16 @@ class Fan:
         for remote in range(1, self._channel.size):
             await self._send(numbers, remote)
 
-    async def told(self) -> Numbers:
-        """What the remote rank 0 tells; at the ranks above 0."""
-        return await self._receive(0)
+    async def told(self, count: int) -> Numbers:
+        """The numbers that the remote rank 0 tells; at the ranks above 0."""
+        return await self._receive(0, count)
 
     async def _send(self, numbers: Numbers, dest: int) -> None:
         data = pack(numbers)
         await Slot.holding((data,), len(data)).isend(self._channel, dest)
 
-    async def _receive(self, source: int) -> Numbers:
-        slot = Slot()
+    async def _receive(self, source: int, count: int) -> Numbers:
+        slot = Slot.of(NUMBER * count)
         await slot.irecv(self._channel, source)
         return unpack(slot.data)
 
@@ -108,7 +109,7 @@ async def fence(channel: Channel, tag: int) -> None:
     """Wait until all processes of an intercommunicator do, with messages of no bytes (section 4.5)."""
     fan = Fan(channel.tagged(tag))
     if await fan.gather(()) is None:
-        await fan.told()
+        await fan.told(0)
     else:
         await fan.swap(())
         await fan.tell(())
@@ -137,7 +138,7 @@ class MergingGroups(Union):
         fan = Fan(self._channel.tagged(MERGE_TAG))
         found = await fan.gather(numbers)
         if found is None:
-            *highest, other = await fan.told()
+            *highest, other = await fan.told(len(numbers) + 1)
         else:
             *theirs, other = await fan.swap((*found, self._high))
             highest = list(larger(found, tuple(theirs)))
@@ -192,29 +193,39 @@ class MeetingGroups(Union):
         operand = ObjectOperand(numbers, larger, NUMBERS)
         combine = native_reduce if self._local.comm.native else reduce.commutative
         await combine(self._local, operand, self._leader)
-        *theirs, size = unpack(await self._exchange(pack((*operand.value, len(self._own)))))
-        highest = larger(tuple(operand.value), tuple(theirs)) if self._is_leader else ()
+        ours = pack((*operand.value, len(self._own)))
+        *theirs, size = unpack(await self._exchange(ours, len(ours)))
+        highest = larger(tuple(operand.value), tuple(theirs))
         *final, size = unpack(await self._spread(pack((*highest, size))))
-        members = await self._exchange(struct.pack(f">{len(self._own)}i", *self._own))
+        self._check(size <= self._local.comm.engine.size, f"a group of {size}")
+        members = await self._exchange(struct.pack(f">{len(self._own)}i", *self._own), 4 * size)
         self.others = struct.unpack(f">{size}i", await self._spread(members))
+        known = range(self._local.comm.engine.size)
+        self._check(all(member in known for member in self.others), f"a group of the ranks {self.others}")
         return tuple(final)
+
+    def _check(self, valid: bool, what: str) -> None:
+        """Refuse what the other leader has told that cannot be."""
+        if not valid:
+            world = self._local.comm.engine.size
+            raise RemoteProtocolError(f"{self._local.where}: the other leader has {what} in a world of {world}")
 
     @property
     def _is_leader(self) -> bool:
         return self._local.rank == self._leader
 
-    async def _exchange(self, data: bytes) -> bytes:
-        """What the other leader gives; elsewhere the own data."""
+    async def _exchange(self, data: bytes, nbytes: int) -> bytes:
+        """What the other leader gives, of this length; elsewhere anything of this length."""
         if not self._is_leader:
-            return data
-        answer = Slot()
+            return bytes(nbytes)
+        answer = Slot.of(nbytes)
         arrival = answer.irecv(self._bridge, self._remote_leader)
         await Slot.holding((data,), len(data)).isend(self._bridge, self._remote_leader)
         await arrival
         return bytes(answer.data)
 
     async def _spread(self, data: bytes) -> bytes:
-        """What the leader gives, at all processes of the group."""
-        slot = Slot.holding((data,), len(data)) if self._is_leader else Slot()
+        """What the leader gives, at all processes of the group, of the length of the data here."""
+        slot = Slot.holding((data,), len(data)) if self._is_leader else Slot.of(len(data))
         await (native_bcast if self._local.comm.native else bcast)(self._local, slot, self._leader)
         return bytes(slot.data)

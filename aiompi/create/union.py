@@ -12,9 +12,13 @@ from aiompi.coll.bcast.binomial import binomial
 from aiompi.coll.operand import ObjectOperand
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
+from aiompi.errors import InvalidCountError
 from aiompi.wire.frame import Payload
 
 Numbers: TypeAlias = tuple[int, ...]
+
+#: bytes of one of them in a message
+NUMBER: Final = 8
 
 
 class Union(ABC):
@@ -99,8 +103,15 @@ def pack(numbers: Numbers) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Numbers:
-    """Undo `pack`."""
-    return struct.unpack(f">{len(data) // 8}Q", data)
+    """Undo `pack`.
+
+    Raises:
+        InvalidCountError: no message of numbers.
+    """
+    count, rest = divmod(len(data), NUMBER)
+    if rest:
+        raise InvalidCountError(f"{len(data)} bytes have come where numbers of {NUMBER} bytes each are expected")
+    return struct.unpack(f">{count}Q", data)
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:

@@ -9,6 +9,7 @@ import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
 
 from aiompi.coll import buffers, objects
+from aiompi.coll.slot import Slot
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
 from aiompi.constants import IMPI_CLIENT_COLOR, IMPI_HOST_COLOR, UNDEFINED
@@ -27,7 +28,14 @@ from aiompi.create import (
 )
 from aiompi.create.clients import OneGroupOverClients, split_table
 from aiompi.engine import Request
-from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidTagError, OtherError
+from aiompi.errors import (
+    InvalidArgumentError,
+    InvalidCommError,
+    InvalidCountError,
+    InvalidTagError,
+    OtherError,
+    RemoteProtocolError,
+)
 
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 
@@ -388,6 +396,46 @@ def test_errors_of_intercomm_create():
     requests = [create_intercomm(comm, 0, comm, 0, 3) for comm in world.comms]
     world.run()
     assert all(isinstance(request.exception(), InvalidCommError) for request in requests), "they overlap"
+
+
+@pytest.mark.spec("I4.8-2")
+def test_a_leader_that_sends_less_is_noticed():
+    """As one that follows the misprint in the listing, and sends two INT."""
+    world = ClientWorld((2, 1))
+    parts = halves(world, ([0, 1], [2]))
+    request = create_intercomm(parts[0], 0, world.comms[0], 2, 5)
+    create_intercomm(parts[1], 0, None, -1, 5)
+
+    async def other(channel):
+        await Slot(memoryview(bytearray(8))).isend(channel.tagged(5), 0)
+
+    world.comms[2].start(other, "Intercomm_create")
+    world.run()
+    error = request.exception()
+    assert isinstance(error, InvalidCountError)
+    assert "rank 2 sent 8 bytes where 16 are expected" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("size", "members", "message"), [(2**60, [], "a group of 11529"), (1, [7], r"the ranks \(7,\)")]
+)
+def test_a_leader_that_tells_nonsense_is_noticed(size, members, message):
+    world = ClientWorld((1, 1))
+    request = create_intercomm(dup_alone(world), 0, world.comms[0], 1, 5)
+
+    async def other(channel):
+        for data in (uint8(1, size), external(members)):
+            await Slot(memoryview(bytearray(data))).isend(channel.tagged(5), 0)
+
+    world.comms[1].start(other, "Intercomm_create")
+    world.run()
+    with pytest.raises(RemoteProtocolError, match=f"the other leader has.*{message}.*in a world of 2"):
+        request.result()
+
+
+def dup_alone(world):
+    """A communicator of rank 0 alone."""
+    return world.comms[0].derive(Group.of([0], 0), 2**40)
 
 
 PAIRS = [
