@@ -220,7 +220,7 @@ class ForeignPeer(Party):
                     f"no memory for a message of {receive.length} bytes from rank {self.rank}, tag {receive.tag}"
                 )
             )
-            return Landing(self, Dropped(), memoryview(b""), incoming.length, 0)
+            return Landing(self, Dropped(), memoryview(bytearray()), incoming.length, 0)
 
     def _memory(self, receive: Receive) -> memoryview:
         return allocate(receive.wanted(receive.length)) if receive.memory is None else receive.memory

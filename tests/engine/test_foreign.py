@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
-from impi_worlds import ImpiWorld
-from worlds import irecv, isend, pattern
+from typing import Any
 
-from aiompi.constants import PROC_NULL
+import numpy as np
+import pytest
+from impi_worlds import ImpiWorld, impi_world
+from spmd import Run
+from universes import universe
+from worlds import irecv, irecv_into, isend, pattern, pour
+
+import aiompi
+from aiompi import Intracomm, Status, errors
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.datatype import BYTE, CHAR, DOUBLE, INT, LONG, PACKED, SHORT, Datatype
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.engine import Mode
+from aiompi.engine.gateway import Gateway
+from aiompi.errors import JobAbortedError, RemoteProtocolError
+from aiompi.face.native.job import _world
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
 
 LIMITS = {"datalen": 100, "ackmark": 2, "hiwater": 3}
 CUTS = [1, 7, 2**30]
@@ -43,3 +57,395 @@ def test_messages_within_a_client_are_no_packets() -> None:
     world.run()
     assert [request.result() for request in requests] == [b"near", b"near"]
     assert world.relay.packets == []
+
+
+def seen(*clients: int, **arguments: Any) -> tuple[ImpiWorld, list[Intracomm]]:
+    """Communicators of the native face, and the world with the packets that pass."""
+    driver = AsyncioDriver()
+    made = ImpiWorld(clients, lambda: driver, patient=False, **arguments)
+    return made, [_world(Intracomm, runtime) for runtime in made.runtimes]
+
+
+# User data (section 1.2.2).
+
+TWO = Datatype.Create_struct([1, 1], [0, 8], [SHORT, DOUBLE]).Create_resized(0, 24).Commit()
+
+
+@pytest.mark.spec("I1.2.2-1", "I1.2.2-2", "I1.2.2-5", "I3.5-12")
+@pytest.mark.parametrize(
+    ("spec", "golden"),
+    [
+        ([np.array([1], "i4"), INT], "00000001"),
+        ([np.array([1, -2], "l"), LONG], "00000001 fffffffe"),
+        ([np.array([1.0]), DOUBLE], "3ff0000000000000"),
+        ([np.array([1, 2, 3, 4], "i2")[::2], SHORT], "0001 0003"),
+        ([b"A", CHAR], "41"),
+        ([b"\x00\xff", BYTE], "00ff"),
+        ([b"\x01\x02", PACKED], "0102"),
+        ([np.zeros(6), 2, TWO], "0000 0000000000000000 0000 0000000000000000"),
+    ],
+)
+def test_user_data_crosses_in_external32(run: Run, spec: Any, golden: str) -> None:
+    async def main() -> None:
+        made, (sender, receiver) = seen(1, 1)
+        buffer = bytearray(64)
+        receive = receiver.Irecv([buffer, BYTE])
+        await sender.Send(spec, 1)
+        await receive
+        ((packet, data),) = made.relay.packets
+        assert data == bytes.fromhex(golden)
+        assert packet.pk_msglen == packet.pk_len == len(data)
+
+    run(main())
+
+
+@pytest.mark.spec("I1.2.2-6")
+def test_a_long_that_does_not_fit_loses_its_upper_half(run: Run) -> None:
+    async def main() -> None:
+        _, (sender, receiver) = seen(1, 1)
+        received = np.zeros(2, "l")
+        receive = receiver.Irecv([received, LONG])
+        await sender.Send([np.array([2**40 + 5, -(2**40) - 5], "l"), LONG], 1)
+        await receive
+        assert received.tolist() == [5, -5]
+
+    run(main())
+
+
+@pytest.mark.spec("I1.2.2-3", "I1.2.2-4", "I3.7.2-11")
+@pytest.mark.parametrize("count", [3, 300])
+def test_local_and_global_messages_count_alike(run: Run, count: int) -> None:
+    """The longs of rank 1 come from the same client, those of rank 2 from another; `count` fit and `count - 1` not."""
+
+    async def main() -> None:
+        _, world = seen(2, 1, limits=LIMITS)
+        longs, place = np.arange(count, dtype="l"), np.zeros(count, "l")
+        for source in (1, 2):
+            sends = [world[source].Isend([longs, LONG], 0) for _ in range(2)]
+            probed, status = await world[0].probe(source), Status()
+            await world[0].Recv([place, LONG], source, status=status)
+            for found in (probed, status):
+                assert (found.Get_count(LONG), found.Get_elements(LONG)) == (count, count)
+            assert (place == longs).all()
+            place[:] = -1
+            with pytest.raises(errors.TruncationError):
+                await world[0].Recv([place, count - 1, LONG], source)
+            assert place.tolist() == [*range(count - 1), -1]
+            for send in sends:
+                await send
+
+    run(main())
+
+
+def test_packing_units_are_external32_on_communicators_that_span_clients(run: Run) -> None:
+    async def main() -> None:
+        world = impi_world([2, 1])
+        alone = world[0].COMM_SELF
+        unit, value, position = bytearray(8), np.zeros(1, "l"), 0
+        position = LONG.Pack(np.array([258], "l"), unit, position, world[0])
+        assert (position, unit[:4].hex(), LONG.Pack_size(2, world[0])) == (4, "00000102", 8)
+        receive = world[2].Irecv([received := bytearray(4), PACKED])
+        await world[0].Send([unit, position, PACKED], 2)
+        await receive
+        assert LONG.Unpack(received, 0, value, world[2]) == 4
+        assert value == 258
+        assert LONG.Pack(value, unit, 0, alone) == 8
+
+    run(main())
+
+
+@pytest.mark.parametrize("listed", ["0", "1"])
+def test_native_order_towards_listed_clients(run: Run, listed: str) -> None:
+    """Both ways, and statuses count in the sizes of this machine."""
+
+    async def main() -> None:
+        made, world = seen(1, 1, impi_native_order=("0", "1") if listed == "1" else ("0",))
+        longs, place = np.array([1, 2**40], "l"), np.zeros(2, "l")
+        receive = world[1].Irecv([place, LONG])
+        await world[0].Send([longs, LONG], 1)
+        status = await receive
+        ((_, data),) = made.relay.packets
+        if listed == "1":
+            assert data == longs.tobytes()
+            assert place.tolist() == [1, 2**40]
+            assert status.Get_count(LONG) == 2
+        else:  # which rank 1 does and rank 0 does not: the data are nobody's
+            assert data == bytes.fromhex("00000001 00000000")
+
+    run(main())
+
+
+# Contexts and tags (sections 3.3 and 3.4).
+
+
+@pytest.mark.spec("I3.3-1", "I3.5-13", "I3.5-15")
+def test_communicators_do_not_meet(run: Run) -> None:
+    async def main() -> None:
+        made, world = seen(1, 1)
+        copies = await all_of(*(comm.Dup() for comm in world))
+        made.relay.packets.clear()
+        receives = [comms[1].irecv(source=0, tag=3) for comms in (copies, world)]
+        await world[0].send("world", 1, 3)
+        await copies[0].send("copy", 1, 3)
+        assert [await receive for receive in receives] == ["copy", "world"]
+        assert [packet.pk_cid for packet, _ in made.relay.packets] == [0, copies[0]._core.context_id]
+
+    run(main())
+
+
+async def all_of(*requests: Any) -> list[Any]:
+    return [await request for request in [*requests]]
+
+
+@pytest.mark.spec("I2.3.5-27", "I3.4-1")
+def test_tags_up_to_the_agreed_bound(run: Run) -> None:
+    """On every communicator, also between ranks of one client."""
+
+    async def main() -> None:
+        world = impi_world([2, 1], limits={"tagub": 40000})
+        assert world[0].Get_attr(aiompi.TAG_UB) == 40000
+        for tag in (0, 32767, 40000):
+            receive = world[2].irecv(source=0, tag=tag)
+            await world[0].send(tag, 2, tag)
+            assert await receive == tag
+        for call in (
+            lambda: world[0].isend(None, 2, 40001),
+            lambda: world[0].isend(None, 1, 40001),
+            lambda: world[0].irecv(tag=40001),
+            lambda: world[0].COMM_SELF.isend(None, 0, 40001),
+        ):
+            with pytest.raises(errors.InvalidTagError, match=r"40001 .* is not in 0\.\.40000"):
+                call()
+
+    run(main())
+
+
+# Modes, probe and cancel (section 3.7).
+
+
+@pytest.mark.spec("I3.7.1-2", "I3.7.2-1")
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("nbytes", [100, 101])
+def test_the_first_packet_of_each_mode(mode: Mode, nbytes: int) -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    world.engines[0].attachment.attach(None, None)
+    data = pattern(nbytes)
+    send = world.comms[0].isend((memoryview(data),), nbytes, 1, 3, mode)
+    world.run()
+    synchronous = nbytes > 100 or mode is Mode.SYNCHRONOUS
+    assert world.relay.kinds() == ["DATASYNC" if synchronous else "DATA"]
+    assert send.done() is (mode is Mode.BUFFERED or not synchronous)
+    receive = irecv(world.comms[1])
+    world.run()
+    assert receive.result() == data
+    assert send.done()
+
+
+@pytest.mark.spec("I3.7.3-1", "I3.7.3-3", "I3.7.3-4")
+@pytest.mark.parametrize("nbytes", [5, 350])
+def test_a_probe_says_nothing(nbytes: int) -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    waiting = world.comms[1].probe(ANY_SOURCE, ANY_TAG)
+    send = isend(world.comms[0], pattern(nbytes), 1, tag=4, sync=True)
+    world.run()
+    found = world.comms[1].iprobe(0, 4)
+    assert waiting.result() == found
+    assert (found.source, found.tag, found.nbytes) == (0, 4, nbytes)
+    assert world.relay.kinds(1) == []
+    assert not send.done()
+    _, message = world.comms[1].improbe(0, 4)
+    world.run()
+    assert world.relay.kinds(1) == []
+    receive = world.comms[1].imrecv(message, None, bytes)
+    world.run()
+    assert receive.result() == pattern(nbytes)
+    assert world.relay.kinds(1)[0] == "SYNCACK"
+    assert send.done()
+
+
+@pytest.mark.spec("I3.7.3-2")
+def test_a_message_is_there_with_the_data_of_its_first_packet() -> None:
+    world = ImpiWorld([1, 1], cut=1)
+    isend(world.comms[0], b"x", 1)
+    while not world.relay.packets:
+        world.step()
+    for _ in range(HEADER_BYTES):
+        assert world.comms[1].iprobe(0, 0) is None
+        world.step()
+    world.step()
+    assert world.comms[1].iprobe(0, 0) is not None
+
+
+@pytest.mark.spec("I3.7.4-4", "I3.7.4-9")
+@pytest.mark.parametrize("nbytes", [5, 350])
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_recalled_message_is_gone(nbytes: int, cut: int) -> None:
+    world = ImpiWorld([1, 1], cut=cut, limits={"datalen": 100})
+    send = isend(world.comms[0], pattern(nbytes), 1, sync=True)
+    world.run()
+    assert world.comms[1].iprobe(0, 0) is not None
+    assert send.cancel()
+    assert not send.done()
+    world.run()
+    assert send.cancelled()
+    assert world.comms[1].iprobe(0, 0) is None
+    assert world.relay.kinds() == ["DATASYNC", "CANCEL", "CANCELYES"]
+
+
+@pytest.mark.spec("I3.7.4-3", "I3.7.4-5", "I3.7.4-9")
+@pytest.mark.parametrize("nbytes", [5, 350])
+def test_a_message_in_hand_is_not_recalled(nbytes: int) -> None:
+    world = ImpiWorld([1, 1], limits={"datalen": 100})
+    send = isend(world.comms[0], pattern(nbytes), 1, sync=True)
+    world.run()
+    _, message = world.comms[1].improbe(0, 0)
+    assert send.cancel()
+    world.run()
+    assert not send.done()
+    assert world.relay.kinds(1) == ["CANCELNO"]
+    receive = world.comms[1].imrecv(message, None, bytes)
+    world.run()
+    assert receive.result() == pattern(nbytes)
+    assert send.done()
+    assert not send.cancelled()
+
+
+@pytest.mark.spec("I3.7.2-11")
+@pytest.mark.parametrize("capacity", [0, 99, 100, 349])
+def test_a_long_message_that_does_not_fit_is_consumed(capacity: int) -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    send, after = isend(world.comms[0], pattern(350), 1), isend(world.comms[0], b"after", 1)
+    memory = bytearray(capacity)
+    receive, other = irecv_into(world.comms[1], memory), irecv(world.comms[1])
+    world.run()
+    assert isinstance(receive.exception(), errors.TruncationError)
+    assert memory == pattern(350)[:capacity]
+    assert other.result() == b"after"
+    assert send.done()
+    assert after.done()
+    assert world.balanced(0, 1)
+
+
+@pytest.mark.spec("I3.6-1", "I3.1-4")
+def test_a_pair_at_its_mark_does_not_stop_others() -> None:
+    """Rank 1 acknowledges nothing, since nothing reaches it; rank 2, of the same host, is served."""
+    world = ImpiWorld([1, [2]], limits=LIMITS)
+    for number in range(10):
+        isend(world.comms[0], bytes([number]), 1)
+    assert world.pair(0, 1).unacknowledged == LIMITS["hiwater"]
+    del world.relay.down[1].bytes[:]
+    send, receive = isend(world.comms[0], pattern(350), 2), irecv(world.comms[2])
+    stuck = world.relay.down[1]
+    stuck.reader = Reader(100, lambda packet, whole: None)
+    world.run()
+    assert receive.result() == pattern(350)
+    assert send.done()
+    assert not world.pair(0, 1).idle
+
+
+# What goes wrong.
+
+
+def test_a_memory_that_cannot_be_had_fails_the_receive_only() -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    here, there = (pack_proc(proc.ipv6, proc.pid) for proc in world.universe.procs)
+    receive = irecv(world.comms[1])
+    header = Packet(PacketType.DATASYNC, 1, here, there, 5, pk_msglen=2**62)
+    pour(world.relay.down[1].reader, header.pack() + b"x")
+    with pytest.raises(errors.OtherError, match="no memory for a message of 4611686018427387904 bytes from rank 0"):
+        receive.result()
+
+
+def test_a_connection_that_drops_leaves_operations_to_the_end_of_the_job() -> None:
+    """Whatever was under way then fails with it, and nothing is left."""
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    sends = [isend(world.comms[0], pattern(350), 1), isend(world.comms[0], b"x", 1, sync=True)]
+    receives = [irecv(world.comms[1]), irecv(world.comms[1], tag=9)]
+    for _ in range(4):
+        world.step()
+    world.relay.dropped = True
+    for engine in world.engines:
+        engine.abort(JobAbortedError("the host is gone"))
+    for request in (*sends, *receives):
+        with pytest.raises(JobAbortedError):
+            request.result()
+    assert all(not engine.sends for engine in world.engines)
+
+
+def test_one_who_counts_differently_is_told_of() -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    here, there = (pack_proc(proc.ipv6, proc.pid) for proc in world.universe.procs)
+    world.relay.put(world.relay.down[1], Packet(PacketType.PROTOACK, 0, here, there).pack())
+    with pytest.warns(RuntimeWarning, match="rank 1, IMPI: packet PROTOACK .* counts differently"):
+        world.run()
+
+
+@pytest.mark.spec("I3.2-3")
+def test_packets_of_strangers_are_refused() -> None:
+    engine = ImpiWorld([2, 1]).engines[0]
+    gateway: Any = engine.gateway
+    here, neighbour, there = (pack_proc(proc.ipv6, proc.pid) for proc in engine.universe.procs)  # type: ignore[union-attr]
+    wrong: list[tuple[bytes, bytes]] = [(bytes(24), here), (neighbour, here), (there, neighbour), (there, bytes(24))]
+    for source, dest in wrong:
+        packet = Packet(PacketType.DATA, 0, source, dest)
+        with pytest.raises(RemoteProtocolError, match=r"no process of another client|is not for rank 0"):
+            gateway.packet(packet, memoryview(packet.pack()))
+
+
+@pytest.mark.spec("I3.2-2", "I1.2.3-4")
+def test_identities_are_compared_as_they_were_published() -> None:
+    """The same address in another form is another process."""
+    world = ImpiWorld([1, 1])
+    gateway: Any = world.engines[0].gateway
+    here, there = world.universe.procs
+    compatible = bytes(12) + there.ipv6[12:]
+    assert compatible != there.ipv6
+    packet = Packet(PacketType.DATA, 0, pack_proc(compatible, there.pid), pack_proc(here.ipv6, here.pid))
+    with pytest.raises(RemoteProtocolError, match="no process of another client"):
+        gateway.packet(packet, memoryview(packet.pack()))
+
+
+# What historic peers send, from recorded bytes (each tolerance of theirs that concerns a rank).
+
+JUNK = (
+    "{kind:08x} 00000080 {src} {dest} {srqid:016x} {drqid:016x} 0000000000000080 ffffffff ffffffff 4900000000000000"
+    "0000000000000002 ffffffffffffffff 0000000000000000 0000000000000000"
+)
+
+
+@pytest.mark.spec("I3.5-7", "I3.5-8")
+@pytest.mark.parametrize("kind", [PacketType.SYNCACK, PacketType.PROTOACK, PacketType.CANCELYES, PacketType.CANCELNO])
+def test_headers_full_of_junk(kind: PacketType) -> None:
+    """pk_len and pk_msglen 128 without data, -1 as rank and tag, 73 in the context: as recorded."""
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    send = isend(world.comms[0], b"x", 1, sync=True)
+    if kind in (PacketType.CANCELYES, PacketType.CANCELNO):
+        send.cancel()
+    here, there = (pack_proc(proc.ipv6, proc.pid) for proc in world.universe.procs)
+    fields = {"kind": kind, "src": there.hex(), "dest": here.hex(), "srqid": send.srqid, "drqid": 0}  # type: ignore[attr-defined]
+    follower = Packet(PacketType.DATA, 2, there, here, pk_msglen=2, pk_lsrank=1).pack() + b"hi"
+    receive = irecv(world.comms[0], 1)
+    isend(world.comms[0], b"y", 1)
+    under_way = world.pair(0, 1).unacknowledged
+    pour(world.relay.down[0].reader, bytes.fromhex(JUNK.format(**fields)) + follower)
+    assert receive.result() == b"hi"
+    assert under_way - world.pair(0, 1).unacknowledged == (LIMITS["ackmark"] if kind is PacketType.PROTOACK else 0)
+    assert send.done() is (kind in (PacketType.SYNCACK, PacketType.CANCELYES))
+    assert send.cancelled() is (kind is PacketType.CANCELYES)
+
+
+def test_a_fini_names_nobody() -> None:
+    """Zero host identifiers and pids of -1 are not looked up."""
+    engine = ImpiWorld([1, 1]).engines[0]
+    nobody = "00" * 16 + "ff" * 8
+    fini = bytes.fromhex(JUNK.format(kind=7, src=nobody, dest=nobody, srqid=0, drqid=0))
+    gateway: Any = engine.gateway
+    reader = Reader(100, gateway.packet)
+    pour(reader, fini)
+    assert reader.between_packets
+
+
+def test_limits_are_those_of_the_universe() -> None:
+    described = universe(1, 1, datalen=7, ackmark=3, hiwater=9)
+    engine = ImpiWorld(described).engines[0]
+    assert Gateway(engine, described).limits == (7, 3, 9)
