@@ -223,7 +223,10 @@ class HostAgent:
             self._changed.set()
             return
         peer = self._core.outgoing(packet, rank)
-        channel = self._channels[peer]
+        channel = self._channels.get(peer)
+        if channel is None:  # nobody is there any more, which is told elsewhere unless it was in order
+            discard(pieces)
+            return
         channel.send(pieces)
         if channel.backlog > CONGESTION:
             self._links[rank].pause()

@@ -458,6 +458,19 @@ async def test_fini(place: Callable[..., Place]) -> None:
     assert here.failures == []
 
 
+async def test_packets_for_a_host_that_has_finished_are_dropped(place: Callable[..., Place]) -> None:
+    """It should have waited for our FINI, but nothing depends on that."""
+    here = place(1)
+    (zero, two, _), link = await here.up()
+    await zero.send(FINI)
+    zero.close()
+    while 0 in here.agent._channels:
+        await asyncio.sleep(0)
+    await link.send(packet(1, 0, b"too late") + packet(1, 2, b"in time"))
+    await two.expect(packet(1, 2, b"in time"))
+    assert here.failures == []
+
+
 @pytest.mark.spec("I2.4-3")
 async def test_no_fini_before_the_rank_has_ended(place: Callable[..., Place]) -> None:
     here = place(1)
@@ -512,3 +525,31 @@ async def test_a_job_that_fails_says_no_fini(place: Callable[..., Place]) -> Non
     for channel in (*channels, link):
         with contextlib.suppress(ConnectionResetError):  # for what the agent had not read yet
             await channel.end()
+
+
+# Anything at all.
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_a_host_sends(place: Callable[..., Place], seed: int) -> None:
+    """Damaged packets pass, or end the channel with a reason; nothing is raised, and other channels live on."""
+    raised: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    chance = random.Random(seed)
+    here = place(1)
+    (zero, two, _), link = await here.up()
+    stream = bytearray(
+        b"".join(packet(0, 1, bytes(chance.randrange(300)), PacketType(chance.randrange(7))) for _ in range(9))
+    )
+    for _ in range(seed % 4):
+        stream[chance.randrange(len(stream))] = chance.randrange(256)
+    await zero.send(bytes(stream[: chance.randrange(len(stream))]))
+    zero.close()
+    while not here.failures:
+        await asyncio.sleep(0)
+    assert here.failures[0].startswith("host 0 of client 0")
+    await two.send(packet(2, 1, b"end of test"))
+    heard = b""
+    while not heard.endswith(b"end of test"):
+        heard += await link.reader.read(DATALEN)
+    assert raised == []
