@@ -13,6 +13,7 @@ from aiompi import settings as settings_module
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
+from aiompi.driver.spin import cores
 from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError
 from aiompi.objects import Codec
@@ -150,7 +151,7 @@ class Runtime:
         if self.settings.spin is not None:
             return self.settings.spin
         here = sum(card.get("host") == self.node for card in cards)
-        return _SPIN if here <= len(os.sched_getaffinity(0)) else 0.0
+        return _SPIN if here <= cores() else 0.0
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:

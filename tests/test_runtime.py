@@ -297,7 +297,7 @@ def test_targets() -> None:
 def test_ranks_spin_where_there_are_cores_for_all_of_their_host(
     monkeypatch: pytest.MonkeyPatch, spin: float | None, hosts: list[str], cores: int, seconds: float
 ) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    monkeypatch.setattr("aiompi.runtime.cores", lambda: cores)
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     runtime = Runtime(AsyncioDriver(), settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]

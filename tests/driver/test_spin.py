@@ -7,13 +7,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.spin import Spin
+from aiompi.driver.spin import Spin, cores
 from aiompi.engine import Engine, Request
 from aiompi.settings import Settings
 
@@ -66,6 +67,32 @@ def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
     spin.won()
     spin.lost()
     assert [spin.pays() for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("group", "limit", "count"),
+    [
+        (None, None, 6),
+        ("0::/", None, 6),
+        ("0::/", "max 100000", 6),
+        ("0::/", "250000 100000", 2),
+        ("1:cpu:/x\n0::/jobs/one", "100000 100000", 1),
+        ("0::/", "50000 100000", 0),
+        ("0::/", "900000 100000", 6),
+        ("1:cpu:/", "100000 100000", 6),
+        ("0::/", "nonsense", 6),
+    ],
+)
+def test_cores_that_may_be_kept_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str | None, limit: str | None, count: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(6)))
+    files = {"proc/self/cgroup": group, "sys/fs/cgroup/cpu.max": limit, "sys/fs/cgroup/jobs/one/cpu.max": limit}
+    for name, text in files.items():
+        if text is not None:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(f"{text}\n")
+    assert cores(tmp_path) == count
 
 
 # The blocking driver.

@@ -255,25 +255,20 @@ class RingLink:
         if segment is None:
             return False
         inbound = segment.inbound
-        if self._queue:
-            if not inbound.pending() and not segment.outbound.room:
+        if not inbound.pending():
+            if not self._queue or not segment.outbound.room:
                 return False
             self._turn(segment)
-        elif not inbound.pending():
-            return False
-        else:
-            self._take(segment, inbound)
-        return True
-
-    def _take(self, segment: Segment, inbound: Inbound) -> None:
-        """Read while lingering, when no more than that is to be done: the usual case."""
+            return True
         try:
             left = inbound.read(self.peer, CHUNK)
         except RemoteProtocolError as error:
             self.lost(str(error))
-            return
-        if left <= 0 or not inbound.quiet():
+            return True
+        # Nothing read at all: it is the writer who waits.
+        if left <= 0 or left == CHUNK or self._queue:
             self._turn(segment)
+        return True
 
     def rest(self) -> bool:
         segment = self._segment

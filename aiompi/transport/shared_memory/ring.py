@@ -306,10 +306,6 @@ class Inbound(_Ring):
         words = self._words
         return words[HEAD] != self._tail or words[WANTING] != self._answered
 
-    def quiet(self) -> bool:
-        """Whether the writer does not wait, as far as can be told without a fence."""
-        return self._words[WANTING] == self._answered
-
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some."""
         self._wait += 1
