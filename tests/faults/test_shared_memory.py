@@ -111,10 +111,10 @@ def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) ->
 
 
 def test_more_ranks_than_cores(site: Site) -> None:
-    """Each talks with each, 120 pairs, and all go through many short steps together."""
+    """Each talks with each, 28 pairs, and all go through many short steps together."""
     body = TALK + "    for _ in range(30):\n        comm.Barrier()\n"
-    result = site.launch("-n", "16", site.program(in_face("blocking", body))).finish(50.0)
-    assert (result.code, len(result.lines)) == (0, 16), result
+    result = site.launch("-n", "8", site.program(in_face("blocking", body))).finish(50.0)
+    assert (result.code, len(result.lines)) == (0, 8), result
 
 
 WAIT_LONG = """
