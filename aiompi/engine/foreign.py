@@ -21,7 +21,6 @@ from aiompi.status import Status
 if TYPE_CHECKING:
     from aiompi.engine.gateway import Gateway
     from aiompi.engine.match import Matcher
-    from aiompi.engine.seams import Failable
     from aiompi.wire.frame import Payload
 
 
@@ -250,8 +249,3 @@ class ForeignPeer(Party):
 
     def fini(self) -> None:
         """Nothing: it is the hosts that tell each other, once all their processes are finished."""
-
-    def abandon(self) -> list[Failable]:
-        link, self.link = self.link, None
-        del link  # the host's, which other peers use on
-        return super().abandon()

@@ -21,7 +21,6 @@ class Gateway:
     Args:
         engine: of the rank, with its place in the world.
         universe: the job. Ranks of other clients are reached through the gateway.
-        link: makes the link to the host when the first packet is sent.
 
     Attributes:
         limits: what the clients have agreed upon.

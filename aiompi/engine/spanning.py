@@ -94,13 +94,16 @@ class SpanningReceive(ScatteredReceive):
 
     @property
     def status(self) -> Status:
-        external = self._sender is not None and self._sender.external
-        return Status.of(self.source, self.tag, self.length, self._cancelled, external)
+        return Status.of(self.source, self.tag, self.length, self._cancelled, self._is_external)
+
+    @property
+    def _is_external(self) -> bool:
+        return self._sender is not None and self._sender.external
 
     def result(self) -> Any:
         value = super().result()
         self._typed = None
-        return self.status if self.decode is None else value
+        return self.status if self.decode is None and self._is_external else value
 
     def _message_again(self, landing: Landing | None) -> Message:
         if self._sender is None:

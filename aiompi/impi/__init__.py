@@ -9,6 +9,7 @@
     server     the server's conversation with all clients; collation joins their labels
     local      a server and its clients joined in memory
     packet     what travels between hosts once the job runs
+    channel    the messages of two processes of different clients, as packets
 
 Words (section 1): the *server* is the meeting point; a *client* is one MPI implementation with a client rank; a
 *host* is an agent of a client that serves some *procs*, the MPI processes. COMM_WORLD has the procs of client 0

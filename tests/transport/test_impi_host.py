@@ -49,7 +49,7 @@ class Rank:
         self.causes: list[str] = []
         self.host = ImpiHost(self.engine, f"unix:{path}", KEY, self.causes.append)
         self.engine.connect = lambda peer: self.host.link
-        self.comm: Communicator = make_communicator(self.engine, Group(range(3), 0), 0, "WORLD")
+        self.comm: Communicator = make_communicator(self.engine, Group.of(range(3), 0), 0, "WORLD")
         self.socket: socket.socket | None = None
 
     def greet(self, key: bytes = KEY) -> socket.socket:

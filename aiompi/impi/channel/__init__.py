@@ -3,9 +3,9 @@
 A `Pair` is one process's side of its traffic with one other: it makes packets of messages, obeys flow control, and
 sorts what comes. The hosts in between pass packets on as they are.
 
-    message      the messages on their way, out and in, with the phases that they go through
-    pair         the two directions between two processes
-    correspondent  what a pair tells to those who use it
+    pair           the two directions between two processes
+    message        messages on their way, out and in, with the phases that they go through
+    correspondent  what a pair tells those who use it
 
 A message of at most `datalen` bytes is one packet; DATASYNC in synchronous mode, which SYNCACK answers once the
 message is matched. A longer one begins with a full DATASYNC whatever its mode, and goes on when the SYNCACK has come:
