@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from jobs import Site
 
 LIMIT = 30.0  # seconds
+
+# How long one example takes depends on what else the machine does; each test has a time limit as a whole.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
