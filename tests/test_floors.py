@@ -79,7 +79,18 @@ WORLDLY: dict[str, set[str]] = {
 }
 
 #: what the launcher, which starts without the engine, may use of aiompi
-LAUNCHER_MAY = {"constants", "foreign_errors", "errors", "status", "settings", "hooks", "typing", "wire", "impi"}
+LAUNCHER_MAY = {
+    "compat",
+    "constants",
+    "foreign_errors",
+    "errors",
+    "status",
+    "settings",
+    "hooks",
+    "typing",
+    "wire",
+    "impi",
+}
 
 LONGEST = 600
 

@@ -73,7 +73,7 @@ class Handle(Opaque):
     @classmethod
     def _of(cls, typemap: TypeMap, state: State | None = None) -> Self:
         """A handle of a new type, or of the one to which a state belongs."""
-        self = cls.__new__(cls)
+        self = object.__new__(cls)
         self._set(typemap, state or State())
         return self
 
@@ -83,9 +83,9 @@ class Handle(Opaque):
         self._null = False
         self._several = None
         self.dtype = typemap.dtype
-        self.size = typemap.size
+        self.size = typemap.signature.size
         self.lb = typemap.bounds.lb
-        self.extent = typemap.extent
+        self.extent = typemap.bounds.ub - self.lb
 
     _kind = State
 

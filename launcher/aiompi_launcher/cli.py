@@ -183,8 +183,19 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
         argv=tuple(command),
         count=options.n,
         directory=options.wdir,
-        environ=dict(options.environ),
+        environ=_environment(options),
     )
+
+
+def _environment(options: argparse.Namespace) -> dict[str, str]:
+    """The variables that a section sets for its ranks."""
+    environ = dict(options.environ)
+    if options.mpi4py:
+        from aiompi.compat import pass_on
+
+        environ.setdefault("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        pass_on(environ)
+    return environ
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -243,6 +254,9 @@ def _add_section_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--env", dest="environ", action="append", type=_assignment, metavar="NAME=VALUE", help="set a variable"
+    )
+    group.add_argument(
+        "--mpi4py", action="store_true", help="the program was written for mpi4py, which aiompi takes the place of"
     )
     group.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a Python module")
 

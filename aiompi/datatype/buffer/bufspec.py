@@ -222,10 +222,10 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
     where = region(memory, name, writable)
     if datatype is None:
         datatype = where.datatype()
-    if count == 0 and displ * datatype.extent > where.nbytes:
+    if count == 0 and not 0 <= displ * datatype.extent <= where.nbytes:
         raise arguments.ExtentError(
             f"{name} holds {where.nbytes} bytes, of which {displ} items of {datatype} are to be skipped; pass a "
-            "smaller displacement"
+            "displacement within them"
         )
     items = where.infer(datatype, displ) if count is None else count * nblocks
     return where.items(datatype, displ, items, nblocks)

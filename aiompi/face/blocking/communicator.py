@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
 from aiompi.comm import Communicator, Group
@@ -44,6 +44,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
     """
 
     __slots__ = ()
+
+    @classmethod
+    def _denote(cls, denoted: Communicator) -> Self:
+        """A handle of the class that the communicator is of, or of this one if that is a special one."""
+        kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
+        return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
     # Constructors (section 5.4.2).
 

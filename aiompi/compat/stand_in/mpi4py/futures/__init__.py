@@ -1,0 +1,3 @@
+"""`mpi4py.futures` is `aiompi.futures`."""
+
+from aiompi.futures import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Types of the arguments of communication."""
+
+from aiompi.typing import *  # noqa: F403

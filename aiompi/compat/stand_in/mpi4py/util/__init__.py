@@ -1,0 +1,1 @@
+"""Additions to MPI: those that aiompi has built in."""
