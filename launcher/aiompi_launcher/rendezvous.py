@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,6 +17,7 @@ from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import LOOPBACK
 
 _UNUSED_PORT: Final = 1  # of a host that nobody connects to
+_CLIENT_BITS: Final = 39
 _PROC_BITS: Final = 24
 
 
@@ -120,7 +121,8 @@ def describe(ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings:
         sizes: number of ranks of each host.
         settings: limits that it announces.
     """
-    numbers = itertools.count(os.getpid() << _PROC_BITS)
+    # Drawn rather than made of process numbers, which containers with one address may have in common.
+    numbers = itertools.count(secrets.randbits(_CLIENT_BITS) << _PROC_BITS)
     hosts = tuple(
         HostPart(
             identifier,

@@ -1,0 +1,138 @@
+"""aiompi clients at servers that do less, or other things, than ours: in one process, over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from aiompi.impi import native
+from aiompi.impi.auth import Credentials
+from aiompi.impi.label import FIRST_PRIVATE
+from aiompi.impi.server import Server, ServerConnection
+from aiompi.impi.universe import Universe
+from aiompi.settings import Settings
+from aiompi_launcher.impi_client import RemoteServer
+from aiompi_launcher.impi_hosts import Home, Hosts
+from aiompi_launcher.impi_server import Connection, Rendezvous
+from aiompi_launcher.job import World
+from aiompi_launcher.jobspec import Endpoint
+from aiompi_launcher.rendezvous import RendezvousError
+
+NONE = Credentials(none=True)
+
+
+class Reticent(Server):
+    """Reads and drops labels that it does not know, as the historic server does."""
+
+    def _submit(self, connection: ServerConnection, label: int, data: bytes) -> None:
+        if label < FIRST_PRIVATE:
+            super()._submit(connection, label, data)
+
+
+class Meddler(Server):
+    """Changes the sealed key on its way."""
+
+    def _submit(self, connection: ServerConnection, label: int, data: bytes) -> None:
+        if label == native.KEY and connection.rank == 0:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        super()._submit(connection, label, data)
+
+
+class Clients:
+    """Two clients of one rank each.
+
+    Attributes:
+        said: what they have told their users.
+    """
+
+    def __init__(self, home: Path, port: int, timeout: float) -> None:
+        self.said: list[str] = []
+        self.remotes = []
+        for rank in range(2):
+            directory = home / str(rank)
+            directory.mkdir()
+            place = Home(directory=str(directory), key=bytes(32), owner=self)
+            hosts = Hosts(1, 1, (), Settings(), place)
+            endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
+            self.remotes.append(RemoteServer(endpoint, hosts, NONE, timeout=timeout, say=self.say))
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def fail(self, reason: str) -> None:
+        self.said.append(reason)
+
+    async def meet(self) -> list[World]:
+        return list(await asyncio.gather(*(remote.meet() for remote in self.remotes)))
+
+    async def exchange(self, *cards: dict[str, object]) -> list[list[dict[str, object]]]:
+        return list(await asyncio.gather(*(r.exchange([card]) for r, card in zip(self.remotes, cards, strict=True))))
+
+    async def finish(self) -> None:
+        await asyncio.gather(*(remote.finish() for remote in self.remotes))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(remote.close() for remote in self.remotes))
+
+
+@pytest_asyncio.fixture
+async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
+    """Makes a server of a kind, and two clients of it."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(kind: type[Server], timeout: float = 10.0) -> Clients:
+            rendezvous = Rendezvous(kind(2, NONE), "server", verbose=False)
+            stack.push_async_callback(rendezvous.close)
+            loop = asyncio.get_running_loop()
+            listening = await loop.create_server(lambda: Connection(rendezvous), "127.0.0.1", 0)
+            stack.callback(listening.close)
+            made = Clients(home, listening.sockets[0].getsockname()[1], timeout)
+            stack.push_async_callback(made.close)
+            return made
+
+        yield make
+
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_clients_that_are_all_aiompi(clients: Callable[..., object]) -> None:
+    """They agree on a key, get each other's cards, and end together."""
+    both: Clients = await clients(Server)  # type: ignore[misc]
+    one, other = await both.meet()
+    assert one.key == other.key
+    assert len(one.key) == native.KEY_BYTES
+    assert [(world.first, world.size, world.hosts, world.address) for world in (one, other)] == [
+        (0, 2, (), "127.0.0.1"),
+        (1, 2, (), "127.0.0.1"),
+    ]
+    assert one.universe == other.universe
+    assert Universe.unpack(one.universe).native
+    assert await both.exchange({"at": 0}, {"at": 1}) == [[{"at": 0}, {"at": 1}]] * 2
+    await both.finish()
+
+
+async def test_a_server_that_drops_private_labels(clients: Callable[..., object]) -> None:
+    """Nobody hangs: the clients go on by IMPI, and say why."""
+    both: Clients = await clients(Reticent, 0.2)  # type: ignore[misc]
+    for world in await both.meet():
+        assert not Universe.unpack(world.universe).native
+        assert world.key == b""
+        assert world.hosts[0].startswith("unix:")
+    assert (
+        both.said
+        == ["warning: the IMPI server keeps private labels to itself; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)"] * 2
+    )
+    assert await both.exchange({"at": 0}, {"at": 1}) == [[{"at": 0}, {}], [{}, {"at": 1}]]
+    await both.finish()
+
+
+async def test_a_key_that_was_changed_on_its_way(clients: Callable[..., object]) -> None:
+    both: Clients = await clients(Meddler)  # type: ignore[misc]
+    with pytest.raises(RendezvousError, match="was changed on its way from client 0"):
+        await both.meet()
