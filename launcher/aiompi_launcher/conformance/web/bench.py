@@ -76,7 +76,9 @@ class Bench:
 
     def _state(self, message: str) -> Event:
         setup = {name: getattr(self._setup, name) for name in _NUMBERS}
-        template = shlex.join(self._template)
+        template = " ".join(
+            word if word and not set(word) & set(" '\"\\") else shlex.quote(word) for word in self._template
+        )
         return {
             "event": "state",
             "state": self.state,

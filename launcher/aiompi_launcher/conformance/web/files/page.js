@@ -194,7 +194,7 @@ function showDetails(result) {
     element("p", {}, result.reason),
     ...result.deviations.map(showDeviation),
     element("h3", {}, "Reports"), element("pre", {}, result.reports.join("\n") || "none"),
-    element("h3", {}, "What passed"), trace);
+    element("h3", {}, "Packets and commands, in order"), trace);
 }
 
 // What a person does.
