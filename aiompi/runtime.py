@@ -267,6 +267,8 @@ class Runtime:
             raise self.engine.error
         self._closing()
         await self.engine.settled(schedules)
+        if self.engine.gateway is not None:
+            self.engine.gateway.conclude()  # the barrier among them has ended
         self.engine.finish()
         await self.engine.settled(self.engine.sends.values())
         await self._flush()

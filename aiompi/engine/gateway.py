@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiompi.engine.foreign import ForeignPeer
-from aiompi.errors import RemoteProtocolError
-from aiompi.impi.channel import Limits
+from aiompi.engine.foreign import ForeignPeer, ForeignSend
+from aiompi.errors import ProcessFailedError, RemoteProtocolError
+from aiompi.impi.channel import Limits, Phase
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_proc
 
 if TYPE_CHECKING:
@@ -68,6 +68,14 @@ class Gateway:
         assert isinstance(peer, ForeignPeer)
         if peer.error is None:
             peer.pair.receive(packet, whole[HEADER_BYTES:])
+
+    def conclude(self) -> None:
+        """Every rank of the world has finalized: messages that none has matched will be by none."""
+        for send in list(self.engine.sends.values()):
+            if isinstance(send, ForeignSend) and send.outgoing.phase is Phase.UNMATCHED and not send.recalling:
+                send.fail(
+                    ProcessFailedError(f"rank {send.peer.rank} has finalized and will not receive the message any more")
+                )
 
     def close(self, link: Link) -> None:
         """Tell the host that this rank is finished: everything that it has sent is before that (section 3.8)."""

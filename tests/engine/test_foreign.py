@@ -372,6 +372,25 @@ def test_a_connection_that_drops_leaves_operations_to_the_end_of_the_job() -> No
     assert all(not engine.sends for engine in world.engines)
 
 
+@pytest.mark.spec("I2.4-2", "I3.8-2", "I3.8-3")
+def test_messages_that_nobody_receives_do_not_keep_a_rank_from_its_end(run: Run) -> None:
+    """Those that wait for an answer fail, the others are dropped."""
+
+    async def main() -> None:
+        made, (sender, _) = seen(1, 1, limits=LIMITS)
+        sends = [sender.Isend(pattern(nbytes), 1, 3) for nbytes in (5, 350)] + [sender.issend("unmatched", 1)]
+        ends = [runtime.finalize() for runtime in made.runtimes]
+        for end in ends:
+            await end
+        await sends[0]
+        for send in sends[1:]:
+            with pytest.raises(errors.ProcessFailedError, match="rank 1 has finalized"):
+                await send
+        assert made.relay.kinds(0).count("DATASYNC") == 2
+
+    run(main())
+
+
 def test_one_who_counts_differently_is_told_of() -> None:
     world = ImpiWorld([1, 1], limits=LIMITS)
     here, there = (pack_proc(proc.ipv6, proc.pid) for proc in world.universe.procs)
