@@ -1,12 +1,13 @@
-"""Measures aiompi on this machine, beside raw floors in the same run: `python -m aiompi.bench`.
+"""Measures aiompi on this machine, beside other libraries and raw floors in the same run: `python -m aiompi.bench`.
 
-A *contender* is a pair of processes that can do the same *works* in its own way: a job of two ranks in one of the
-faces, or two processes that share a bare socket; for collectives, jobs of any number of ranks, of aiompi or mpi4py.
-`measure` is what runs inside the contenders; `report` gives them turns, one after the other, and compares. Both sides
-know a work by its name and arguments only:
+A *contender* is a job of ranks, or a pair of processes, that can do the same *works* in its own way: ranks of one of
+the faces or of mpi4py, two processes that share a bare socket, a uvloop protocol, a pyzmq socket. `measure` is what
+runs inside the contenders; `osu` and `report` give them turns, one after the other, and compare: `osu` runs the OSU
+micro-benchmarks at any size, `report` the figures that have targets. All know a work by its name and arguments only:
 
     {"work": "latency", "nbytes": 8, "iterations": 500, "blocks": 5}
 
-To add a contender, write a module of works in `measure` and name its command in `report.contender`. To add a
-figure, write a module in `report` and enter it in `report.FAMILIES`; a new work goes into each contender's module.
+To add a contender, write a module of works in `measure`, name its command in `report.contender`, and enter it in
+`osu.peers`. To add a micro-benchmark, enter it in `osu.benchmarks`; to add a figure, write a module in `report` and
+enter it in `report.FAMILIES`. A new work goes into each contender's module.
 """

@@ -25,7 +25,7 @@ def table(collective: str, ranks: int, sizes: Sequence[int], times: Times) -> It
     """
     best = [min(column) for column in zip(*times.values(), strict=True)]
     chosen = [preferred(COLLECTIVES[collective], ranks, size) for size in sizes]
-    yield f"\n{f'{collective}, {ranks} ranks':34}" + "".join(f"{_bytes(size):>14}  " for size in sizes)
+    yield f"\n{f'{collective}, {ranks} ranks':34}" + "".join(f"{bytes_text(size):>14}  " for size in sizes)
     for name, row in times.items():
         marks = (
             ("*" if t == b else " ") + ("<" if name == c else " ") for t, b, c in zip(row, best, chosen, strict=True)
@@ -43,12 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser, ranks: str, sizes: str, most_
     add, of_ranks = parser.add_argument, list_of(rank_count(most_ranks))
     add("collectives", nargs="*", metavar="collective", type=_collective, help="all by default")
     add("--ranks", type=of_ranks, default=of_ranks(ranks), metavar="N,...", help=f"at most {most_ranks} ({ranks})")
-    add("--sizes", type=list_of(_size), default=list_of(_size)(sizes), metavar="BYTES,...", help=f"({sizes})")
+    add("--sizes", type=size_list, default=size_list(sizes), metavar="BYTES,...", help=f"({sizes})")
 
 
 def list_of(item: Callable[[str], int]) -> Callable[[str], list[int]]:
     """Reads a list with commas, in order."""
     return lambda text: sorted({item(part.strip().lower()) for part in text.split(",")})
+
+
+def size_list(text: str) -> list[int]:
+    """Reads sizes such as 8,64k,4m."""
+    return list_of(_size)(text)
 
 
 def rank_count(most: int) -> Callable[[str], int]:
@@ -76,7 +81,8 @@ def _collective(text: str) -> str:
     return text
 
 
-def _bytes(size: int) -> str:
+def bytes_text(size: int) -> str:
+    """A number of bytes as one writes it."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size and size % unit == 0:
             return f"{size // unit} {name}"

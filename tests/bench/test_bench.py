@@ -1,4 +1,4 @@
-"""`python -m aiompi.bench` as a user runs it: every family runs, and leaves nothing behind (the fixture `site`)."""
+"""`python -m aiompi.bench targets` as a user runs it: every family runs, and leaves nothing behind (fixture `site`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs import LIMIT, Site
 
 from aiompi.bench import report
 
-BENCH = (sys.executable, "-m", "aiompi.bench")
+BENCH = (sys.executable, "-m", "aiompi.bench", "targets")
 FIGURES = {
     "latency": 17,
     "bandwidth": 4,

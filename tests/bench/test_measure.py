@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi.bench.measure import bare_socket, bare_uvloop, blocking, native, turns
+from aiompi.bench.measure import bare_socket, bare_uvloop, blocking, distributed, native, pyzmq, turns
 
 TIMED = {"iterations": 3, "blocks": 2}
 MATCHING = {"outstanding": 7, "blocks": 2}
@@ -25,11 +25,16 @@ WORKS: list[turns.Work] = [
     {"work": "latency_typed", "count": 100, "derived": True, **TIMED},
     {"work": "latency_typed", "count": 100, "derived": False, **TIMED},
     {"work": "bandwidth", "nbytes": 300_000, "window": 3, **TIMED},
+    {"work": "bandwidth_both_ways", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "bandwidth_polled", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "objects", "payload": "dict", **TIMED},
     {"work": "objects", "payload": "array", **TIMED},
+    {"work": "objects", "payload": "array", "nbytes": 100, **TIMED},
     {"work": "matching", "reverse": True, **MATCHING},
     {"work": "matching", "reverse": False, **MATCHING},
+    {"work": "collective", "name": "alltoall", "nbytes": 8, "calls": 2},
+    {"work": "collective_objects", "name": "scatter", "payload": "array", "calls": 2, "nbytes": 8},
+    {"work": "collective_objects", "name": "reduce", "payload": "array", "calls": 2, "nbytes": 8},
     {"work": "idle", "seconds": 0.01},
     {"work": "memory", "nbytes": 1000},
 ]
@@ -51,8 +56,8 @@ def check(work: turns.Work, results: list[Any]) -> None:
     """Two processes have given numbers: one per block, or a single one."""
     assert len(results) == 2
     for result in results:
-        if "blocks" in work:
-            assert len(result) == work["blocks"]
+        if timed := work.get("blocks", work.get("calls")):
+            assert len(result) == timed
             assert min(result) > 0
         else:
             assert result >= 0
@@ -75,6 +80,16 @@ def test_bare_socket(work: turns.Work) -> None:
 @works_of(bare_uvloop.WORKS)
 def test_bare_uvloop(work: turns.Work) -> None:
     in_threads(bare_uvloop.WORKS[work["work"]], work)
+
+
+@works_of(pyzmq.WORKS)
+def test_pyzmq(work: turns.Work) -> None:
+    in_threads(pyzmq.WORKS[work["work"]], work)
+
+
+@works_of(distributed.WORKS)
+def test_distributed(work: turns.Work) -> None:
+    in_threads(distributed.WORKS[work["work"]], work)
 
 
 def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:

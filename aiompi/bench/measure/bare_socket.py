@@ -126,11 +126,13 @@ def _bandwidth(
     return timed(follow if rank else lead, iterations, blocks)
 
 
-def objects(sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int) -> list[float]:
+def objects(
+    sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int, nbytes: int = 2**20
+) -> list[float]:
     """Seconds per round trip of a pickled object."""
     from aiompi.bench.measure import payloads
 
-    obj = payloads.make(payload)
+    obj = payloads.make(payload, nbytes)
     header = memoryview(bytearray(_LENGTH.size))
 
     def put(value: Any) -> None:

@@ -7,12 +7,12 @@ import pickle
 import socket
 import struct
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import uvloop
 
-from aiompi.bench.measure import turns
+from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.turns import timed_async
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -71,21 +71,27 @@ class Exchange(asyncio.Protocol):
 
 
 class Bytes(Exchange):
-    """Messages of fixed length."""
+    """Bytes of fixed number.
 
-    def __init__(self, rank: int, nbytes: int) -> None:
+    Args:
+        sent: messages that are sent one after the other.
+        expected: number of bytes that the peer sends.
+    """
+
+    def __init__(self, rank: int, sent: Sequence[bytes], expected: int) -> None:
         super().__init__(rank)
-        self._message = bytes(nbytes)
-        self._missing = nbytes
+        self._sent = sent
+        self._missing = self._expected = expected
 
     def data_received(self, data: bytes) -> None:
         self._missing -= len(data)
         if self._missing == 0:
-            self._missing = len(self._message)
+            self._missing = self._expected
             self.received()
 
     def send(self) -> None:
-        self.transport.write(self._message)
+        for message in self._sent:
+            self.transport.write(message)
 
 
 class Pickles(Exchange):
@@ -136,21 +142,28 @@ def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    return _run(_timed(sock, lambda: Bytes(rank, nbytes), iterations, blocks))
+    return _run(_timed(sock, lambda: Bytes(rank, [bytes(nbytes)], nbytes), iterations, blocks))
 
 
-def objects(sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int) -> list[float]:
+def bandwidth(sock: socket.socket, rank: int, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages and the answer to them."""
+    messages, token = [bytes(nbytes)] * window, [bytes(1)]
+    sent, expected = (token, nbytes * window) if rank else (messages, 1)
+    return _run(_timed(sock, lambda: Bytes(rank, sent, expected), iterations, blocks))
+
+
+def objects(
+    sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int, nbytes: int = payloads.ARRAY
+) -> list[float]:
     """Seconds per round trip of a pickled object."""
-    from aiompi.bench.measure import payloads
-
-    return _run(_timed(sock, lambda: Pickles(rank, payloads.make(payload)), iterations, blocks))
+    return _run(_timed(sock, lambda: Pickles(rank, payloads.make(payload, nbytes)), iterations, blocks))
 
 
 def idle(sock: socket.socket, rank: int, seconds: float) -> float:
     """CPU seconds that a process has used while its loop waited for a byte."""
 
     async def wait() -> float:
-        exchange = await _connect(sock, lambda: Bytes(rank, 1))
+        exchange = await _connect(sock, lambda: Bytes(rank, [bytes(1)], 1))
         start = time.process_time()
         if rank == 0:
             time.sleep(seconds)
@@ -162,4 +175,4 @@ def idle(sock: socket.socket, rank: int, seconds: float) -> float:
     return _run(wait())
 
 
-WORKS: Final = {work.__name__: work for work in (bind, latency, objects, idle)}
+WORKS: Final = {work.__name__: work for work in (bind, latency, bandwidth, objects, idle)}

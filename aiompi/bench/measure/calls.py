@@ -32,16 +32,26 @@ def collective(comm: Any, name: str, nbytes: int, calls: int) -> list[float]:
     return apart(comm, CALLS[name](comm, nbytes), calls)
 
 
-def collective_objects(comm: Any, name: str, payload: str, calls: int) -> list[float]:
+def collective_objects(comm: Any, name: str, payload: str, calls: int, nbytes: int = payloads.ARRAY) -> list[float]:
     """Seconds that each call of a collective on objects takes.
 
     Args:
-        name: bcast or allgather.
-        payload: of every rank, see `payloads.make`.
-        calls: to be timed.
+        name: of the method.
+        payload: of every rank, see `payloads.make`; reductions take an array instead.
+        nbytes: of the array.
     """
-    method, obj = getattr(comm, name), payloads.make(payload)
-    return apart(comm, lambda: method(obj), calls)
+    return apart(comm, object_call(comm, name, payload, nbytes), calls)
+
+
+def object_call(comm: Any, name: str, payload: str, nbytes: int) -> Callable[[], object]:
+    """The call of a collective on objects."""
+    method = getattr(comm, name)
+    if name in ("reduce", "allreduce", "scan"):
+        vector = payloads.touched(nbytes)
+        return lambda: method(vector)
+    obj = payloads.make(payload, nbytes)
+    given = [obj] * comm.Get_size() if name in ("scatter", "alltoall") else obj
+    return lambda: method(given)
 
 
 def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:

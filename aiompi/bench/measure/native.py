@@ -1,4 +1,4 @@
-"""The works in the native face; run by the launcher on two ranks."""
+"""The works in the native face; run by the launcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
+from aiompi.bench.measure.point_to_point import leads, peer_of
 from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import DOUBLE
@@ -25,7 +27,7 @@ async def bind(comm: Intracomm, cores: list[int]) -> None:
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
     return await _ping_pong(
-        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (1 - comm.rank, TAG)
+        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG)
     )
 
 
@@ -33,13 +35,13 @@ async def latency_typed(comm: Intracomm, count: int, derived: bool, iterations: 
     """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
     buffer = np.ones(count)
     spec = [buffer, 1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, DOUBLE]
-    return await _ping_pong(comm, comm.Send, comm.Recv, spec, iterations, blocks, (1 - comm.rank, TAG))
+    return await _ping_pong(comm, comm.Send, comm.Recv, spec, iterations, blocks, (peer_of(comm), TAG))
 
 
 async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by requests."""
     return await _ping_pong(
-        comm, comm.Isend, comm.Irecv, payloads.touched(nbytes), iterations, blocks, (1 - comm.rank, TAG)
+        comm, comm.Isend, comm.Irecv, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG)
     )
 
 
@@ -60,7 +62,7 @@ async def _ping_pong(
     wanted: tuple[int, int],
 ) -> list[float]:
     source, tag = wanted
-    peer = 1 - comm.rank
+    peer = peer_of(comm)
 
     async def lead(n: int) -> None:
         for _ in range(n):
@@ -72,14 +74,14 @@ async def _ping_pong(
             await recv(buffer, source, tag)
             await send(buffer, peer, TAG)
 
-    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
 
 
 async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages, all outstanding at once, and the answer to them."""
     buffers = [payloads.touched(nbytes) for _ in range(window)]
     token = payloads.touched(1)
-    peer = 1 - comm.rank
+    peer = peer_of(comm)
 
     async def lead(n: int) -> None:
         for _ in range(n):
@@ -91,13 +93,30 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
             await _all([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
             await comm.Send(token, peer, TAG)
 
-    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
 
 
-async def objects(comm: Intracomm, payload: str, iterations: int, blocks: int) -> list[float]:
+async def bandwidth_both_ways(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages each way at the same time, and an answer to them."""
+    sent, received = ([payloads.touched(nbytes) for _ in range(window)] for _ in range(2))
+    token = payloads.touched(1)
+    peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send
+
+    async def loop(n: int) -> None:
+        for _ in range(n):
+            requests = [comm.Irecv(buffer, peer, TAG) for buffer in received]
+            await _all([*requests, *(comm.Isend(buffer, peer, TAG) for buffer in sent)])
+            await answer(token, peer, TAG)
+
+    return await timed_async(loop, iterations, blocks, comm.Barrier)
+
+
+async def objects(
+    comm: Intracomm, payload: str, iterations: int, blocks: int, nbytes: int = payloads.ARRAY
+) -> list[float]:
     """Seconds per round trip of an object."""
-    obj = payloads.make(payload)
-    peer = 1 - comm.rank
+    obj = payloads.make(payload, nbytes)
+    peer = peer_of(comm)
 
     async def lead(n: int) -> None:
         for _ in range(n):
@@ -108,15 +127,16 @@ async def objects(comm: Intracomm, payload: str, iterations: int, blocks: int) -
         for _ in range(n):
             await comm.send(await comm.recv(peer, TAG), peer, TAG)
 
-    return await timed_async(follow if comm.rank else lead, iterations, blocks)
+    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
 
 
 async def idle(comm: Intracomm, seconds: float) -> float:
-    """CPU seconds that a rank has used while it waited in a receive."""
+    """CPU seconds that a rank has used while it waited in a receive for rank 0, which sleeps."""
     start = time.process_time()
     if comm.rank == 0:
         time.sleep(seconds)
-        await comm.send(None, 1, TAG)
+        for rank in range(1, comm.size):
+            await comm.send(None, rank, TAG)
     else:
         await comm.recv(0, TAG)
     return time.process_time() - start
@@ -149,7 +169,31 @@ async def matching(comm: Intracomm, outstanding: int, reverse: bool, blocks: int
         await comm.Send(token, 0, outstanding)
         await _all(requests)
 
-    return await timed_async(follow if comm.rank else lead, outstanding, blocks)
+    return await timed_async(lead if leads(comm) else follow, outstanding, blocks)
+
+
+async def collective(comm: Intracomm, name: str, nbytes: int, calls: int) -> list[float]:
+    """Seconds that each call of a collective takes; see `calls.collective`."""
+    return await _apart(comm, CALLS[name](comm, nbytes), calls)
+
+
+async def collective_objects(
+    comm: Intracomm, name: str, payload: str, calls: int, nbytes: int = payloads.ARRAY
+) -> list[float]:
+    """Seconds that each call of a collective on objects takes; see `calls.collective_objects`."""
+    return await _apart(comm, object_call(comm, name, payload, nbytes), calls)
+
+
+async def _apart(comm: Intracomm, call: Callable[[], Any], calls: int) -> list[float]:
+    """As `calls.apart`, for calls that are awaited."""
+    clock = time.perf_counter
+    seconds = []
+    for _ in range(WARM_UP + calls):
+        await comm.Barrier()
+        start = clock()
+        await call()
+        seconds.append(clock() - start)
+    return seconds[WARM_UP:]
 
 
 async def _all(requests: list[Request[Any]]) -> None:
@@ -166,10 +210,13 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
         latency_requests,
         latency_wildcards,
         bandwidth,
+        bandwidth_both_ways,
         objects,
         idle,
         memory,
         matching,
+        collective,
+        collective_objects,
     )
 }
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 #: of every message, as in the OSU micro-benchmarks
 TAG: Final = 1
+#: bytes of the array in the object "array", unless told otherwise
+ARRAY: Final = 2**20
 
 
 def touched(nbytes: int) -> npt.NDArray[np.uint8]:
@@ -17,14 +19,15 @@ def touched(nbytes: int) -> npt.NDArray[np.uint8]:
     return np.ones(nbytes, np.uint8)
 
 
-def make(name: str) -> dict[str, Any]:
+def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
     """An object to send.
 
     Args:
-        name: "dict", five short fields; "array", a dict with a 1 MiB array.
+        name: "dict", five short fields; "array", a dict with an array.
+        nbytes: of the array.
     """
     if name == "array":
-        return {"step": 1200, "gradient": np.ones(2**17, np.float64)}
+        return {"step": 1200, "gradient": touched(nbytes)}
     return {"step": 1200, "loss": 0.25, "phase": "train", "shape": [32, 128], "done": False}
 
 

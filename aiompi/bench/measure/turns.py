@@ -35,13 +35,24 @@ def bind(rank: int, cores: Sequence[int]) -> None:
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
 
 
-def timed(loop: Callable[[int], object], iterations: int, blocks: int) -> list[float]:
+def _at_once() -> None:
+    """Nobody is waited for."""
+
+
+async def _at_once_async() -> None:
+    """Nobody is waited for."""
+
+
+def timed(
+    loop: Callable[[int], object], iterations: int, blocks: int, together: Callable[[], object] = _at_once
+) -> list[float]:
     """Time a loop.
 
     Args:
         loop: runs as many iterations as it is told.
         iterations: per block.
         blocks: to be timed, after one that is not.
+        together: returns when all processes are about to begin a block.
 
     Returns:
         Seconds per iteration in each block.
@@ -49,17 +60,24 @@ def timed(loop: Callable[[int], object], iterations: int, blocks: int) -> list[f
     loop(iterations)
     seconds = []
     for _ in range(blocks):
+        together()
         start = time.perf_counter()
         loop(iterations)
         seconds.append((time.perf_counter() - start) / iterations)
     return seconds
 
 
-async def timed_async(loop: Callable[[int], Awaitable[object]], iterations: int, blocks: int) -> list[float]:
+async def timed_async(
+    loop: Callable[[int], Awaitable[object]],
+    iterations: int,
+    blocks: int,
+    together: Callable[[], Awaitable[object]] = _at_once_async,
+) -> list[float]:
     """As `timed`, for a loop that is awaited."""
     await loop(iterations)
     seconds = []
     for _ in range(blocks):
+        await together()
         start = time.perf_counter()
         await loop(iterations)
         seconds.append((time.perf_counter() - start) / iterations)

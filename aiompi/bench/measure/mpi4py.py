@@ -1,13 +1,23 @@
-"""The collectives in mpi4py; run by mpiexec on any number of ranks."""
+"""The works in mpi4py, with the MPI library that the environment names; run by the launcher of that library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, Final
 
 from mpi4py import MPI
+from mpi4py.util import pkl5
 
-from aiompi.bench.measure import calls, turns
+from aiompi.bench.measure import calls, point_to_point, turns
+
+
+def objects_pkl5(comm: MPI.Intracomm, **arguments: Any) -> list[float]:
+    """Seconds per round trip of an object whose arrays are sent out of band."""
+    return point_to_point.objects(MPI, pkl5.Intracomm(comm), **arguments)
+
+
+WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS, objects_pkl5.__name__: objects_pkl5}
 
 
 def main() -> None:
@@ -47,7 +57,7 @@ def _works(leader: Connection) -> Iterator[turns.Work]:
 
 def _do(comm: MPI.Intracomm, work: turns.Work) -> object:
     arguments = dict(work)
-    return calls.WORKS[arguments.pop("work")](comm, **arguments)
+    return WORKS[arguments.pop("work")](comm, **arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,130 @@
+"""The works of libraries that send Python objects through asynchronous channels.
+
+A library gives a `Channel` and a way to connect two of them; `works` makes the works, which run on uvloop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, TypeAlias
+
+import uvloop
+
+from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure.turns import timed_async
+
+
+class Channel(Protocol):
+    """One end of a way between two processes."""
+
+    async def put(self, buffer: Any) -> None:
+        """Send the memory of an array."""
+
+    async def get(self) -> Any:
+        """Receive memory."""
+
+    async def put_object(self, obj: Any) -> None:
+        """Send any object."""
+
+    async def get_object(self) -> Any:
+        """Receive any object."""
+
+
+#: connects two processes that share a socket already, as ranks 0 and 1
+Connect: TypeAlias = Callable[[socket.socket, int], AbstractAsyncContextManager[Channel]]
+#: what a process does for a number of iterations
+Loop: TypeAlias = Callable[[int], Awaitable[None]]
+
+
+def latency(channel: Channel, rank: int, nbytes: int) -> Loop:
+    """Messages to and fro."""
+    return _to_and_fro(channel.put, channel.get, payloads.touched(nbytes), rank)
+
+
+def objects(channel: Channel, rank: int, payload: str, nbytes: int = payloads.ARRAY) -> Loop:
+    """Objects to and fro."""
+    return _to_and_fro(channel.put_object, channel.get_object, payloads.make(payload, nbytes), rank)
+
+
+def _to_and_fro(
+    put: Callable[[Any], Awaitable[None]], get: Callable[[], Awaitable[Any]], message: Any, rank: int
+) -> Loop:
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await put(message)
+            await get()
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await get()
+            await put(message)
+
+    return follow if rank else lead
+
+
+def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
+    """A window of messages, and the answer to them."""
+    message, token = payloads.touched(nbytes), payloads.touched(1)
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            await _put_all(channel, message, window)
+            await channel.get()
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await _get_all(channel, window)
+            await channel.put(token)
+
+    return follow if rank else lead
+
+
+def bandwidth_both_ways(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
+    """A window of messages each way at the same time, and an answer to them."""
+    message, token = payloads.touched(nbytes), payloads.touched(1)
+
+    async def loop(n: int) -> None:
+        for _ in range(n):
+            await asyncio.gather(_put_all(channel, message, window), _get_all(channel, window))
+            await (channel.put(token) if rank else channel.get())
+
+    return loop
+
+
+async def _put_all(channel: Channel, message: Any, count: int) -> None:
+    for _ in range(count):
+        await channel.put(message)
+
+
+async def _get_all(channel: Channel, count: int) -> None:
+    for _ in range(count):
+        await channel.get()
+
+
+def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
+    """Stay on one core."""
+    turns.bind(rank, cores)
+
+
+_LOOPS: Final = (latency, bandwidth, bandwidth_both_ways, objects)
+
+
+def works(connect: Connect) -> dict[str, Callable[..., Any]]:
+    """The works of a library, by name."""
+    return {bind.__name__: bind, **{loop.__name__: _work(connect, loop) for loop in _LOOPS}}
+
+
+def _work(connect: Connect, make: Callable[..., Loop]) -> Callable[..., list[float]]:
+    async def run(sock: socket.socket, rank: int, iterations: int, blocks: int, arguments: dict[str, Any]) -> Any:
+        async with connect(sock, rank) as channel:
+            return await timed_async(make(channel, rank, **arguments), iterations, blocks)
+
+    def work(sock: socket.socket, rank: int, *, iterations: int, blocks: int, **arguments: Any) -> list[float]:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            seconds: list[float] = runner.run(run(sock, rank, iterations, blocks, arguments))
+        return seconds
+
+    return work

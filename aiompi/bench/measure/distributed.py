@@ -1,0 +1,56 @@
+"""The works in the comms of Dask's distributed, over TCP; see `pair`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from distributed.comm import connect as connect_to
+from distributed.comm import listen
+from distributed.protocol import to_serialize
+
+from aiompi.bench.measure import channels
+
+
+class Channel:
+    """A comm; memory and objects travel in messages, which are dicts."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+
+    async def put(self, obj: Any) -> None:
+        """Send an array, or any object."""
+        await self._comm.write({"data": to_serialize(obj)})
+
+    async def get(self) -> Any:
+        """Receive what was sent."""
+        return (await self._comm.read())["data"]
+
+    put_object = put
+    get_object = get
+
+
+@contextlib.asynccontextmanager
+async def connect(sock: socket.socket, rank: int) -> AsyncIterator[Channel]:
+    """Meet at an address that rank 0 tells."""
+    if rank:
+        comm = await connect_to(sock.makefile().readline().strip())
+        yield Channel(comm)
+        await comm.close()
+        return
+    accepted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def accept(comm: Any) -> None:
+        accepted.set_result(comm)
+
+    async with listen("tcp://127.0.0.1:0", accept) as listener:
+        sock.sendall(listener.contact_address.encode() + b"\n")
+        comm = await accepted
+        yield Channel(comm)
+        await comm.close()
+
+
+WORKS: Final = channels.works(connect)

@@ -1,0 +1,180 @@
+"""Works between two ranks, or between pairs of them, for every library that has mpi4py's names.
+
+`works` makes them for a library. Of any even number of ranks the first half leads, and the peer of a rank is half as
+many further: two ranks are one pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from aiompi.bench.measure import payloads
+from aiompi.bench.measure.payloads import TAG
+from aiompi.bench.measure.turns import timed
+
+
+def peer_of(comm: Any) -> int:
+    """Rank of the other one of this rank's pair."""
+    return int((comm.rank + comm.size // 2) % comm.size)
+
+
+def leads(comm: Any) -> bool:
+    """Whether this rank is the one of its pair that begins."""
+    return bool(comm.rank < comm.size // 2)
+
+
+def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message."""
+    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG))
+
+
+def latency_typed(mpi: Any, comm: Any, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
+    buffer = np.ones(count)
+    spec = [buffer, 1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, mpi.DOUBLE]
+    return _ping_pong(comm, spec, iterations, blocks, (peer_of(comm), TAG))
+
+
+def latency_wildcards(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per round trip of a message that is received from any source with any tag."""
+    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (mpi.ANY_SOURCE, mpi.ANY_TAG))
+
+
+def _ping_pong(comm: Any, buffer: Any, iterations: int, blocks: int, wanted: tuple[int, int]) -> list[float]:
+    source, tag = wanted
+    peer = peer_of(comm)
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            comm.Send(buffer, peer, TAG)
+            comm.Recv(buffer, source, tag)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            comm.Recv(buffer, source, tag)
+            comm.Send(buffer, peer, TAG)
+
+    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+
+
+def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages, all outstanding at once, and the answer to them."""
+    buffers = [payloads.touched(nbytes) for _ in range(window)]
+    token = payloads.touched(1)
+    peer = peer_of(comm)
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            mpi.Request.Waitall([comm.Isend(buffer, peer, TAG) for buffer in buffers])
+            comm.Recv(token, peer, TAG)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            mpi.Request.Waitall([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
+            comm.Send(token, peer, TAG)
+
+    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+
+
+def bandwidth_both_ways(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages each way at the same time, and an answer to them."""
+    sent, received = ([payloads.touched(nbytes) for _ in range(window)] for _ in range(2))
+    token = payloads.touched(1)
+    peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send
+
+    def loop(n: int) -> None:
+        for _ in range(n):
+            requests = [comm.Irecv(buffer, peer, TAG) for buffer in received]
+            requests += [comm.Isend(buffer, peer, TAG) for buffer in sent]
+            mpi.Request.Waitall(requests)
+            answer(token, peer, TAG)
+
+    return timed(loop, iterations, blocks, comm.Barrier)
+
+
+def objects(
+    mpi: Any, comm: Any, payload: str, iterations: int, blocks: int, nbytes: int = payloads.ARRAY
+) -> list[float]:
+    """Seconds per round trip of an object."""
+    obj = payloads.make(payload, nbytes)
+    peer = peer_of(comm)
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            comm.send(obj, peer, TAG)
+            comm.recv(source=peer, tag=TAG)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            comm.send(comm.recv(source=peer, tag=TAG), peer, TAG)
+
+    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+
+
+def idle(mpi: Any, comm: Any, seconds: float) -> float:
+    """CPU seconds that a rank has used while it waited in a receive for rank 0, which sleeps."""
+    start = time.process_time()
+    if comm.rank == 0:
+        time.sleep(seconds)
+        for rank in range(1, comm.size):
+            comm.send(None, rank, TAG)
+    else:
+        comm.recv(source=0, tag=TAG)
+    return time.process_time() - start
+
+
+def memory(mpi: Any, comm: Any, nbytes: int) -> int:
+    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
+    buffer = payloads.touched(nbytes)
+    comm.Barrier()
+    before = payloads.peak_memory()
+    if comm.rank == 0:
+        comm.Send(buffer, 1, TAG)
+    else:
+        comm.Recv(buffer, 0, TAG)
+    return payloads.peak_memory() - before
+
+
+def matching(mpi: Any, comm: Any, outstanding: int, reverse: bool, blocks: int) -> list[float]:
+    """Seconds per message when many receives are outstanding, each with a tag of its own."""
+    buffers = payloads.touched(8 * outstanding).reshape(outstanding, 8)
+    token = payloads.touched(1)
+    tags = range(outstanding)[::-1] if reverse else range(outstanding)
+
+    def lead(n: int) -> None:
+        comm.Recv(token, 1, outstanding)
+        mpi.Request.Waitall([comm.Isend(buffers[tag], 1, tag) for tag in tags])
+
+    def follow(n: int) -> None:
+        requests = [comm.Irecv(buffers[tag], 0, tag) for tag in range(outstanding)]
+        comm.Send(token, 0, outstanding)
+        mpi.Request.Waitall(requests)
+
+    return timed(lead if leads(comm) else follow, outstanding, blocks)
+
+
+WORKS: Final[tuple[Callable[..., Any], ...]] = (
+    latency,
+    latency_typed,
+    latency_wildcards,
+    bandwidth,
+    bandwidth_both_ways,
+    objects,
+    idle,
+    memory,
+    matching,
+)
+
+
+def works(mpi: Any) -> dict[str, Callable[..., Any]]:
+    """The works by name, as functions of a communicator and the arguments.
+
+    Args:
+        mpi: the module of a library that has mpi4py's names.
+    """
+    return {work.__name__: partial(work, mpi) for work in WORKS}

@@ -1,0 +1,121 @@
+"""What the micro-benchmarks are: names, works, and what the samples mean."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from aiompi.bench.measure.turns import Work
+from aiompi.bench.report.contender import Answer
+from aiompi.bench.report.family import slowest
+
+#: messages of a window, as in the OSU micro-benchmarks, as far as they have place in so many bytes
+WINDOW: Final = 64
+WINDOW_NBYTES: Final = 64 * 2**20
+
+MICROSECONDS: Final = "us"
+RATE: Final = "MB/s"
+
+#: makes a sample of an answer and the number of bytes
+Value = Callable[[Answer, int], float]
+
+
+class Benchmark(NamedTuple):
+    """A micro-benchmark.
+
+    Attributes:
+        name: of OSU, with _objects behind it when objects are sent.
+        title: what is measured.
+        work: its name and fixed arguments.
+        unit: of the samples; of MICROSECONDS less is better, of RATE more.
+        value: makes the samples.
+        ranks: how many there are, None for as many as one likes.
+        sized: whether there is anything to be sent.
+    """
+
+    name: str
+    title: str
+    work: Work
+    unit: str
+    value: Value
+    ranks: int | None = None
+    sized: bool = True
+
+    def at(self, nbytes: int, rounds: int) -> Work:
+        """The work for a size.
+
+        Args:
+            nbytes: of a message, a rank's block, or the vector.
+            rounds: how often it is done between two readings of the clock; collectives: how many calls are timed.
+        """
+        work = {**self.work, "nbytes": nbytes}
+        if self.work["work"].startswith("collective"):
+            return {**work, "calls": rounds}
+        if self.unit == RATE:
+            work["window"] = window(nbytes)
+        return {**work, "iterations": rounds, "blocks": 1}
+
+
+def window(nbytes: int) -> int:
+    """Number of messages that are outstanding at once."""
+    return max(1, min(WINDOW, WINDOW_NBYTES // max(nbytes, 1)))
+
+
+def one_way(answer: Answer, nbytes: int) -> float:
+    """Microseconds of half a round trip, the mean of the pairs."""
+    return statistics.fmean(_leaders(answer)) / 2 * 1e6
+
+
+def rate(answer: Answer, nbytes: int) -> float:
+    """MB/s of all pairs together."""
+    leaders = _leaders(answer)
+    return len(leaders) * nbytes * window(nbytes) / statistics.fmean(leaders) / 1e6
+
+
+def both_ways(answer: Answer, nbytes: int) -> float:
+    """MB/s of both directions together."""
+    return 2 * rate(answer, nbytes)
+
+
+def call(answer: Answer, nbytes: int) -> float:
+    """Microseconds of the call of a collective, until its slowest rank has ended."""
+    return slowest(answer) * 1e6
+
+
+def _leaders(answer: Answer) -> list[float]:
+    """Seconds per iteration of the ranks that begin."""
+    return [statistics.median(blocks) for blocks in answer[: len(answer) // 2]]
+
+
+def _collective(name: str, of_objects: bool) -> Benchmark:
+    if of_objects:
+        work: Work = {"work": "collective_objects", "name": name, "payload": "array"}
+        return Benchmark(f"{name}_objects", f"{name} of objects", work, MICROSECONDS, call)
+    return Benchmark(name, name, {"work": "collective", "name": name}, MICROSECONDS, call, sized=name != "barrier")
+
+
+_COLLECTIVES: Final = (
+    "barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall", "reduce_scatter", "scan",
+)  # fmt: skip
+_OBJECTS: Final = ("bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall", "scan")
+
+_ALL: Final = (
+    Benchmark("latency", "latency, one way", {"work": "latency"}, MICROSECONDS, one_way, ranks=2),
+    Benchmark("bw", "bandwidth", {"work": "bandwidth"}, RATE, rate, ranks=2),
+    Benchmark("bibw", "bandwidth, both ways", {"work": "bandwidth_both_ways"}, RATE, both_ways, ranks=2),
+    Benchmark(
+        "latency_objects",
+        "latency of a dict with an array, one way",
+        {"work": "objects", "payload": "array"},
+        MICROSECONDS,
+        one_way,
+        ranks=2,
+    ),
+    Benchmark("multi_lat", "latency of pairs, one way", {"work": "latency"}, MICROSECONDS, one_way),
+    Benchmark("mbw_mr", "bandwidth of all pairs", {"work": "bandwidth"}, RATE, rate),
+    *(_collective(name, of_objects=False) for name in _COLLECTIVES),
+    *(_collective(name, of_objects=True) for name in _OBJECTS),
+)
+
+BENCHMARKS: Final[Mapping[str, Benchmark]] = {benchmark.name: benchmark for benchmark in _ALL}

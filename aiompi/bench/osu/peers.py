@@ -1,0 +1,45 @@
+"""Who can run the micro-benchmarks: the faces of aiompi, and the libraries that they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from aiompi.bench.osu.benchmarks import Benchmark
+from aiompi.bench.report import contender
+from aiompi.bench.report.contender import Contender
+
+
+class Peer(NamedTuple):
+    """Somebody who is measured.
+
+    Attributes:
+        start: makes the contender for a number of ranks; BenchError when it is not installed.
+        works: names of those that it can do, None for all; of two processes only.
+    """
+
+    start: Callable[[int], Contender]
+    works: frozenset[str] | None = None
+
+    def can(self, benchmark: Benchmark) -> bool:
+        """Whether it can run a benchmark."""
+        return self.works is None or (benchmark.ranks == 2 and benchmark.work["work"] in self.works)
+
+
+_MESSAGES: Final = frozenset({"latency", "bandwidth", "objects"})
+_CHANNELS: Final = _MESSAGES | {"bandwidth_both_ways"}
+
+#: always measured; the first is what others are compared with
+OURS: Final[Mapping[str, Peer]] = {
+    "aiompi": Peer(contender.aiompi_job),
+    "asyncio": Peer(lambda ranks: contender.aiompi_job(ranks, face="native")),
+}
+#: measured when they are named
+PEERS: Final[Mapping[str, Peer]] = {
+    "mpi4py": Peer(contender.mpich_job),
+    "openmpi": Peer(contender.openmpi_job),
+    "socket": Peer(lambda _: contender.SOCKET, _MESSAGES),
+    "uvloop": Peer(lambda _: contender.UVLOOP, _MESSAGES),
+    "distributed": Peer(contender.distributed_pair, _CHANNELS),
+    "pyzmq": Peer(contender.zmq_pair, _CHANNELS),
+}

@@ -1,0 +1,69 @@
+"""Rows of micro-benchmarks as a picture: medians over sizes, with the range of the turns around them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from aiompi.bench.algorithms import bytes_text
+from aiompi.bench.osu.run import Row
+
+#: pictures side by side, and inches of each
+_ACROSS: Final = 3
+_WIDTH, _HEIGHT = 4.6, 3.6
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Write the picture.
+
+    Args:
+        rows: those of a benchmark one after the other.
+        path: file whose suffix says which format.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        OSError: the file cannot be written.
+        ValueError: the suffix says nothing.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    groups = [list(group) for _, group in groupby(rows, lambda row: row.benchmark.name)]
+    across = min(_ACROSS, len(groups))
+    down = -(-len(groups) // across)
+    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    colors = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(n for row in rows for n in row.samples))}
+    for axes, group in zip(grid.flat, groups, strict=False):
+        (_curves if group[0].nbytes is not None else _bars)(axes, group, colors)
+        axes.set_title(f"{group[0].benchmark.title}, {group[0].ranks} ranks", fontsize=10)
+        axes.set_ylabel(group[0].benchmark.unit)
+    for axes in grid.flat[len(groups) :]:
+        axes.set_axis_off()
+    known = {name: Patch(color=color) for name, color in colors.items()}
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(colors), frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
+    sizes = [row.nbytes or 0 for row in rows]
+    for name in rows[0].samples:
+        medians = [statistics.median(row.samples[name]) for row in rows]
+        least, most = ([bound(row.samples[name]) for row in rows] for bound in (min, max))
+        axes.plot(sizes, medians, marker=".", color=colors[name])
+        axes.fill_between(sizes, least, most, color=colors[name], alpha=0.15, linewidth=0)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(sizes, [bytes_text(size) for size in sizes], fontsize=8)
+    axes.grid(alpha=0.3)
+
+
+def _bars(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
+    for place, (name, samples) in enumerate(rows[0].samples.items()):
+        median = statistics.median(samples)
+        error = [[median - min(samples)], [max(samples) - median]]
+        axes.bar(place, median, yerr=error, color=colors[name])
+    axes.set_xticks([])

