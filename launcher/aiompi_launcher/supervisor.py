@@ -18,7 +18,6 @@ from aiompi_launcher.stdio import TerminalInput
 from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 
 EXIT_BROKEN_PIPE: Final = table.EXIT_SIGNAL + signal.SIGPIPE
-EXIT_IMPATIENT: Final = table.EXIT_SIGNAL + signal.SIGINT
 _POLL: Final = 0.02  # seconds
 _HASTE: Final = 1.0  # seconds for the last output when the user wants the job to end
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -55,11 +54,12 @@ class Supervisor:
         self._input: TerminalInput | None = None
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
+        self._hurried = 0  # exit code when the user does not wait for other clients
         self._quiet = False
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
         self._watch_signals()
         if timeout is not None:
-            self._loop.call_later(timeout, self._inform, self._job.timed_out, timeout)
+            self._loop.call_later(timeout, self._on_timeout, timeout)
 
     # Start.
 
@@ -140,7 +140,7 @@ class Supervisor:
     def _farewell(self, leaving: asyncio.Future[None]) -> int:
         if not leaving.done():
             leaving.cancel()
-            return EXIT_IMPATIENT
+            return self._hurried
         error = leaving.exception()
         if error is None:
             return 0
@@ -223,9 +223,18 @@ class Supervisor:
                 self._loop.add_signal_handler(signum, self._on_signal, signum)
 
     def _on_signal(self, signum: int) -> None:
-        self._impatience.set()
+        self._hurry(table.EXIT_SIGNAL + signum)
         if not self._exit_code.done():
             self._inform(self._job.signalled, signum)
+
+    def _on_timeout(self, seconds: float) -> None:
+        if self._exit_code.done():
+            self._hurry(table.EXIT_TIMEOUT)
+        self._inform(self._job.timed_out, seconds)
+
+    def _hurry(self, code: int) -> None:
+        self._hurried = code
+        self._impatience.set()
 
     def _on_continue(self) -> None:
         if self._input is not None:

@@ -186,3 +186,20 @@ def test_a_signal_while_ranks_of_others_are_awaited(clients: Callable[[int], Cli
     assert outcome(other)[0] == 143
     assert outcome(waiting)[0] == 1
     assert job.end().returncode == 1
+
+
+@pytest.mark.parametrize(("options", "code"), [(["--timeout", "1"], 124), ([], 130)], ids=["timeout", "Ctrl-C"])
+def test_a_client_that_waits_only_for_others(
+    clients: Callable[[int], Clients], rank: str, options: list[str], code: int
+) -> None:
+    """Its own ranks have ended; the user need not wait for those of the other client."""
+    job = clients(2)
+    other = job.start(1, rank, "print=up", "pause")
+    waiting = job.start(0, *options, "-v", "true")
+    while "has ended with status 0" not in waiting.error_line():
+        pass
+    if not options:
+        waiting.signal(signal.SIGINT)
+    assert outcome(waiting)[0] == code
+    assert outcome(other)[0] == 1
+    assert job.end().returncode == 1
