@@ -201,6 +201,7 @@ class _Connection:
         if not self.server.may_finish:
             deviations.append(Deviation("I2.4-6", f"{self.name} sends FINI before the job is over", None, data))
         self.note("> FINI", data, *deviations)
+        await self.server.started.wait()  # others may still be on their way
         self.finished = True
 
 
@@ -213,6 +214,7 @@ class Server:
         key: IMPI_AUTH_KEY; None: IMPI_AUTH_NONE.
 
     Attributes:
+        started: set when the start-up is over, and DONE has been sent to all.
         failed: becomes the reason when a client ends before its time, after it has joined.
         may_finish: whether clients may send FINI yet.
     """
@@ -222,13 +224,13 @@ class Server:
         self.journal = journal
         self.key = key
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.started = asyncio.Event()
         self.may_finish = False
         self.address = ("", 0)
         self._listener: asyncio.Server
         self._ranks: dict[int, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sent: set[int] = set()
-        self._done = False
 
     async def start(self, host: str, port: int = 0) -> None:
         """Listen; `address` says where."""
@@ -309,7 +311,7 @@ class Server:
             data = b"".join(member.labels.get(label, b"") for member in members)
             for member in members:
                 member.send(f"COLL {label_name(label)}, client_mask {mask:#x}", broadcast(label, mask, data))
-        if all(member.done for member in members) and not self._done:
-            self._done = True
+        if all(member.done for member in members) and not self.started.is_set():
+            self.started.set()
             for member in members:
                 member.send("DONE", command(startup.DONE))

@@ -291,10 +291,10 @@ class Session:
             return Verdict.FAIL, failures[0] if failures else "a process under test reports failure"
         if level is Level.INDETERMINATE:
             return Verdict.INDETERMINATE, "an error in the script; see the reports"
-        if passed:
+        if passed or level is Level.NOTHING:  # what processes under test report stays with them
             return Verdict.PASS, ""
         skipped = [report for report in self._reports if "Test skipped" in report]
-        return Verdict.INDETERMINATE, skipped[0] if skipped else "no process reported a result"
+        return Verdict.INDETERMINATE, skipped[0] if skipped else "a process under test has skipped the test"
 
     # The end.
 
