@@ -5,13 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import settings
 
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
-
-# A busy machine makes single examples slow; the time limit of each test is enough.
-settings.register_profile("impi", deadline=None)
-settings.load_profile("impi")
 
 
 def lines(text: str) -> list[bytes]:
