@@ -84,9 +84,15 @@ class Keyvals:
         Args:
             nopython: values must be integers.
 
+        Raises:
+            TypeError: a callback cannot be called.
+
         Returns:
             Its number, which no other key of the process has or has had.
         """
+        for function in (copy_fn, delete_fn):
+            if not (function is None or isinstance(function, bool) or callable(function)):
+                raise TypeError(f"Create_keyval: {function!r} is no function; pass one, True, or None")
         keyval = Keyval(next(_numbers), copy_fn, delete_fn, nopython)
         self._keyvals[keyval.number] = keyval
         return keyval.number

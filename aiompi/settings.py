@@ -176,10 +176,17 @@ def _parse(name: str, text: str) -> Any:
         if isinstance(default, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())
         if isinstance(default, Mapping):
-            return {key.strip(): value.strip() for key, value in (p.split("=") for p in text.split(",") if p)}
+            return dict(_pair(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise InvalidArgumentError(f"{variable}={text!r} cannot be read: {error}") from None
     return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    parts = [part.strip() for part in text.split("=")]
+    if len(parts) != 2:
+        raise ValueError(f"{text.strip()!r} is no NAME=VALUE")
+    return parts[0], parts[1]
 
 
 def _boolean(text: str) -> bool:

@@ -58,6 +58,12 @@ def keyvals() -> Keyvals:
     return Keyvals("thing", {1: lambda owner: owner.name, 2: lambda owner: None})
 
 
+@pytest.mark.parametrize("callbacks", [(3, None), (None, "delete")])
+def test_callbacks_must_be_functions(callbacks: tuple[Any, Any]) -> None:
+    with pytest.raises(TypeError, match=r"(3|'delete') is no function; pass one, True, or None"):
+        Keyvals("thing").create(*callbacks)
+
+
 @pytest.mark.spec("S5.7.1-1")
 def test_keys_are_unique_in_the_process() -> None:
     """Also among kinds of objects, and after they were freed; every object of the kind can use them."""

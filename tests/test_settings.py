@@ -74,6 +74,7 @@ def test_defaults() -> None:
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),
         ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),
+        ("coll", "bcast=binomial, ", {"bcast": "binomial"}),
         ("coll", "", {}),
     ],
 )
@@ -104,6 +105,11 @@ def test_environment(name: str, text: str, value: Any) -> None:
 def test_value_that_cannot_be_read(name: str, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"AIOMPI_{name.upper()}='{text}' cannot be read"):
         load({f"AIOMPI_{name.upper()}": text})
+
+
+def test_what_is_wrong_with_a_list_of_algorithms() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"AIOMPI_COLL='reduce=linear,bcast' .*: 'bcast' is no NAME=VALUE"):
+        load({"AIOMPI_COLL": "reduce=linear,bcast"})
 
 
 @pytest.mark.parametrize("name", ["eager_limit", "eager_window"])

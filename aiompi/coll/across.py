@@ -8,7 +8,6 @@ passes through the rank 0 of that group, the leader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
@@ -18,6 +17,7 @@ from aiompi.coll.scatter.linear import linear as scatter_linear
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
+from aiompi.datatype.arguments import integer
 from aiompi.errors import InvalidRootError
 
 
@@ -26,10 +26,11 @@ def remote_root(comm: Communicator, root: int, operation: str) -> int | None:
 
     Raises:
         InvalidRootError: neither ROOT nor PROC_NULL nor a rank of the remote group.
+        TypeError: it is no integer.
     """
     if root in (ROOT, PROC_NULL):
         return comm.rank if root == ROOT else None
-    if not 0 <= index(root) < len(comm.targets):
+    if not 0 <= integer(root, f"{comm.where(operation)}: root") < len(comm.targets):
         raise InvalidRootError(
             f"{comm.where(operation)}: root {root} is not in 0..{len(comm.targets) - 1}, the ranks of the remote "
             "group; pass ROOT at the root itself, and PROC_NULL in the rest of its group"

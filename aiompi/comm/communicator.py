@@ -24,6 +24,7 @@ from aiompi.constants import (
     TAG_UB,
     UNEQUAL,
 )
+from aiompi.datatype.arguments import integer
 from aiompi.engine import (
     Engine,
     Message,
@@ -362,8 +363,9 @@ class Communicator:
         """
         Raises:
             InvalidRootError: root is not a rank of this communicator.
+            TypeError: it is no integer.
         """
-        if not 0 <= index(root) < self.size:
+        if not 0 <= integer(root, f"{self.where(operation)}: root") < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
 
     def where(self, operation: str) -> str:

@@ -23,10 +23,13 @@ class NullCommunicator:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise InvalidCommError(f"{name} on COMM_NULL: {self._reason}")
+        raise self._error()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise InvalidCommError(f"{name} on COMM_NULL: {self._reason}")
+        raise self._error()
+
+    def _error(self) -> InvalidCommError:
+        return InvalidCommError(f"the communicator is COMM_NULL: {self._reason}")
 
     def __repr__(self) -> str:
         return "<COMM_NULL>"

@@ -86,6 +86,8 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
 def _part(comm: Communicator, group: Group, operation: str) -> Group:
     """The group itself, which the caller may free at once."""
+    if not isinstance(group, Group):
+        raise TypeError(f"{comm.where(operation)}: expected a Group, not {type(group).__name__}")
     outside = Group.Difference(group, comm.group)
     if outside.size:
         raise InvalidGroupError(

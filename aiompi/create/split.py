@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterable
-from operator import index
 from typing import Final
 
 from aiompi.comm import Channel, Communicator, Group
@@ -13,6 +12,7 @@ from aiompi.create.agreement import Agreement, construct
 from aiompi.create.clients import INT, OneGroupOverClients, Row, split_table
 from aiompi.create.members import members
 from aiompi.create.union import TwoGroups, collect
+from aiompi.datatype.arguments import integer
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 
@@ -37,7 +37,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         InvalidArgumentError: another negative colour, or an argument that takes more than 64 bits, or 32 where the
             communicator spans IMPI clients.
     """
-    if index(color) not in _KEYS or (color < 0 and color != UNDEFINED):
+    if integer(color, f"{comm.where('Comm_split')}: colour") not in _KEYS or (color < 0 and color != UNDEFINED):
         raise InvalidArgumentError(f"{comm.where('Comm_split')}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
     entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
     if not (comm.native or (color in INT and key in INT)):
@@ -103,7 +103,7 @@ def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Commun
 
 
 def _checked_key(comm: Communicator, key: int, operation: str) -> int:
-    if index(key) not in _KEYS:
+    if integer(key, f"{comm.where(operation)}: key") not in _KEYS:
         raise InvalidArgumentError(f"{comm.where(operation)}: key {key} takes more than 64 bits")
     return key
 

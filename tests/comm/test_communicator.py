@@ -330,9 +330,9 @@ def test_null_communicators() -> None:
     assert is_null(gone)
     assert is_null(NULL)
     assert not is_null(sub)
-    with pytest.raises(errors.InvalidCommError, match="isend on COMM_NULL: SUB, rank 1, has been freed"):
+    with pytest.raises(errors.InvalidCommError, match="the communicator is COMM_NULL: SUB, rank 1, has been freed"):
         isend(gone, b"x", 0)
-    with pytest.raises(errors.InvalidCommError, match="size on COMM_NULL: there is no communicator"):
+    with pytest.raises(errors.InvalidCommError, match="the communicator is COMM_NULL: there is no communicator"):
         NULL.size  # noqa: B018
     assert repr(gone) == "<COMM_NULL>"
 

@@ -173,6 +173,16 @@ def test_bad_colours_and_keys(color: int, key: int) -> None:
         split(comm, color, key)
 
 
+def test_arguments_of_a_wrong_type() -> None:
+    comm = Family(2).comms[1]
+    with pytest.raises(TypeError, match="Comm_split on WORLD, rank 1: colour is 'red': expected an integer"):
+        split(comm, "red", 0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Comm_split on WORLD, rank 1: key is None: expected an integer"):
+        split(comm, 0, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Comm_create on WORLD, rank 1: expected a Group, not list"):
+        create(comm, [0])  # type: ignore[arg-type]
+
+
 def test_split_by_machine(family: Families) -> None:
     f = family(6)
 
