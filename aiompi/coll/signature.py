@@ -2,7 +2,7 @@
 
 A signature travels as a number beside each message of a collective (see `aiompi.wire.frame`):
 
-    bits 0-7     the collective, its place in NAMES + 1
+    bits 0-7     the collective, its place in NAMES + 1; or the constructor, its place in CONSTRUCTORS + 128
     bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; USER for those of users; 0 for none
     bits 16-47   the root + 1; 0 for none
 """
@@ -24,10 +24,19 @@ NAMES: Final = (
     "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
     "neighbor_allgather", "neighbor_alltoall",
 )  # fmt: skip
+#: of communicators, and what frees them; likewise
+CONSTRUCTORS: Final = (
+    "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Comm_free", "Intercomm_create", "Intercomm_merge",
+    "Cart_create", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
+)  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
 USER: Final = 255
 
-_COLLECTIVE_NUMBERS: Final = {name: place for place, name in enumerate(NAMES, 1)}
+_COLLECTIVE_NUMBERS: Final = {
+    **{name: place for place, name in enumerate(NAMES, 1)},
+    **{name: place for place, name in enumerate(CONSTRUCTORS, 128)},
+}
+_COLLECTIVES: Final = {number: name for name, number in _COLLECTIVE_NUMBERS.items()}
 _OPERATION_NUMBERS: Final[dict[str | None, int]] = {name: place for place, name in enumerate(OPERATIONS, 1)}
 _OPERATION_NUMBERS.update({None: 0, "": USER})
 
@@ -62,11 +71,11 @@ class Signature(NamedTuple):
         """The signature of another rank.
 
         Raises:
-            IndexError: it knows other collectives than this one.
+            LookupError: it knows other collectives than this one.
         """
         name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16
         return cls(
-            NAMES[name - 1],
+            _COLLECTIVES[name],
             root - 1 if root else None,
             "" if operation == USER else OPERATIONS[operation - 1] if operation else None,
         )
@@ -94,7 +103,7 @@ def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
     own = Signature.from_note(ours)
     try:
         other: object = Signature.from_note(theirs)
-    except IndexError:
+    except LookupError:
         other = "a collective that is not known here"
     kind: type[Exception] = OtherError
     if isinstance(other, Signature) and other.name == own.name:

@@ -88,7 +88,8 @@ class Channel:
         if comm.remote is None:
             return self
         if comm.native:
-            return Channel(comm, self._tag, self._operation, comm.group.members, offset=comm.remote.size)
+            offset = comm.remote.size
+            return Channel(comm, self._tag, self._operation, comm.group.members, offset=offset, note=self.note)
         return self._like(LOCAL_GROUP_TAG, comm.group.members, self.rank)
 
     def bound(self, number: int) -> Channel:

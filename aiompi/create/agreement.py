@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from aiompi.coll.signature import Signature
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.contexts import MAX_CID, ContextIds
 from aiompi.create.union import Union
@@ -144,7 +145,7 @@ def construct(
 
     Args:
         run: makes the coroutine of it.
-        operation: its name, for messages.
+        operation: its name, on which the processes must agree.
         over_clients: whether the processes agree as IMPI has it; by default if the communicator spans clients.
     """
     agreement = agreement_of(comm, over_clients)
@@ -156,7 +157,7 @@ def construct(
             agreement.end()
 
     try:
-        return comm.start(collective, operation)
+        return comm.start_on(comm.channel(operation, Signature.of(operation).note), collective)
     except BaseException:
         agreement.end()
         raise

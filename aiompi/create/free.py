@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiompi.coll.impi.barrier import barrier
 from aiompi.coll.impi.tags import COMM_FREE_TAG
+from aiompi.coll.signature import Signature
 from aiompi.comm import Channel, Communicator
 from aiompi.create.clients import fence
 from aiompi.create.members import members
@@ -32,6 +33,6 @@ def free(comm: Communicator) -> Request[None]:
         else:
             await fence(channel, COMM_FREE_TAG)
 
-    request = comm.start(run, "Comm_free")
+    request = comm.start_on(comm.channel("Comm_free", Signature.of("Comm_free").note), run)
     comm.release()
     return request

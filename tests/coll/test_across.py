@@ -19,6 +19,7 @@ from aiompi.errors import (
     InvalidCountError,
     InvalidRootError,
     InvalidTypeError,
+    OtherError,
 )
 from aiompi.op import SUM, Op
 
@@ -295,3 +296,21 @@ def test_objects_refused(world, codec):
         objects.bcast(comm, codec, 1, 3)
     with pytest.raises(InvalidArgumentError, match="expected 3 objects, one per rank, got 2 objects"):
         objects.alltoall(comm, codec, [1, 2])
+
+
+def test_ranks_of_a_group_that_disagree(world):
+    """What goes on within a group tells which collective it is part of, too."""
+    between = Between(world, (1, 2))
+    one, other = between.sides[1]
+    buffers.bcast(between.sides[0][0], bytearray(1), ROOT)
+    buffers.bcast(one, bytearray(1), 0)
+    request = buffers.barrier(other)
+    between.world.run()
+    with pytest.raises(OtherError, match="rank 0 has called Bcast with root 0, this rank Barrier"):
+        request.result()
+
+
+def test_a_root_that_is_no_integer(world):
+    comm = Between(world, (1, 1)).sides[0][0]
+    with pytest.raises(TypeError, match=r"Bcast on .*, rank 0: root is 'x': expected an integer"):
+        buffers.bcast(comm, bytearray(1), "x")

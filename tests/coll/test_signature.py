@@ -7,13 +7,14 @@ import re
 import numpy as np
 import pytest
 
+from aiompi import create
 from aiompi.coll import buffers, objects, signature
-from aiompi.coll.signature import NAMES, OPERATIONS, Signature
+from aiompi.coll.signature import CONSTRUCTORS, NAMES, OPERATIONS, Signature
 from aiompi.errors import InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import MAX, SUM, Op
 
 EVERY = [
-    *(Signature(name, root) for name in NAMES for root in (None, 0, 1, 2**31 - 1)),
+    *(Signature(name, root) for name in (*NAMES, *CONSTRUCTORS) for root in (None, 0, 1, 2**31 - 1)),
     *(Signature("Reduce", 3, operation) for operation in (*OPERATIONS, "")),
 ]
 
@@ -30,6 +31,7 @@ def test_numbers_do_not_change():
     assert Signature("Bcast", 0).note == 0x10002
     assert Signature("Reduce", 1, "MPI_MAX").note == 0x2000C | OPERATIONS.index("MPI_MAX") + 1 << 8
     assert Signature("exscan", None, "").note == 0xFF1A
+    assert Signature("Comm_split").note == 0x82
 
 
 def test_every_collective_has_a_signature():
@@ -73,6 +75,14 @@ CASES = {
         [reduce(Op.Create(lambda a, b, datatype: None)), reduce(SUM)], InvalidOpError,
         "Allreduce on WORLD, rank 1: rank 0 has called Allreduce with an operation of the user, this rank Allreduce "
         "with MPI_SUM",
+    ),
+    "constructor": (
+        [create.dup, lambda comm: create.split(comm, 0, 0)], OtherError,
+        "Comm_split on WORLD, rank 1: rank 0 has called Comm_dup, this rank Comm_split",
+    ),
+    "constructor and collective": (
+        [bcast(0), create.dup], OtherError,
+        "Comm_dup on WORLD, rank 1: rank 0 has called Bcast with root 0, this rank Comm_dup",
     ),
 }  # fmt: skip
 
