@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from aiompi import MPI, hooks
 
@@ -41,6 +42,7 @@ def timed() -> Iterator[Timer]:
 
 def run(program: str) -> str | int | None:
     """Run a program as `python program` would; its exit status."""
+    sys.path[0] = str(Path(program).resolve().parent)
     try:
         runpy.run_path(program, run_name="__main__")
     except SystemExit as end:

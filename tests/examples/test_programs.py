@@ -145,10 +145,12 @@ def test_life_needs_a_cell_for_each_rank(site: Site) -> None:
 
 
 def test_timecalls(site: Site) -> None:
+    site.program("times = 3", "beside.py")
     program = site.program("""
+from beside import times
 from aiompi import MPI
 comm = MPI.COMM_WORLD
-for _ in range(3):
+for _ in range(times):
     comm.bcast(comm.rank)
 comm.Barrier()
 """)
