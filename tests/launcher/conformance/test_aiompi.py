@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 import aiompi
 import aiompi_launcher
 from aiompi_launcher.conformance import catalogue
-from aiompi_launcher.conformance.command import TEMPLATE
+from aiompi_launcher.conformance.command import TEMPLATE, Command, environment, fill
+from aiompi_launcher.conformance.peer import Peer
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.runner import Runner
-from aiompi_launcher.conformance.session import Limits
+from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 
 ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
@@ -74,6 +76,29 @@ async def test_aiompi_starts_and_ends():
     results = await Runner(COMMAND, Limits(startup=30, quiet=15)).startup_only(Setup(first=1))
     assert failures(results) == []
     assert [result.name for result in results] == ["start-up", "start-up only"]
+
+
+@pytest.mark.spec("I5.1-19")
+@pytest.mark.asyncio
+async def test_another_implementation_in_the_same_job():
+    """aiompi, the tester's processes, and somebody else, who is a simulated peer here."""
+    setup = Setup(iut_clients=2, iut_procs=1)
+    session = Session(setup, Limits(startup=30, quiet=15))
+    address = await session.open()
+    command = Command(fill(COMMAND, setup, 1, address), environment(setup), lambda _: None)
+    await command.start()
+    other = asyncio.create_task(Peer(setup.part(2)).run(*address))
+    try:
+        results = [await session.start(), await session.first_test()]
+        scripts = catalogue.select(catalogue.load(), ["intercomm"], ["pt2pt/pairs"])
+        results += [await session.run(script) for script in scripts]
+        results.append(await session.finish())
+        assert failures(results) == []
+        await other
+    finally:
+        other.cancel()
+        await session.close()
+        await command.end()
 
 
 @pytest.mark.spec("I5.3-15")

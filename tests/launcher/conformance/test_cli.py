@@ -138,7 +138,7 @@ def test_setups_that_are_none():
         Setup().adjusted({"key": 1})
 
 
-@pytest.mark.spec("I5.1-8", "I5.3-18")
+@pytest.mark.spec("I5.1-8")
 def test_the_interpreter_says_who_it_is():
     words = [sys.executable, "-m", "aiompi_launcher.conformance.interpreter", "--startup-only"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)

@@ -52,7 +52,7 @@ def test_comments_say_what_is_checked_and_caught(script: Script):
     assert Setup().adjusted(script.setup)
 
 
-@pytest.mark.spec("I5.1-15", "I5.1-16", "I5.3-4", "I5.4-5")
+@pytest.mark.spec("I5.1-15", "I5.1-16", "I5.3-4", "I5.4-5", "I5.4-8", "I5.4-9", "I5.4-10")
 @pytest.mark.parametrize("part", PARTS.values(), ids=list(PARTS))
 @pytest.mark.asyncio
 async def test_right_peers_pass(part: list[Script]):

@@ -14,6 +14,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerH
 from rehearsal import peers
 
 from aiompi_launcher.conformance import catalogue
+from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
 from aiompi_launcher.conformance.web.app import Tool
@@ -237,6 +238,22 @@ async def test_pages_and_sources():
         for path in ("/script/pt2pt/none", "/script/..%2F..%2Fsetup.py/x", "/results.exe", "/bench.py"):
             async with page.client.get(page.url + path) as response:
                 assert response.status == 404
+
+
+@pytest.mark.spec("I5.2-1", "I5.2-3")
+@pytest.mark.asyncio
+async def test_verdicts_have_a_word_and_a_color():
+    async with opened() as page:
+        html, style, script = [await page.text(path) for path in ("/", "/style.css", "/page.js")]
+    for verdict in Verdict:
+        color = re.search(
+            rf"^\.{verdict.value} {{ color: var\((--[\w-]+)\); background: var\((--[\w-]+)\); }}", style, re.M
+        )
+        assert color is not None
+        assert all(f"{name}: light-dark(" in style for name in color.groups())
+    assert "mark(result.name, result.verdict, result.verdict)" in script
+    for control in ("Run startup only", "Run startup and prepare for scripts", "Run selected tests", "Clear"):
+        assert f">{control}</button>" in html
 
 
 @pytest.mark.asyncio
