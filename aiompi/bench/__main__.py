@@ -10,6 +10,7 @@ from typing import Final
 #: name -> its module
 COMMANDS: Final = {
     "targets": "aiompi.bench.report.command",
+    "impi": "aiompi.bench.report.impi",
     "simulate": "aiompi.bench.simulate.command",
     "tune": "aiompi.bench.tune.command",
 }

@@ -57,6 +57,12 @@ def test_family(family: str, site: Site) -> None:
         assert record["name"] in result.out
 
 
+def test_impi_by_its_own_name(site: Site) -> None:
+    result = site.start(*BENCH[:-1], "impi", "--help").finish()
+    assert (result.code, result.err) == (0, "")
+    assert "--repeat" in result.out
+
+
 def test_all_families_are_tested() -> None:
     assert set(FIGURES) == {*report.FAMILIES, *report.COMPARISONS}
 
