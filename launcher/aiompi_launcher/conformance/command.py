@@ -20,6 +20,7 @@ INTERPRETER: Final = (sys.executable, "-m", "aiompi_launcher.conformance.interpr
 TEMPLATE: Final = ("aiompi-launch", "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
 MODULE: Final = "aiompi_launcher.conformance.interpreter"
 _PATIENCE: Final = 10.0  # seconds to end after the job is over
+_LAST_BYTES: Final = 0.5  # seconds
 _LINE: Final = 2**16  # bytes of a line of output that are kept
 
 
@@ -115,6 +116,12 @@ class Command:
             if not line:
                 return
             self._say(line.decode("utf8", "replace").rstrip("\n"))
+
+    async def gone(self) -> str:
+        """That it has ended, when it has; with the time that its last bytes take to come."""
+        status = await self._process.wait()
+        await asyncio.sleep(_LAST_BYTES)
+        return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had come"
 
     async def end(self, patience: float = _PATIENCE) -> int:
         """Wait for its end, and end it when it does not; its exit status."""

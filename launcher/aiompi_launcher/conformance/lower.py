@@ -34,7 +34,6 @@ class _Pair:
         long: by our drqid.
         ours: messages of ours by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
         cancels: CANCELs of ours by srqid: `sent`, `yes`, `no`.
-        their_cancels: srqids that they have tried to cancel.
         started: srqids of long messages whose rest has begun to come.
     """
 
@@ -44,7 +43,6 @@ class _Pair:
     long: dict[int, _Long] = field(default_factory=dict)
     ours: dict[int, str] = field(default_factory=dict)
     cancels: dict[int, str] = field(default_factory=dict)
-    their_cancels: dict[int, int] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     counted_in: int = 0
     acks_out: int = 0
@@ -102,6 +100,8 @@ class LowerTester:
             return
         pair = self._pair(*ranks)
         pair.counted_out += packet.type in COUNTED
+        if packet.type in WITH_DATA:
+            pair.cancels.pop(packet.srqid, None)  # an id may be used again
         if packet.type == Kind.DATASYNC:
             pair.ours[packet.srqid] = "sync"
         elif packet.type == Kind.DATA and packet.len == packet.msglen:
@@ -189,6 +189,7 @@ class LowerTester:
     def _check_data(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
         if packet.len == packet.msglen:
             pair.data[packet.srqid] = pair.data.get(packet.srqid, 0) + 1
+            pair.started.discard(packet.srqid)
             yield from self._check_message(host, packet)
             return
         long = pair.long.get(packet.drqid)
@@ -242,6 +243,7 @@ class LowerTester:
             yield _error("I3.5-1", f"pk_srqid {packet.srqid:#x} is in use by an unanswered message", None, packet)
         pair.theirs[packet.srqid] = packet
         pair.answered.discard(packet.srqid)
+        pair.started.discard(packet.srqid)
         if packet.len < packet.msglen <= limit:
             right = packet.replace(len=packet.msglen)
             yield _error("I3.7.1-1", f"a message of {packet.msglen} bytes fits one packet", right, packet)

@@ -112,11 +112,11 @@ def as_junit(results: list[Result]) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname=result.group, name=result.name)
         case.set("time", f"{result.seconds:.3f}")
         if result.verdict is Verdict.FAIL:
-            failure = ElementTree.SubElement(case, "failure", message=result.reason)
+            failure = ElementTree.SubElement(case, "failure", message=_printable(result.reason))
             errors = [deviation for deviation in result.deviations if deviation.severity is Severity.ERROR]
             failure.text = _printable("\n".join([*result.reports, *map(str, errors)]))
         elif result.verdict is Verdict.INDETERMINATE:
-            ElementTree.SubElement(case, "skipped", message=result.reason)
+            ElementTree.SubElement(case, "skipped", message=_printable(result.reason))
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)

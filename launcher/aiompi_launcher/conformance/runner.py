@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -78,7 +79,7 @@ class Runner:
                 command = Command(words, environment(setup), self.say)
                 await command.start()
                 commands.append(command)
-            results = [self._tell(await session.start())]
+            results = [self._tell(await _started(session, commands))]
             if not session.broken:
                 results += await body(session)
         finally:
@@ -103,6 +104,22 @@ class Runner:
     def _tell(self, result: Result) -> Result:
         self.on_result(result)
         return result
+
+
+async def _started(session: Session, commands: list[Command]) -> Result:
+    """The start-up, which is over when a command has ended without it."""
+    watches = [asyncio.create_task(command.gone()) for command in commands]
+    first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    for watch in watches:
+        watch.add_done_callback(
+            lambda done: None if done.cancelled() or first.done() else first.set_result(done.result())
+        )
+    try:
+        return await session.start(first)
+    finally:
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
 
 
 def _not_run(script: Script, done: list[Result]) -> Result:

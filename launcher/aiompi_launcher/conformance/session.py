@@ -88,11 +88,15 @@ class Session:
         await self._server.start(self.setup.address, self.setup.port)
         return self._server.address
 
-    async def start(self) -> Result:
-        """Wait until all clients have come and all channels are up; the start-up is a test of its own."""
+    async def start(self, gone: asyncio.Future[str] | None = None) -> Result:
+        """Wait until all clients have come and all channels are up; the start-up is a test of its own.
+
+        Args:
+            gone: becomes the reason when there is nobody left to wait for.
+        """
         begun = time.monotonic()
         try:
-            await self._start()
+            await self._start(gone)
         except (ServerError, StartupProblem) as error:
             self.journal.object(Deviation(error.rule, str(error), None, getattr(error, "actual", None)))
             self._break(f"start-up failed: {error}")
@@ -100,16 +104,16 @@ class Session:
             self._break(f"start-up failed: {error}")
         return self._outcome("start-up", begun, ("I5.1-8",))
 
-    async def _start(self) -> None:
+    async def _start(self, gone: asyncio.Future[str] | None) -> None:
         address = self.setup.server or (self._server.address if self._server else None)
         assert address is not None, "open() comes first"
         starts = asyncio.gather(*(client.start(*address) for client in self._clients))
         watched: set[asyncio.Future[Any]] = {starts}
-        if self._server is not None:
-            watched.add(self._server.failed)
+        watched |= {self._server.failed} if self._server is not None else set()
+        watched |= {gone} if gone is not None else set()
         await asyncio.wait(watched, timeout=self.limits.startup, return_when=asyncio.FIRST_COMPLETED)
         if not starts.done():
-            self._break(self._why_not())
+            self._break(gone.result() if gone is not None and gone.done() else self._why_not())
             await abandon(starts)
             return
         starts.result()

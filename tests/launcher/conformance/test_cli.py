@@ -69,7 +69,7 @@ def test_startup_only(capfd: pytest.CaptureFixture[str]):
 
 @pytest.mark.spec("I5.1-14", "I2.3.3-21")
 def test_a_wrong_key_is_told(capfd: pytest.CaptureFixture[str]):
-    assert main(["startup", "--startup-limit", "2", "--key", "1", "--", *PEER, "--key", "2"]) == 1
+    assert main(["startup", "--key", "1", "--", *PEER, "--key", "2"]) == 1
     out = capfd.readouterr().out
     assert "has another IMPI_AUTH_KEY" in out
     assert "rule I2.3.3-21, section 2.3.3" in out
@@ -77,7 +77,7 @@ def test_a_wrong_key_is_told(capfd: pytest.CaptureFixture[str]):
 
 @pytest.mark.spec("I5.4-3", "I5.4-11")
 def test_after_a_hang_the_others_are_run_in_a_new_job(capfd: pytest.CaptureFixture[str]):
-    words = ["run", "--test", "modes/bsend", "--test", "modes/rsend", "--quiet-limit", "0.5", "--format", "json"]
+    words = ["run", "--test", "modes/bsend", "--test", "modes/rsend", "--quiet-limit", "2", "--format", "json"]
     assert main([*words, "--", *PEER, "--fault", "barrier-lost"]) == 1
     tests = json.loads(capfd.readouterr().out)["tests"]
     verdicts = {test["name"]: test["verdict"] for test in tests if "/" in test["name"]}
@@ -88,8 +88,16 @@ def test_after_a_hang_the_others_are_run_in_a_new_job(capfd: pytest.CaptureFixtu
 
 
 def test_a_command_that_does_not_come(capfd: pytest.CaptureFixture[str]):
+    words = ["run", "--test", "pt2pt/pairs"]
+    assert main([*words, "--", sys.executable, "-c", "raise SystemExit(7)"]) == 1
+    out = capfd.readouterr().out
+    assert "ended with status 7 before all clients and hosts had come" in out
+    assert "INDETERMINATE pt2pt/pairs" in out
+
+
+def test_a_command_that_waits(capfd: pytest.CaptureFixture[str]):
     words = ["run", "--test", "pt2pt/pairs", "--startup-limit", "0.5"]
-    assert main([*words, "--", sys.executable, "-c", "print('no')"]) == 1
+    assert main([*words, "--", sys.executable, "-c", "import time; time.sleep(60)"]) == 1
     assert "not all clients and hosts have come within 0.5 s" in capfd.readouterr().out
 
 
