@@ -339,11 +339,14 @@ class Client:
         methods = ", ".join(auth.METHODS[method] for method in self._credentials.methods)
         raise AuthenticationError(
             f"the IMPI server closed the connection without an answer: it accepts none of {methods},"
-            " or there is no IMPI server at this address"
+            " all clients of its job have joined already, or there is no IMPI server at this address"
         )
 
     def _refused_rank(self) -> NoReturn:
-        rank = f"client rank {self.rank} is taken or not below the server's number of clients"
+        rank = (
+            f"client rank {self.rank} is taken or not below the server's number of clients, or the server or another"
+            " client ended before all had joined; see the messages of the server"
+        )
         if self._method == auth.KEY:
             raise AuthenticationError(
                 "the IMPI server closed the connection after IMPI_AUTH_KEY: possibly a wrong key, so compare the"

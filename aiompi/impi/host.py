@@ -8,7 +8,7 @@ them to whom. It owns the channels, one to each host of another client (IMPI 0.0
     OPEN      packets both ways                   packets, FINI
     HEARD     the far end has nothing to say      acknowledgements, end of file
     SAID      we have nothing to say              packets, which are acknowledged for procs that have ended; FINI
-    CLOSED    FINI both ways                      end of file
+    CLOSED    FINI both ways                      acknowledgements, end of file
 
 The bytes of a channel are hostile as far as can be: nothing but a host rank proves who is there. So source and
 destination of each packet are checked, and each pair of procs may have only so much under way.
@@ -158,7 +158,7 @@ class Host:
             raise _broken(packet, "does not come from one of its processes")
         if dest is None or dest not in self.procs:
             raise _broken(packet, f"is not for a process of host {self.rank}")
-        if self.channels[peer] is State.HEARD and packet.pk_type not in ACKNOWLEDGEMENTS:
+        if self.channels[peer] in (State.HEARD, State.CLOSED) and packet.pk_type not in ACKNOWLEDGEMENTS:
             raise _broken(packet, "came after FINI")
         flow = self._flow(dest, source)
         if packet.pk_type in COUNTED:

@@ -153,7 +153,7 @@ class Rendezvous:
                 self._say(text)
             case server.Dropped(connection, reason):
                 self._say(f"dropped the connection from {connection.peer}: {reason}")
-            case server.ClientLost(_, reason):
+            case server.ClientLost(_, reason) if not self.exit_code.done():  # afterwards it was we who hung up
                 self._say(f"the job has failed: {reason}")
                 self.end(EXIT_FAILURE)
             case server.JobFinished():

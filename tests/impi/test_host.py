@@ -201,7 +201,10 @@ def test_a_channel_is_closed_after_both_have_said_fini(host: Host, first: bool) 
 
 @pytest.mark.spec("I3.8-1")
 @pytest.mark.parametrize("kind", [kind for kind in PacketType if kind is not PacketType.FINI])
-def test_only_acknowledgements_come_after_fini(host: Host, kind: PacketType) -> None:
+@pytest.mark.parametrize("said", [True, False])
+def test_only_acknowledgements_come_after_fini(host: Host, kind: PacketType, said: bool) -> None:
+    if said:
+        host.say_fini()
     host.hear_fini(2)
     if kind in (PacketType.DATA, PacketType.DATASYNC, PacketType.CANCEL):
         with pytest.raises(RemoteProtocolError, match="came after FINI"):

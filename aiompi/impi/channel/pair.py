@@ -167,7 +167,10 @@ class Pair:
         self._unmatched.setdefault(incoming.srqid, {})[incoming] = None
 
     def _answer(self, kind: PacketType, srqid: int, drqid: int = 0) -> None:
-        self._enqueue(Packet(kind, 0, self.own, self.other, srqid, drqid).pack())
+        self._enqueue(self._pack(kind, srqid, drqid))
+
+    def _pack(self, kind: PacketType, srqid: int, drqid: int = 0) -> bytes:
+        return Packet(kind, 0, self.own, self.other, srqid, drqid).pack()
 
     # Receiving.
 
@@ -232,6 +235,7 @@ class Pair:
         message = self._answered(packet)
         if message.phase is not Phase.UNMATCHED:
             raise RemoteProtocolError(f"{describe(packet)} acknowledges message {message.srqid} twice, or unasked")
+        late = message.cancelling and self._keep_cancel(message)
         if not message.cancelling:
             del self._outgoing[message.srqid]
         message.drqid = packet.pk_drqid
@@ -239,6 +243,17 @@ class Pair:
         self._user.matched(message)
         if message.left:
             self._enqueue(message)
+        if late:
+            self._user.not_cancelled(message)
+
+    def _keep_cancel(self, message: Outgoing) -> bool:
+        """Whether the CANCEL of a message was still waiting for flow control: then it is not sent any more."""
+        cancel = self._pack(PacketType.CANCEL, message.srqid)
+        if cancel not in self._queue:
+            return False
+        self._queue.remove(cancel)
+        message.cancelling = False
+        return True
 
     def _cancel(self, packet: Packet, data: memoryview) -> None:
         unmatched = self._unmatched.get(packet.pk_srqid)

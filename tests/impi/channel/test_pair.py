@@ -409,6 +409,23 @@ def test_a_message_that_is_known_to_be_matched_cannot_be_cancelled() -> None:
     assert world.right.received == [pattern(350)]
 
 
+@pytest.mark.spec("I3.7.4-1", "I3.7.4-2")
+@pytest.mark.parametrize(("nbytes", "sync"), [(5, True), (350, False)])
+def test_a_cancel_that_flow_control_holds_back_is_not_sent_after_the_acknowledgement(nbytes: int, sync: bool) -> None:
+    world = Joined(ackmark=1, hiwater=1)
+    message = world.left.send(pattern(nbytes), sync=sync)
+    assert world.left.pair.cancel(message)
+    world.left.get(packet(PacketType.SYNCACK, message.srqid, 9))
+    assert world.left.told == [message]
+    assert world.left.not_cancelled_ones == [message]
+    for _ in range(5):
+        world.left.get(packet(PacketType.PROTOACK))
+        if message.phase is Phase.ENDED:
+            break
+    assert "CANCEL" not in world.left.kinds
+    assert b"".join(body for _, body in world.left.packets) == pattern(nbytes)
+
+
 @pytest.mark.spec("I3.7.4-7")
 @pytest.mark.parametrize("matched", [None, 0, 1, 2])
 def test_of_several_messages_with_one_id_the_newest_is_meant(matched: int | None) -> None:
