@@ -32,7 +32,6 @@ class _Connection:
         self.rank = -1
         self.labels: dict[int, bytes] = {}
         self.done = False
-        self.finished = False
 
     def passed(self, label: int) -> bool:
         """Whether the client has submitted a label, or will not."""
@@ -202,7 +201,6 @@ class _Connection:
             deviations.append(Deviation("I2.4-6", f"{self.name} sends FINI before the job is over", None, data))
         self.note("> FINI", data, *deviations)
         await self.server.started.wait()  # others may still be on their way
-        self.finished = True
 
 
 class Server:

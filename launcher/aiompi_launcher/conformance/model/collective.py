@@ -77,6 +77,16 @@ class Endpoints:
         """Relative numbers of the other clients, in the order of their masters."""
         return sorted(range(1, self.count), key=lambda v: (v + self.shift) % self.count)
 
+    def children(self, v: int, tree: Callable[[int, int], list[int]]) -> list[int]:
+        """Relative numbers below an endpoint: of the root all others, if there is no tree."""
+        if self.linear:
+            return [] if v else self.others()
+        return tree(v, self.count)
+
+    def parent(self, v: int, tree: Callable[[int], int]) -> int:
+        """The rank above an endpoint."""
+        return self.root if self.linear else self.rank(tree(v))
+
 
 async def barrier(comm: Comm) -> None:
     """Section 4.10."""
@@ -135,10 +145,10 @@ async def bcast(comm: Comm, data: bytes, root: int, size: int | None = None, ope
     if v is None:
         return await comm.hear(ends.head, operation, tags.BCAST, size, "I4.11-1")
     if v:
-        source = root if ends.linear else ends.rank(htree_parent(v))
+        source = ends.parent(v, htree_parent)
         rule = "I4.11-2" if ends.linear else "I4.11-3"
         data = await comm.hear(source, operation, tags.BCAST, size, rule)
-    children = (ends.others() if v == 0 else []) if ends.linear else htree_children(v, ends.count)
+    children = ends.children(v, htree_children)
     for child in children:
         if not (comm.has("bcast-skips-empty") and not data):
             comm.tell(ends.rank(child), tags.BCAST, data)
@@ -213,7 +223,7 @@ async def _collected(
         if rank != comm.rank:
             blocks[rank] = await comm.hear(rank, operation, tag, None, "")
     mine = b"".join(blocks[rank] for rank in sorted(blocks, reverse=comm.has("gather-reversed")))
-    children = (ends.others() if v == 0 else []) if ends.linear else btree_children(v, ends.count)
+    children = ends.children(v, btree_children)
     rule = ("I4.12-4" if ends.linear else "I4.12-5") if tag == tags.GATHER else "I4.13-4"
     for child in children:
         members = _members(ends, child)
@@ -223,7 +233,7 @@ async def _collected(
         if v == 0:
             blocks |= _cut(piece, members, sizes)
     if v:
-        comm.tell(root if ends.linear else ends.rank(btree_parent(v)), tag, mine)
+        comm.tell(ends.parent(v, btree_parent), tag, mine)
         return []
     return [blocks.get(rank, b"") for rank in range(comm.size)]
 
@@ -336,7 +346,7 @@ async def reduce(comm: Comm, data: bytes, combine: Combine, commutative: bool, r
     for rank in ends.locals(v):
         if rank != comm.rank:
             data = combine(await comm.hear(rank, "Reduce", tags.REDUCE, size, ""), data)
-    children = (ends.others() if v == 0 else []) if ends.linear else btree_children(v, ends.count)
+    children = ends.children(v, btree_children)
     rule = "I4.16-3" if ends.linear else "I4.16-4"
     received = [await comm.hear(ends.rank(child), "Reduce", tags.REDUCE, size, rule) for child in children]
     if comm.has("reduce-combines-once"):
@@ -344,7 +354,7 @@ async def reduce(comm: Comm, data: bytes, combine: Combine, commutative: bool, r
     for piece in received:
         data = combine(_padded(piece, size), data)
     if v:
-        comm.tell(root if ends.linear else ends.rank(btree_parent(v)), tags.REDUCE, data)
+        comm.tell(ends.parent(v, btree_parent), tags.REDUCE, data)
         return b""
     return data
 

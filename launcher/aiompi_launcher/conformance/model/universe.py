@@ -63,9 +63,6 @@ class Universe:
     hiwater: int
     version: tuple[int, int]
 
-    def client_procs(self, client: int) -> list[ProcInfo]:
-        return [proc for proc in self.procs if proc.client == client]
-
 
 @dataclass(frozen=True, slots=True)
 class Joint:

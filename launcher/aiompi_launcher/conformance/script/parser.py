@@ -71,7 +71,7 @@ class _Parser:
         body = self._block()
         if self._token.kind != "end":
             raise self._error("the script ends with the } of its first {; nothing may follow")
-        return Program(body, self._bytes)
+        return Program(body)
 
     # Tokens.
 

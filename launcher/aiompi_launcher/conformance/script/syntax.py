@@ -143,11 +143,6 @@ Statement = Declare | Assign | Call | Block | If | Loop | Return
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A script that can be run.
-
-    Attributes:
-        bytes: memory of all its variables, in bytes.
-    """
+    """A script that can be run."""
 
     body: Block
-    bytes: int

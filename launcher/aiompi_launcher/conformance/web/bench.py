@@ -67,7 +67,7 @@ class Bench:
         ]
         events: list[Event] = [{"event": "catalogue", "scripts": scripts}, self._state("")]
         events += [{"event": "line", "text": line} for line in self._lines]
-        events += [{"event": "result", "result": as_dict(result), "old": True} for result in self.results]
+        events += [{"event": "result", "result": as_dict(result)} for result in self.results]
         return events
 
     def scripts(self) -> list[Script]:
