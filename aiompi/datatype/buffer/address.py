@@ -265,8 +265,9 @@ class Registry:
         Returns:
             The address of the first element.
         """
-        address = _address(array_of(location, "location"))
-        owner = owner_of(location)
+        array = array_of(location, "location")
+        address = _address(array)
+        owner = owner_of(location if isinstance(location, np.ndarray) or _exports(location) else array)
         known = self._storages.get(id(owner))
         if known is None or known.memory() is None:
             self._register(owner)

@@ -9,6 +9,7 @@ from aiompi.datatype import Datatype
 from aiompi.driver.locks import Lock
 from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
 from aiompi.opaque import Opaque
+from aiompi.status import Status
 
 __all__ = ["_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof", "_typealign", "_typecode"]
 
@@ -26,8 +27,10 @@ def _typealign(datatype: Datatype) -> int | None:
     return datatype.alignment if datatype and datatype.is_predefined else None
 
 
-def _handleof(arg: Opaque) -> int:
-    """The number of an object."""
+def _handleof(arg: Opaque | Status) -> int:
+    """The number of an object, or of a status."""
+    if isinstance(arg, Status):
+        return id(arg)
     if not isinstance(arg, Opaque):
         raise TypeError(f"{arg!r} is no handle")
     return arg.handle

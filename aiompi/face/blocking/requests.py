@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.constants import UNDEFINED
 from aiompi.driver.blocking import refuse_running_loop
@@ -15,7 +15,14 @@ from aiompi.face.blocking.process import process
 from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status, check_status
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)  # so that programs may write `MPI.Request`, as with mpi4py
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 class Request(Opaque, Generic[T]):
@@ -93,10 +100,13 @@ class Request(Opaque, Generic[T]):
 
     def Test(self, status: Status | None = None) -> bool:
         """Whether the operation is complete; if so, as `Wait` (MPI_Test, section 3.7.3)."""
-        return self.test(status)[0]
+        return self._test(status)[0]
 
     def test(self, status: Status | None = None) -> tuple[bool, T | None]:
         """Whether the operation is complete, and the received object if so."""
+        return self._test(status)
+
+    def _test(self, status: Status | None) -> tuple[bool, T | None]:
         if not _progress(self):
             return False, None
         return True, self._complete(status)

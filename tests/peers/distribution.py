@@ -1,0 +1,27 @@
+"""Source distributions of other projects, whose programs are run here; pip fetches them once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+
+def unpacked(name: str, version: str) -> Path:
+    """The folder of a source distribution, in the cache of the user."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", f"{name}-suite")
+    folder = cache / f"{name}-{version}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as place:
+            fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
+            subprocess.run([*fetch, "-d", place, f"{name}=={version}"], check=True, stdin=subprocess.DEVNULL)
+            (archive,) = Path(place).glob("*.tar.gz")
+            with tarfile.open(archive) as tar:
+                tar.extractall(place, filter="data")
+            if not folder.exists():
+                Path(place, folder.name).rename(folder)
+    return folder

@@ -1,0 +1,80 @@
+"""One rank of a run of a file of mpi4py's test suite: runs its tests, and writes how each one ended.
+
+usage: suite_worker.py FOLDER_OF_TESTS MODULE RESULTS [GLOB_LEFT_OUT ...]
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fnmatch
+import importlib
+import json
+import sys
+import traceback
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Outcomes(unittest.TestResult):
+    """What became of each test; of its subtests the worst counts."""
+
+    order = ("pass", "skip", "fail", "error")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcomes: dict[str, tuple[str, str]] = {}
+
+    def note(self, test: Any, outcome: str, why: str) -> None:
+        known = self.outcomes.get(test.id(), ("pass", ""))[0]
+        if self.order.index(outcome) > self.order.index(known):
+            self.outcomes[test.id()] = outcome, why
+
+    def startTest(self, test: Any) -> None:
+        super().startTest(test)
+        self.outcomes[test.id()] = "pass", ""
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        self.note(test, "skip", reason)
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        self.note(test, "fail", _text(err))
+
+    def addError(self, test: Any, err: Any) -> None:
+        self.note(test, "error", _text(err))
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+        if err is not None:
+            bad = issubclass(err[0], test.failureException)
+            self.note(test, "fail" if bad else "error", f"{subtest._subDescription()}: {_text(err)}")
+
+
+def _text(err: Any) -> str:
+    return "".join(traceback.format_exception(*err))[-2000:]
+
+
+def cases(suite: Any) -> Iterator[Any]:
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from cases(item)
+        else:
+            yield item
+
+
+def main(folder: str, module: str, results: str, left_out: list[str]) -> None:
+    faulthandler.dump_traceback_later(150, exit=True)
+    sys.path.insert(0, folder)
+    sys.argv = [str(Path(folder, "main.py"))]
+    tests = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(module))
+    chosen = [case for case in cases(tests) if not any(fnmatch.fnmatchcase(case.id(), glob) for glob in left_out)]
+    outcomes = Outcomes()
+    unittest.TestSuite(chosen).run(outcomes)
+    from mpi4py import MPI
+
+    path = Path(results, f"{MPI.COMM_WORLD.Get_rank()}.json")
+    path.write_text(json.dumps(outcomes.outcomes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], sys.argv[4:])

@@ -1,0 +1,62 @@
+"""mpi4py's own test suite, on aiompi in the place of mpi4py.
+
+It is taken from mpi4py's source distribution, which pip fetches once. A test of the files that are listed in
+mpi4py_expected.toml passes, or is named there with the reason why it does not; what is named there does not pass.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from jobs import Site
+from peers.distribution import unpacked
+
+HERE: Final = Path(__file__).parent
+EXPECTED: Final[dict[str, Any]] = tomllib.loads((HERE / "mpi4py_expected.toml").read_text(encoding="utf-8"))
+SLOW: Final = EXPECTED["slow"] if not os.environ.get("MPI4PY_SUITE_SLOW") else []
+RANKS: Final = int(os.environ.get("MPI4PY_SUITE_RANKS", "2"))
+
+
+@pytest.fixture(scope="session")
+def tests() -> Path:
+    """The folder of the suite."""
+    return unpacked("mpi4py", "4.1.2") / "test"
+
+
+def outcomes(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Id of each test, the worst outcome on any rank, and why; one rank that runs a test is enough."""
+    ranks = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    assert len(ranks) == RANKS
+    for test in ranks[0]:
+        found = [tuple(rank[test]) for rank in ranks]
+        bad = [outcome for outcome in found if outcome[0] in ("fail", "error")]
+        skipped = all(outcome[0] == "skip" for outcome in found)
+        yield (test, *(bad[0] if bad else found[0] if skipped else ("pass", "")))
+
+
+@pytest.mark.timeout(170)
+@pytest.mark.parametrize("file", EXPECTED["files"])
+def test_file(site: Site, tests: Path, tmp_path: Path, file: str) -> None:
+    # Threads, for which every call is guarded, are for the file that is about them.
+    environ = {} if file == "test_threads" else {"MPI4PY_RC_THREADS": "0"}
+    arguments = [str(HERE / "suite_worker.py"), str(tests), file, str(tmp_path), *EXPECTED["left_out"], *SLOW]
+    job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(160)
+    assert job.code == 0, job.err
+    named = [entry for entry in EXPECTED["expected"] if RANKS in entry.get("ranks", [RANKS])]
+    unused = {glob for entry in named for glob in entry["tests"] if glob.split(".")[0] == file}
+    for test, outcome, why in outcomes(tmp_path):
+        globs = [glob for entry in named for glob in entry["tests"] if fnmatch.fnmatchcase(test, glob)]
+        assert (outcome == "pass") is (globs == []), (test, outcome, why)
+        unused.difference_update(globs)
+    assert not unused
+
+
+def test_every_exception_has_a_reason() -> None:
+    assert all(entry["reason"] for entry in EXPECTED["expected"])
