@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from aiompi import settings as settings_module
+from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
@@ -56,6 +57,7 @@ class Runtime:
 
     def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
         self.settings = settings_module.load() if settings is None else settings
+        select.check(self.settings.coll)
         self.engine = Engine(0, 1, self.settings, driver)
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)

@@ -26,8 +26,8 @@ NAMES: Final = (
 )  # fmt: skip
 #: of communicators, and what frees them; likewise
 CONSTRUCTORS: Final = (
-    "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Comm_free", "Intercomm_create", "Intercomm_merge",
-    "Cart_create", "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
+    "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Intercomm_create", "Intercomm_merge", "Cart_create",
+    "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
 USER: Final = 255

@@ -62,12 +62,14 @@ class Prepared(Generic[P]):
         run = check(call, *args, **kwargs)
         return run, call.note
 
-    def using(self, algorithm: str) -> Prepared[P]:
-        """The same collective by an algorithm of this name; all ranks must name the same.
+    def using(self, algorithm: str | None) -> Prepared[P]:
+        """The same collective by an algorithm of this name, if any; all ranks must name the same.
 
         Raises:
             InvalidArgumentError: by the call, if there is no algorithm of that name, or if it cannot serve the call.
         """
+        if algorithm is None:
+            return self
         same = Prepared(self._check, algorithm)
         same._between = self._between
         return same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from types import NoneType
 from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
@@ -102,7 +103,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
-        """Give the communicator up, which all its processes do; it is null then (MPI_Comm_free, section 5.4.3)."""
+        """Give the communicator up, which all its processes do, at any time; it is null then (MPI_Comm_free, 5.4.3)."""
         refuse_running_loop("Comm.Free", "await comm.Free()")
         core = self._admitted
         request = free(self)
@@ -141,6 +142,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
+        errorcode = index(errorcode)
         process.abort(errorcode, f"rank {self._core.engine.rank} called Abort({errorcode})")
 
     def _duplicate(self: C, info: Info | None) -> C:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from types import NoneType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -119,7 +120,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         Operations that are pending complete as they would otherwise.
 
         Returns:
-            A request that is complete when all its processes have called it.
+            A request that is complete at once; between IMPI clients, when all its processes have called it.
 
         Raises:
             InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
@@ -145,6 +146,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         Raises:
             JobAbortedError: this process was not started by a launcher.
         """
+        errorcode = index(errorcode)
         reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
         self._runtime.abort(errorcode, reason)
         if self._runtime.launched:

@@ -13,51 +13,65 @@ from aiompi.op import SUM, Op
 
 
 class ObjectCollectives(Membership):
-    """The collectives of a communicator on objects; each starts at once and returns its request."""
+    """The collectives of a communicator on objects; each starts at once and returns its request.
+
+    `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
+
+    Raises:
+        InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+    """
 
     __slots__ = ()
 
     _codec: Codec
 
-    def barrier(self) -> Request[None]:
+    def barrier(self, *, algorithm: str | None = None) -> Request[None]:
         """Complete when every rank has called it (section 4.3)."""
-        return buffers.barrier(self._core)
+        return buffers.barrier.using(algorithm)(self._core)
 
-    def bcast(self, obj: Any, root: int = 0) -> Request[Any]:
+    def bcast(self, obj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
-        return objects.bcast(self._core, self._codec, obj, root)
+        return objects.bcast(self._core, self._codec, obj, root, algorithm=algorithm)
 
-    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Request[Any]:
+    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
-        return objects.scatter(self._core, self._codec, sendobj, root)
+        return objects.scatter(self._core, self._codec, sendobj, root, algorithm=algorithm)
 
-    def gather(self, sendobj: Any, root: int = 0) -> Request[list[Any] | None]:
+    def gather(self, sendobj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[list[Any] | None]:
         """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
-        return objects.gather(self._core, self._codec, sendobj, root)
+        return objects.gather(self._core, self._codec, sendobj, root, algorithm=algorithm)
 
-    def allgather(self, sendobj: Any) -> Request[list[Any]]:
+    def allgather(self, sendobj: Any, *, algorithm: str | None = None) -> Request[list[Any]]:
         """The objects of all ranks in rank order (section 4.7)."""
-        return objects.allgather(self._core, self._codec, sendobj)
+        return objects.allgather(self._core, self._codec, sendobj, algorithm=algorithm)
 
-    def alltoall(self, sendobj: Sequence[Any]) -> Request[list[Any]]:
+    def alltoall(self, sendobj: Sequence[Any], *, algorithm: str | None = None) -> Request[list[Any]]:
         """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
-        return objects.alltoall(self._core, self._codec, sendobj)
+        return objects.alltoall(self._core, self._codec, sendobj, algorithm=algorithm)
 
-    def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Request[Any]:
+    def reduce(
+        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[Any]:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
-        return objects.reduce(self._core, self._codec, sendobj, op, root)
+        return objects.reduce(self._core, self._codec, sendobj, op, root, algorithm=algorithm)
 
-    def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+    def allreduce(
+        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
+    ) -> Request[Any]:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
-        return objects.allreduce(self._core, self._codec, sendobj, op)
+        return objects.allreduce(self._core, self._codec, sendobj, op, algorithm=algorithm)
 
-    def scan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+    def scan(
+        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
+    ) -> Request[Any]:
         """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
-        return objects.scan(self._core, self._codec, sendobj, op)
+        return objects.scan(self._core, self._codec, sendobj, op, algorithm=algorithm)
 
-    def exscan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Request[Any]:
+    def exscan(
+        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
+    ) -> Request[Any]:
         """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
-        return objects.exscan(self._core, self._codec, sendobj, op)
+        return objects.exscan(self._core, self._codec, sendobj, op, algorithm=algorithm)
 
     ibarrier = barrier
     ibcast = bcast
