@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
 
 T = TypeVar("T")
+
+#: awaits of what is complete already, between which an event loop gets a turn. Each costs some microseconds, or the
+#: copy of a message; without a turn a task that is served promptly would keep all else of its loop from running.
+_AWAITS_PER_TURN: Final = 16
 
 
 class Engine:
@@ -65,6 +69,7 @@ class Engine:
         self.schedules: set[Schedule[Any]] = set()
         self.ended: deque[Schedule[Any]] = deque()
         self.stepping = False
+        self._awaits = 0
         self.error: Exception | None = None
         self.troubled = False
         self.closing = self.finished = False
@@ -114,6 +119,16 @@ class Engine:
         if any(operation.peer.rank != self.rank for operation in begun):
             return False
         return all(peer is not None and peer.deserted for peer in others)
+
+    def turn_due(self) -> bool:
+        """Whether a task that awaits what is complete already lets the event loop have a turn first."""
+        if self.stepping or not self.driver.background:
+            return False
+        self._awaits += 1
+        if self._awaits < _AWAITS_PER_TURN:
+            return False
+        self._awaits = 0
+        return True
 
     def attend(self, request: Request[Any]) -> None:
         """See to it that this rank does not end before a send that nobody will wait for is complete."""

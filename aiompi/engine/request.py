@@ -183,6 +183,8 @@ class Request(Generic[T_co]):
     def __await__(self) -> Generator[Any, None, T_co]:
         if not self._done:
             yield from self.suspend()
+        elif self._engine.turn_due():
+            yield
         return self.result()
 
     def __repr__(self) -> str:
@@ -222,9 +224,13 @@ class Owned(Coroutine[Any, None, T_co]):
         request, self._request = self._request, None
         if request is None:
             raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
-        if not request._done:
+        done = request._done
+        if not done or request._engine.turn_due():
             try:
-                yield from request.suspend()
+                if done:
+                    yield
+                else:
+                    yield from request.suspend()
             except BaseException:
                 request.withdraw()
                 raise

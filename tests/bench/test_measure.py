@@ -35,6 +35,8 @@ WORKS: list[turns.Work] = [
     {"work": "collective", "name": "alltoall", "nbytes": 8, "calls": 2},
     {"work": "collective_objects", "name": "scatter", "payload": "array", "calls": 2, "nbytes": 8},
     {"work": "collective_objects", "name": "reduce", "payload": "array", "calls": 2, "nbytes": 8},
+    {"work": "responsiveness", "outstanding": 3, "nbytes": 8, "seconds": 0.01},
+    {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.01},
     {"work": "idle", "seconds": 0.01},
     {"work": "memory", "nbytes": 1000},
 ]
@@ -59,6 +61,9 @@ def check(work: turns.Work, results: list[Any]) -> None:
         if timed := work.get("blocks", work.get("calls")):
             assert len(result) == timed
             assert min(result) > 0
+        elif work["work"] == "responsiveness":
+            assert result
+            assert min(result) >= 0
         else:
             assert result >= 0
 
@@ -109,7 +114,7 @@ def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
 
 
 def test_the_faces_can_do_the_same() -> None:
-    assert native.WORKS.keys() - {"latency_requests"} == blocking.WORKS.keys()
+    assert native.WORKS.keys() - {"latency_requests", "responsiveness"} == blocking.WORKS.keys()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.point_to_point import leads, peer_of
+from aiompi.bench.measure.responsive import responsiveness
 from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import DOUBLE
@@ -217,6 +218,7 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
         matching,
         collective,
         collective_objects,
+        responsiveness,
     )
 }
 

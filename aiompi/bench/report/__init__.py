@@ -8,9 +8,11 @@ from typing import Final
 from aiompi.bench.report.family import Family
 
 #: what is measured unless families are named
-FAMILIES: Final = ("latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "datatype", "impi")
+FAMILIES: Final = (
+    "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "datatype", "impi",
+)  # fmt: skip
 #: what is measured only when it is named, because it needs what the extra `bench` installs
-COMPARISONS: Final = ("collective",)
+COMPARISONS: Final = ("collective", "mpich")
 
 
 def family(name: str) -> Family:

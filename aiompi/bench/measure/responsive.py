@@ -1,0 +1,96 @@
+"""How late the callbacks of a loop are while it communicates; a work of the native face."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from aiompi.bench.measure import payloads
+from aiompi.engine import Request
+from aiompi.face.native import Intracomm
+from aiompi.status import Status
+
+#: seconds after which a callback is due
+TICK: Final = 0.001
+#: messages of the stream that are outstanding at once
+WINDOW: Final = 64
+
+_DATA: Final = 0
+_MORE: Final = 1
+_FIRST: Final = 2
+
+
+class Clock:
+    """A callback that is due every now and then, and keeps how late it was, in seconds.
+
+    What other processes take of the cores is no fault of the loop: the callback was late at most for as long as this
+    thread has been running since it was put off.
+    """
+
+    def __init__(self) -> None:
+        self.late: list[float] = []
+        self._loop = asyncio.get_running_loop()
+        self._wind()
+
+    def _wind(self) -> None:
+        self._busy = time.thread_time()
+        self._due = time.monotonic() + TICK  # uvloop's own clock stands still during a turn
+        self._handle = self._loop.call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        self.late.append(max(0.0, min(time.monotonic() - self._due, time.thread_time() - self._busy)))
+        self._wind()
+
+    def stop(self) -> None:
+        """No more callbacks."""
+        self._handle.cancel()
+
+
+async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds: float) -> list[float]:
+    """Seconds by which callbacks came late, in each of two ranks.
+
+    Rank 0 streams messages to rank 1, which has receives outstanding for others; these come at the end.
+
+    Args:
+        outstanding: number of these receives.
+        nbytes: of a message of the stream; 0 for none, when both ranks only wait.
+        seconds: for which the stream lasts.
+    """
+    waiting = payloads.touched(8 * outstanding).reshape(-1, 8)
+    requests: list[Request[Status]] = []
+    if comm.rank == 1:
+        requests = [comm.Irecv(item, 0, _FIRST + number) for number, item in enumerate(waiting)]
+    await comm.Barrier()
+    clock = Clock()
+    await (_answer(comm, nbytes) if comm.rank else _stream(comm, nbytes, seconds))
+    if comm.rank == 0:
+        for number, item in enumerate(waiting):
+            await comm.Send(item, 1, _FIRST + number)
+    for request in requests:
+        await request
+    clock.stop()
+    await comm.Barrier()
+    return clock.late
+
+
+async def _stream(comm: Intracomm, nbytes: int, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    messages = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
+    end = loop.time() + seconds
+    while loop.time() < end:
+        if not messages:
+            await asyncio.sleep(seconds)
+        await comm.send(True, 1, _MORE)
+        requests = [comm.Isend(message, 1, _DATA) for message in messages]
+        for request in requests:
+            await request
+    await comm.send(False, 1, _MORE)
+
+
+async def _answer(comm: Intracomm, nbytes: int) -> None:
+    buffers = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
+    while await comm.recv(0, _MORE):
+        requests = [comm.Irecv(buffer, 0, _DATA) for buffer in buffers]
+        for request in requests:
+            await request

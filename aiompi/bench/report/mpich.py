@@ -1,0 +1,175 @@
+"""aiompi beside mpi4py with MPICH: ranks that sleep while they wait, ranks that spin, and what waiting costs others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from aiompi.bench.measure.turns import Work
+from aiompi.bench.report.contender import (
+    SOCKET,
+    Answer,
+    Conversation,
+    aiompi_job,
+    bind,
+    conversations,
+    cores,
+    mpich_job,
+    openmpi_job,
+)
+from aiompi.bench.report.family import Family, Options, Side, compare, in_turns, one_way, slowest
+from aiompi.bench.report.figure import Figure, Goal
+
+_SLEEP: Final = "AIOMPI_SPIN=0"
+_SPIN: Final = "AIOMPI_SPIN=200e-6"
+_BLOCKS: Final = 3
+#: round trips per block where both ranks share a core, on which a rank that spins holds it for milliseconds
+_SHARED_ROUNDS: Final = 20
+#: waiting ranks beside a process that computes
+_WAITING: Final = (4, 8)
+_SECONDS: Final = 1.0
+#: additions that the process computes
+_ADDITIONS: Final = 3_000_000
+_MOST_TURNS: Final = 5
+
+
+class Exchange(NamedTuple):
+    """Messages to and fro between two ranks.
+
+    Attributes:
+        name: of the figures.
+        work: of ours.
+        rounds: round trips per block.
+        asleep, spinning: bounds of the ratio.
+        theirs: name of MPICH's work if it is another.
+        native: whether ours is the native face, not the blocking one.
+    """
+
+    name: str
+    work: Work
+    rounds: int
+    asleep: float
+    spinning: float
+    theirs: str | None = None
+    native: bool = False
+
+
+_DICT: Final = {"work": "objects", "payload": "dict"}
+_ARRAY: Final = {"work": "objects", "payload": "array"}
+_EXCHANGES: Final = (
+    Exchange("8 B", {"work": "latency", "nbytes": 8}, 500, 6.5, 3),
+    Exchange("8 B, native", {"work": "latency", "nbytes": 8}, 500, 9, 4, native=True),
+    Exchange("64 KiB", {"work": "latency", "nbytes": 2**16}, 200, 3, 2),
+    Exchange("1 MiB", {"work": "latency", "nbytes": 2**20}, 30, 1.2, 1),
+    Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 3, 1, 1),
+    Exchange("small dict", _DICT, 300, 4, 2.5),
+    Exchange("dict with 1 MiB", _ARRAY, 30, 0.2, 0.2),
+    Exchange("dict with 1 MiB / pkl5", _ARRAY, 30, 1.2, 1, theirs="objects_pkl5"),
+)
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Two ranks on two cores, then on one; four ranks; ranks that wait."""
+    yield from _exchanges(options)
+    yield from _one_core(options)
+    yield from _four(options)
+    for ranks in (1, 2) if options.quick else _WAITING:
+        yield _slow_down(ranks, options)
+
+
+def _exchanges(options: Options) -> Iterator[Figure]:
+    blocking, native = ([aiompi_job(2, wait, face=face) for wait in (_SLEEP, _SPIN)] for face in ("blocking", "native"))
+    with conversations(mpich_job(2), *blocking, *native) as (theirs, *ours):
+        for exchange in _EXCHANGES:
+            rounds = {"iterations": options.scaled(exchange.rounds), "blocks": _BLOCKS}
+            asleep, spinning = ours[2:] if exchange.native else ours[:2]
+            floor_work = {**exchange.work, **rounds, "work": exchange.theirs or exchange.work["work"]}
+            one, other, floor = in_turns(
+                options.repeat,
+                Side(asleep, {**exchange.work, **rounds}, one_way),
+                Side(spinning, {**exchange.work, **rounds}, one_way),
+                Side(theirs, floor_work, one_way),
+            )
+            yield Figure(f"{exchange.name}, asleep", "us", one, floor, Goal("ratio", "at most", exchange.asleep))
+            yield Figure(f"{exchange.name}, spin", "us", other, floor, Goal("ratio", "at most", exchange.spinning))
+        yield _idle(ours[1], theirs, options)
+
+
+def _one_core(options: Options) -> Iterator[Figure]:
+    """Both ranks on one core, beside a bare socket there, and both libraries that spin."""
+    with conversations(aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2)) as everyone:
+        bind(everyone, cores()[:1])
+        ours, *floors = everyone
+        rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}
+        for name, exchange in (("8 B", {"work": "latency", "nbytes": 8}), ("small dict", _DICT)):
+            sides = [Side(side, {**exchange, **rounds}, one_way) for side in (ours, *floors)]
+            samples, socket, *libraries = in_turns(min(options.repeat, _MOST_TURNS), *sides)
+            yield Figure(f"{name}, one core / socket", "us", samples, socket, Goal("ratio", "at most", 3))
+            for library, floor in zip(("MPICH", "Open MPI"), libraries, strict=True):
+                yield Figure(f"{name}, one core / {library}", "us", samples, floor, Goal("ratio", "at most", 1))
+
+
+def _four(options: Options) -> Iterator[Figure]:
+    """Collectives of four ranks, as many as there are cores or more."""
+    with conversations(aiompi_job(4), mpich_job(4), processes=4) as (ours, theirs):
+        for name, nbytes, text, bound in (("barrier", 0, "barrier", 4), ("allreduce", 2**20, "allreduce 1 MiB", 1.3)):
+            work = {"work": "collective", "name": name, "nbytes": nbytes, "calls": options.scaled(100)}
+            sides = Side(ours, work, _call), Side(theirs, work, _call)
+            yield compare(f"{text}, 4 ranks", "us", options.repeat, *sides, Goal("ratio", "at most", bound))
+
+
+def _call(answer: Answer) -> float:
+    return slowest(answer) * 1e6
+
+
+def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
+    """CPU of a waiting rank, which spins first."""
+    seconds = 0.1 if options.quick else _SECONDS
+
+    def share(side: Conversation) -> Callable[[], float]:
+        return lambda: float(side.ask({"work": "idle", "seconds": seconds})[1]) / seconds
+
+    turns, goal = min(options.repeat, _MOST_TURNS), Goal("ours", "at most", 0.01)
+    return compare("CPU of a waiting rank, spin", "s/s", turns, share(ours), share(theirs), goal)
+
+
+def _slow_down(ranks: int, options: Options) -> Figure:
+    """How much longer a process computes while ranks wait, as a multiple of the time that it takes alone."""
+
+    def beside(side: Conversation) -> Callable[[], float]:
+        return lambda: _beside(side, options)
+
+    with conversations(aiompi_job(ranks + 1), mpich_job(ranks + 1), processes=ranks + 1) as everyone:
+        ours, theirs = map(beside, everyone)
+        goal, turns = Goal("ours", "at most", 1.1), min(options.repeat, _MOST_TURNS)
+        return compare(f"computing beside {ranks} waiting ranks", "x", turns, ours, theirs, goal)
+
+
+def _beside(side: Conversation, options: Options) -> float:
+    additions = options.scaled(_ADDITIONS)
+    alone = _compute(additions)
+    side.begin({"work": "idle", "seconds": 0.1 if options.quick else _SECONDS})
+    time.sleep(0.02 if options.quick else _SECONDS / 4)  # until all of them wait
+    slowed = _compute(additions)
+    side.finish()
+    return slowed / alone
+
+
+def _compute(additions: int) -> float:
+    """Seconds that this process needs for some work."""
+    start = time.perf_counter()
+    total: Any = 0
+    for number in range(additions):
+        total += number
+    return time.perf_counter() - start
+
+
+FAMILY: Final = Family(
+    "beside mpi4py with MPICH",
+    figures,
+    beside="theirs",
+    note="""\
+Messages one way. Ranks of MPICH spin while they wait; those of aiompi sleep with AIOMPI_SPIN=0 (asleep), and look
+around first with AIOMPI_SPIN=200e-6 (spin). Beside send and recv of mpi4py, or its util.pkl5 where that is named.""",
+)

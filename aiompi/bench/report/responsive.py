@@ -1,0 +1,46 @@
+"""How long other callbacks of a loop wait while it communicates."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Final
+
+from aiompi.bench.report.contender import NATIVE, Answer, conversations
+from aiompi.bench.report.family import Family, Options, Side, compare
+from aiompi.bench.report.figure import Figure, Goal
+
+OUTSTANDING: Final = 10_000
+#: bytes of a message of the stream -> how they are written
+SIZES: Final = {8: "8 B", 64 * 2**10: "64 KiB", 2**20: "1 MiB"}
+
+_SECONDS: Final = 1.0
+_MOST_TURNS: Final = 5
+_GOAL: Final = Goal("ours", "at most", 5)
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Streams of several sizes, beside the same loops when they only wait."""
+    seconds = 0.05 if options.quick else _SECONDS
+    count = options.scaled(OUTSTANDING)
+    idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
+    with conversations(NATIVE) as (native,):
+        for nbytes, text in SIZES.items():
+            sides = Side(native, {**idle, "outstanding": count, "nbytes": nbytes}, _late), Side(native, idle, _late)
+            yield compare(f"{count} outstanding, {text}", "ms", min(options.repeat, _MOST_TURNS), *sides, _GOAL)
+
+
+def _late(answer: Answer) -> float:
+    """Milliseconds: the 99th percentile of the rank where callbacks wait longer."""
+    percentiles: list[float] = [statistics.quantiles(late, n=100)[-1] for late in answer]
+    return max(percentiles) * 1e3
+
+
+FAMILY: Final = Family(
+    "wait of callbacks, 99th percentile",
+    figures,
+    beside="idle loop",
+    note="""\
+A callback is due every millisecond in both ranks while one streams messages to the other, which has receives
+outstanding for others, until these come, too. Time in which other processes have the cores does not count.""",
+)
