@@ -59,6 +59,7 @@ class RemoteServer(Rendezvous):
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._listener: asyncio.Task[None] | None = None
+        self._linking: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[Event | RendezvousError] = asyncio.Queue()
         self._on_lost: Callable[[str], None] = lambda cause: None
 
@@ -89,7 +90,7 @@ class RemoteServer(Rendezvous):
         for warning in self._hosts.warnings(universe, rank):
             self._say(f"warning: {warning}")
         own = universe.hosts[universe.clients[rank].hosts.start].address
-        return World(
+        world = World(
             first=universe.clients[rank].procs.start,
             size=universe.size,
             key=key,
@@ -97,6 +98,9 @@ class RemoteServer(Rendezvous):
             universe=universe.pack(),
             hosts=self._hosts.open(universe, rank),
         )
+        if not key:  # otherwise DONE comes after the business cards of our ranks
+            self._start_linking()
+        return world
 
     async def _agree(self, count: int) -> bytes:
         """Agree with the other clients, which are all aiompi, on a key; empty when the server does not let us."""
@@ -140,13 +144,27 @@ class RemoteServer(Rendezvous):
         if self._client.may_submit:
             encoded = await self._share(native.CARDS, native.encode_cards(cards), len(parts))
             parts = [self._decode(rank, data, bool(cards)) for rank, data in sorted(encoded.items())]
-        await self._expect(Started)
-        await self._hosts.connect(self._timeout)
+        await asyncio.shield(self._start_linking())
         return [
             card
             for client, part in zip(self._universe.clients, parts, strict=True)
             for card in part or [{} for _ in client.procs]
         ]
+
+    def _start_linking(self) -> asyncio.Task[None]:
+        """Connect the hosts right after DONE (section 2.3.8): those of other clients do not wait for our ranks."""
+        if self._linking is None:
+            self._linking = asyncio.create_task(self._link())
+            self._linking.add_done_callback(self._linked)
+        return self._linking
+
+    async def _link(self) -> None:
+        await self._expect(Started)
+        await self._hosts.connect(self._timeout)
+
+    def _linked(self, linking: asyncio.Task[None]) -> None:
+        if not linking.cancelled() and (error := linking.exception()):
+            self._on_lost(str(error))
 
     def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:
         try:
@@ -189,6 +207,9 @@ class RemoteServer(Rendezvous):
             self._writer.transport.abort()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
+        if self._linking is not None:
+            self._linking.cancel()
+            await asyncio.wait({self._linking})
         self._hosts.close()
 
     # The connection.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -144,6 +145,19 @@ def test_from_the_dance_to_the_end(job: Callable[[], Job], rank: str, first: boo
     result = running.end()
     assert (result.returncode, result.stdout, result.stderr) == (0, "down\n" * 2, "")
     assert here.server.end().returncode == 0
+
+
+@pytest.mark.spec("I2.3.8-1", "I2.3.8-2")
+def test_the_dance_does_not_wait_for_ranks(job: Callable[[], Job], rank: str) -> None:
+    """Otherwise a client whose ranks come up slowly looks dead to the hosts of others."""
+    here = job()
+    running = here.start(1, rank, "print=not in the job", "pause")
+    foreign = here.foreign(0)
+    foreign.meet()
+    assert foreign.accept()[1] == 1
+    assert running.line() == "not in the job"
+    running.signal(signal.SIGTERM)
+    assert running.end().returncode == 143
 
 
 @pytest.mark.spec("I2.3.8-11")
