@@ -359,6 +359,13 @@ class Runtime:
         os._exit(code)
 
     @property
+    def label(self) -> str:
+        """What messages call this rank, also before it knows its number."""
+        if self._contact is not None and not self._welcome.done():
+            return "a process that was about to become a rank"
+        return f"rank {self.engine.rank}"
+
+    @property
     def node(self) -> str:
         """Name of the machine: processes that give the same can share memory."""
         return socket.gethostname()

@@ -54,7 +54,7 @@ class Session:
         try:
             await self._runtime.start()
         except BaseException:
-            self._runtime.abort(1, f"rank {self._runtime.engine.rank} gave up while the job was starting")
+            self._runtime.abort(1, f"{self._runtime.label} gave up while the job was starting")
             raise
         return _world(World, self._runtime)
 

@@ -311,9 +311,13 @@ def test_impatient_joiner(run: Run, site: Site) -> None:
     async def main() -> None:
         before = open_descriptors()
         other = asyncio.ensure_future(_join(address, 0))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await aiompi.join(address, KEY, rank=1)
+        impatient = aiompi.join(address, KEY, rank=1)
+        joining = asyncio.ensure_future(impatient.__aenter__())
+        while impatient._runtime.label != "rank 1":
+            await asyncio.sleep(0)
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
         with pytest.raises(JobAbortedError, match="rank 1 gave up while the job was starting"):
             await other
         assert open_descriptors() == before
@@ -322,6 +326,27 @@ def test_impatient_joiner(run: Run, site: Site) -> None:
     result = job.finish()
     assert result.code == 1
     assert "rank 1 gave up while the job was starting" in result.err
+
+
+def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
+    """Who gives up before a rank was given away is not missed."""
+    job, address = site.serve(1)
+
+    async def main() -> None:
+        before = open_descriptors()
+        impatient = aiompi.join(address, KEY)
+        joining = asyncio.ensure_future(impatient.__aenter__())
+        await asyncio.sleep(0)
+        assert impatient._runtime.label == "a process that was about to become a rank"
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        assert open_descriptors() == before
+        async with aiompi.join(address, KEY) as world:
+            assert await world.allgather("x") == ["x"]
+
+    run(main())
+    assert job.finish().code == 0
 
 
 async def _join(address: str, rank: int) -> aiompi.World:
