@@ -93,11 +93,13 @@ def perform(call: Call) -> Success | Failure:
 def failure(error: BaseException) -> Failure:
     """The answer for an exception."""
     trace = "".join(traceback.format_exception(error))
+    # What led to it is in the text. Libraries such as tblib have pickle take it along, with whatever it refers to.
     error = error.with_traceback(None)
+    error.__cause__ = error.__context__ = None
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error} (this exception itself cannot be pickled)")
+    except Exception as obstacle:
+        error = RuntimeError(f"{type(error).__name__}: {error} (this exception itself cannot be pickled: {obstacle})")
     return Failure(error, trace)
 
 
