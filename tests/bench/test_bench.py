@@ -12,6 +12,7 @@ import pytest
 from jobs import LIMIT, Site
 
 from aiompi.bench import report
+from aiompi.bench.__main__ import main
 
 BENCH = (sys.executable, "-m", "aiompi.bench", "targets")
 FIGURES = {
@@ -88,3 +89,11 @@ def test_no_turns(site: Site) -> None:
     result = site.start(*BENCH, "--repeat", "0").finish()
     assert result.code == 2
     assert "0 is less than 1" in result.err
+
+
+@pytest.mark.parametrize("family", ["datatype", "collective", "impi"])
+def test_families_are_commands(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Short for `targets`, where no micro-benchmark has the name."""
+    with pytest.raises(SystemExit, match="0"):
+        main([family, "--help"])
+    assert "python -m aiompi.bench targets" in capsys.readouterr().out

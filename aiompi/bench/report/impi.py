@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from aiompi.bench.report.contender import BLOCKING, SOCKET, Answer, Contender, Conversation, conversations
@@ -31,13 +31,6 @@ _LATENCY_GOAL: Final = Goal("ratio", "at most", 4)
 _BANDWIDTH_GOAL: Final = Goal("ratio", "at least", 0.4)
 #: as it is without IMPI, within noise
 _WITHIN_GOAL: Final = Goal("ratio", "at most", 1.15)
-
-
-def main(argv: Sequence[str]) -> int:
-    """Be `python -m aiompi.bench impi`, which is `targets impi`; returns the exit code."""
-    from aiompi.bench.report import command  # which lists this module
-
-    return command.main(["impi", *argv])
 
 
 def figures(options: Options) -> Iterator[Figure]:
