@@ -30,6 +30,7 @@ FLOORS: dict[str, float] = {
     "opaque": 0.2,
     "hooks": 0.2,
     "info": 0.3,
+    "program": 0.2,
     "typing": 1.2,
     "datatype": 1,
     "objects": 1,

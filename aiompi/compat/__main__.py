@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
-from pathlib import Path
+from typing import Final
 
 from aiompi.compat import install
+from aiompi.program import Program
 
-USAGE = "usage: python -m aiompi.compat [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
+USAGE: Final = "usage: python -m aiompi.compat [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 
 
 def main(arguments: list[str]) -> None:
@@ -16,22 +16,9 @@ def main(arguments: list[str]) -> None:
     Args:
         arguments: of the command line, as Python itself takes them.
     """
+    program = Program.take_over(arguments, USAGE)
     install()
-    match arguments:
-        case ["-m", module, *rest]:
-            sys.argv = [module, *rest]
-            sys.path.insert(0, "")
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        case ["-c", code, *rest]:
-            sys.argv = ["-c", *rest]
-            sys.path.insert(0, "")
-            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-        case [program, *rest] if not program.startswith("-"):
-            sys.argv = [program, *rest]
-            sys.path.insert(0, str(Path(program).resolve().parent))
-            runpy.run_path(program, run_name="__main__")
-        case _:
-            sys.exit(USAGE)
+    program.load("__main__")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class MPIPoolExecutor(Executor):
         """Have the workers make themselves ready now instead of at their first task.
 
         Args:
-            wait: whether to wait until one of them is.
+            wait: whether to wait until they are.
 
         Raises:
             RuntimeError: there are none, or the executor has been shut down.

@@ -6,9 +6,12 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from aiompi.futures.program import WORKER_NAME, Program
+from aiompi.program import Program
+
+#: of the main program in a worker, so that what is guarded by `__name__ == "__main__"` is not run
+WORKER_NAME: Final = "__worker__"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

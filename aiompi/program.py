@@ -1,4 +1,4 @@
-"""Main programs: run as `__main__` by the master, loaded under another name by its workers."""
+"""Main programs: run as Python runs them, or loaded under another name where what they define is needed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
-
-#: name of the main program in a worker, so that what is guarded by `__name__ == "__main__"` is not run
-WORKER_NAME: Final = "__worker__"
 
 _ATTRIBUTE: Final = "__program__"  # of the main module: what it was loaded from
 
@@ -27,6 +25,31 @@ class Program(NamedTuple):
     module: str = ""
     path: str = ""
     code: str = ""
+
+    @classmethod
+    def take_over(cls, arguments: Sequence[str], usage: str) -> Program:
+        """The program that the rest of a command line names; makes sys.argv and sys.path what it expects.
+
+        Args:
+            arguments: [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...], as Python takes them.
+            usage: what to say when they name none.
+
+        Raises:
+            SystemExit: they name none.
+        """
+        match arguments:
+            case ["-m", module, *rest]:
+                program, name, directory = cls(module=module), module, os.getcwd()
+            case ["-c", code, *rest]:
+                program, name, directory = cls(code=code), "-c", ""
+            case [path, *rest] if not path.startswith("-"):
+                program, name = cls(path=os.path.abspath(path)), path
+                directory = os.path.dirname(program.path)
+            case _:
+                sys.exit(usage)
+        sys.argv = [name, *rest]
+        sys.path[0] = directory
+        return program
 
     @classmethod
     def current(cls) -> Program | None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi.futures.__main__ import parse
-from aiompi.futures.program import Program
+from aiompi.program import Program
 
 SOURCE = """
 import sys
@@ -20,7 +19,7 @@ if __name__ == "__main__": print("as main")
 
 SHOW = """
 import pickle, sys
-from aiompi.futures.program import Program
+from aiompi.program import Program
 program = Program(**{arguments})
 sys.path.insert(0, {directory!r})
 module = program.load({name!r})
@@ -84,8 +83,8 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ):
         monkeypatch.setattr(sys, "argv", ["__main__"])
         monkeypatch.setattr(sys, "path", ["before", "kept"])
-        assert parse(arguments) == program
+        assert Program.take_over(arguments, "usage: it") == program
         assert (sys.argv, sys.path) == (argv, [first, "kept"])
     for arguments in ([], ["-x"], ["-m"]):
-        with pytest.raises(SystemExit, match="usage"):
-            parse(arguments)
+        with pytest.raises(SystemExit, match="usage: it"):
+            Program.take_over(arguments, "usage: it")

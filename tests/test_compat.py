@@ -1,0 +1,50 @@
+"""Programs of mpi4py, run by aiompi."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import Site
+
+PROGRAM = """
+import pickle, subprocess, sys
+from mpi4py import MPI
+import mpi4py.futures, mpi4py.util.pkl5
+
+def function():
+    return sys.argv[1:]
+
+comm = MPI.COMM_WORLD
+assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
+assert comm.bcast(function, 0)() == ["-x", "y"], "what the program defines is found under its name"
+child = "import mpi4py; print(mpi4py.__author__)"  # which is no rank
+print(comm.rank, comm.size, subprocess.check_output([sys.executable, "-c", child], text=True).strip())
+"""
+
+
+def named(site: Site, form: str) -> list[str]:
+    """The program on a command line, and its arguments."""
+    path = site.program(PROGRAM, "app.py")
+    return {"path": [path], "module": ["-m", "app"], "code": ["-c", PROGRAM]}[form] + ["-x", "y"]
+
+
+@pytest.mark.parametrize("form", ["path", "module", "code"])
+def test_forms_of_the_command_line(site: Site, form: str) -> None:
+    result = site.start(sys.executable, "-m", "aiompi.compat", *named(site, form)).finish()
+    assert (result.code, result.out, result.err) == (0, "0 1 aiompi\n", "")
+
+
+@pytest.mark.parametrize("by_launcher", [True, False])
+def test_jobs(site: Site, by_launcher: bool) -> None:
+    how = ["--mpi4py", "-n", "2"] if by_launcher else ["-n", "2", "-m", "aiompi.compat"]
+    result = site.launch(*how, *named(site, "path")).finish()
+    assert (result.code, result.lines, result.err) == (0, ["0 2 aiompi", "1 2 aiompi"], "")
+
+
+def test_nothing_to_run(site: Site, tmp_path: Path) -> None:
+    for arguments in ([], ["-x"], ["-m"]):
+        result = site.start(sys.executable, "-m", "aiompi.compat", *arguments).finish()
+        assert (result.code, result.out) == (1, "")
+        assert result.err.startswith("usage: python -m aiompi.compat")
