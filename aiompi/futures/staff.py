@@ -35,9 +35,11 @@ class Staff:
         self._comm = comm
         self.size = max(1, comm.size - 1)
         comm.Split(UNDEFINED)
+        self._thread: threading.Thread | None = None
         if comm.size == 1:
             worker = Worker(comm._core, process.runtime.codec, 0)
-            threading.Thread(target=serve, args=(worker,), name="aiompi-worker", daemon=True).start()
+            self._thread = threading.Thread(target=serve, args=(worker,), name="aiompi-worker", daemon=True)
+            self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(comm._core, process.runtime.codec)
 
@@ -55,6 +57,8 @@ class Staff:
         """Let the workers go when they have done all tasks."""
         with process.driver.exclusive("shutdown"):
             process.driver.wait(self._workers.dismiss())
+        if self._thread is not None:  # it may not have received yet that it may go
+            self._thread.join()
         self._comm.Free()
 
 
