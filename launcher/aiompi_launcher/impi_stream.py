@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import itertools
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -99,10 +100,12 @@ class PacketStream:
         self._paused = False
         self._shutting = False
         self._block = _new_block()
-        self._start = self._read = 0  # between them is what has been read and not been cut into pieces
-        self._packet: Packet | None = None  # the one whose pieces are being collected
+        self._start = self._read = 0  # between them is what has been read and not been handed over
+        self._packet: Packet | None = None  # the one that is being read
+        # Of it, in blocks that are full. One piece of each block, however small the portions that it comes in: there
+        # is a limit to the pieces of a system call.
         self._pieces: list[Piece] = []
-        self._missing = 0
+        self._missing = 0  # bytes of it from `_start` on
         self._loop.add_reader(sock, self._readable)
 
     def send(self, pieces: Sequence[Piece]) -> None:
@@ -121,10 +124,12 @@ class PacketStream:
     def _send_at_once(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Send what the socket takes; returns the rest."""
         try:
-            done = self._socket.sendmsg([piece for piece, _ in pieces])
+            done = self._socket.sendmsg([piece for piece, _ in pieces[:_PIECES]])
         except BlockingIOError:
             return pieces
-        except OSError:  # the reading side tells
+        except OSError as error:
+            if not isinstance(error, ConnectionError):  # of those the reading side tells, behind what has come before
+                self._loop.call_soon(self._break, error)
             discard(pieces)
             return ()
         for index, (piece, block) in enumerate(pieces):
@@ -165,6 +170,10 @@ class PacketStream:
             with contextlib.suppress(OSError):  # the far end may have been faster
                 self._socket.shutdown(socket.SHUT_WR)
 
+    def _break(self, error: OSError) -> None:
+        if self._socket.fileno() >= 0:
+            self._end(error)
+
     def _end(self, error: Exception | None) -> None:
         self.close()
         self._on_end(error)
@@ -197,16 +206,24 @@ class PacketStream:
 
     def _room(self) -> memoryview:
         """Memory for the next bytes: behind the last ones, or from the beginning of a block that nobody else needs."""
-        block = self._block
-        alone = block.pieces == 1
-        if alone or len(block.view) - self._read < _LEAST_ROOM:
-            rest = block.view[self._start : self._read]  # of a header
-            self._block = block if alone else _new_block()
-            self._block.view[: len(rest)] = rest
-            self._start, self._read = 0, len(rest)
-            if not alone:
-                block.release()
+        if self._start == self._read and self._block.pieces == 1:
+            self._start = self._read = 0
+        elif len(self._block.view) - self._read < _LEAST_ROOM:
+            self._change_block()
         return self._block.view[self._read :]
+
+    def _change_block(self) -> None:
+        """Read on in another block: what there is of a packet stays where it is, what there is of a header moves."""
+        block, rest = self._block, self._block.view[self._start : self._read]
+        self._block = _new_block()
+        if self._packet is not None:
+            self._pieces.append((rest, block))
+            self._missing -= len(rest)
+            self._start = self._read = 0
+            return
+        self._block.view[: len(rest)] = rest
+        self._start, self._read = 0, len(rest)
+        block.release()
 
     def _cut(self) -> None:
         """Hand over the packets that are complete."""
@@ -220,24 +237,22 @@ class PacketStream:
                         f"{describe(packet)} has {packet.pk_len} bytes of data; {self._maxdatalen} were agreed upon"
                     )
                 self._missing = HEADER_BYTES + packet.pk_len
-            end = min(self._start + self._missing, self._read)
-            if end == self._start:
+            end = self._start + self._missing
+            if self._read < end:
                 return
-            self._pieces.append((self._block.view[self._start : end], self._block))
             self._block.pieces += 1
-            self._missing -= end - self._start
+            packet, pieces = self._packet, [*self._pieces, (self._block.view[self._start : end], self._block)]
             self._start = end
-            if not self._missing:
-                packet, pieces = self._packet, self._pieces
-                self._packet, self._pieces = None, []
-                self._on_packet(packet, pieces)
+            self._packet = None
+            self._pieces.clear()
+            self._on_packet(packet, pieces)
 
     # Writing.
 
     def _writable(self) -> None:
         queue = self._queue
         for _ in _TURNS:
-            pieces = [queue[index] for index in range(min(_PIECES, len(queue)))]
+            pieces = list(itertools.islice(queue, _PIECES))
             rest = self._send_at_once(pieces)
             for piece, _block in pieces:
                 queue.popleft()

@@ -340,10 +340,12 @@ async def test_packets_pass_unchanged_one_byte_at_a_time(place: Callable[..., Pl
     junk = bytearray(b"\xff" * HEADER_BYTES)
     junk[:8] = struct.pack(">II", PacketType.SYNCACK, 128)
     junk[8:56] = proc(0) + proc(1)
-    stream = packet(0, 1, b"data") + junk + packet(0, 1)
+    stream = packet(0, 1, b"data") + junk + packet(0, 1) + packet(0, 1, b"more than pieces of one system call" * 90)
     for byte in stream:
         await zero.send(bytes([byte]))
-    await link.expect(stream)
+        await asyncio.sleep(0)  # the agent reads it
+    async with asyncio.timeout(5):
+        await link.expect(stream)
 
 
 @pytest.mark.spec("I3.1-2", "I3.1-3")
