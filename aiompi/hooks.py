@@ -13,8 +13,8 @@ hook calls in its turn, and what the library calls while it serves a call, no ho
 give other code the same freedom. In the native face a call starts an operation and returns something to be awaited,
 which is what hooks see; the end of the operation is seen by `add_done_callback` of the request.
 
-While there is no hook nothing is paid: the methods are what their classes define. The first hook wraps them, and they
-are unwrapped when the last one is removed.
+While there is no hook nothing is paid: the methods are what their classes define. The first hook that concerns a class
+wraps them, and they are unwrapped when the last one is removed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,28 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 Hook: TypeAlias = "Callable[[Call], Any]"
+Namespace: TypeAlias = type | ModuleType
 H = TypeVar("H", bound=Hook)
 F = TypeVar("F", bound=Callable[..., Any])
-N = TypeVar("N", bound=type | ModuleType)
+N = TypeVar("N", bound=Namespace)
 
 _PROGRAM: Final = 0  # calls are seen by all hooks
 _HOOK: Final = 1  # they are seen by those only that belong to the call itself
 _LIBRARY: Final = 2  # they are parts of a call
 
-_hooks: tuple[Hook, ...] = ()
-_always: tuple[Hook, ...] = ()
+
+class _Added(NamedTuple):
+    """A hook, and which calls it is around."""
+
+    hook: Hook
+    always: bool
+    concerns: Callable[[Namespace], bool]
+
+
+_added: tuple[_Added, ...] = ()  # innermost first
 _surfaces: Final[list[_Surface]] = []
 _level: Final[ContextVar[int]] = ContextVar("aiompi.hooks.level", default=_PROGRAM)
 
@@ -81,13 +90,19 @@ class Call:
         return f"<Call {self.name} on {self.receiver!r}>"
 
 
-def add(hook: H, *, always: bool = False) -> H:
-    """Call `hook(call)` in place of every public call from now on, around the hooks that are there already.
+def _everything(namespace: Namespace) -> bool:
+    return True
+
+
+def add(hook: H, *, always: bool = False, concerns: Callable[[Namespace], bool] = _everything) -> H:
+    """Call `hook(call)` in place of public calls from now on, around the hooks that are there already.
 
     Args:
         hook: returns what the program gets; usually what `call()` returns.
         always: it belongs to the calls themselves, as error handlers do: it is inside all others, and around what
             these call too.
+        concerns: whether it is around the calls of a class or module; by default around all. If it concerns a class
+            it concerns the subclasses, and no subclass otherwise.
 
     Returns:
         The hook, so that this can decorate it.
@@ -95,16 +110,12 @@ def add(hook: H, *, always: bool = False) -> H:
     Raises:
         ValueError: it has been added before.
     """
-    global _always, _hooks
     if hook in active():
         raise ValueError(f"{hook!r} has been added already: remove it first")
-    if not active():
-        for surface in _surfaces:
-            surface.wrap()
-    if always:
-        _always = (*_always, hook)
-    else:
-        _hooks = (*_hooks, hook)
+    inside = [one for one in _added if one.always]
+    outside = [one for one in _added if not one.always]
+    (inside if always else outside).append(_Added(hook, always, concerns))
+    _use((*inside, *outside))
     return hook
 
 
@@ -114,19 +125,21 @@ def remove(hook: Hook) -> None:
     Raises:
         ValueError: it is not there.
     """
-    global _always, _hooks
     if hook not in active():
         raise ValueError(f"{hook!r} is no hook: it was never added, or has been removed")
-    _always = tuple(other for other in _always if other != hook)
-    _hooks = tuple(other for other in _hooks if other != hook)
-    if not active():
-        for surface in reversed(_surfaces):
-            surface.unwrap()
+    _use(tuple(one for one in _added if one.hook != hook))
+
+
+def _use(added: tuple[_Added, ...]) -> None:
+    global _added
+    _added = added
+    for declared in _surfaces:
+        declared.update()
 
 
 def active() -> tuple[Hook, ...]:
     """The hooks, innermost first."""
-    return _always + _hooks
+    return tuple(one.hook for one in _added)
 
 
 @contextlib.contextmanager
@@ -183,18 +196,17 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
     """
     declared = _Surface(namespace, names)
     _surfaces.append(declared)
-    if active():
-        declared.wrap()
+    declared.update()
     return namespace
 
 
-def surfaces() -> Iterator[tuple[type | ModuleType, tuple[str, ...]]]:
+def surfaces() -> Iterator[tuple[Namespace, tuple[str, ...]]]:
     """All that has been declared: namespaces, and the names of their calls."""
     for declared in _surfaces:
         yield declared.namespace, declared.names
 
 
-def _public_names(namespace: type | ModuleType) -> Iterator[str]:
+def _public_names(namespace: Namespace) -> Iterator[str]:
     for name in dir(namespace):
         if not name.startswith("_") and _is_call(inspect.getattr_static(namespace, name)):
             yield name
@@ -205,10 +217,17 @@ def _is_call(value: Any) -> bool:
 
 
 class _Surface:
-    """A namespace whose calls are wrapped while there are hooks."""
+    """A namespace whose calls are wrapped while there are hooks that concern it.
 
-    def __init__(self, namespace: type | ModuleType, names: Iterable[str] | None) -> None:
+    Attributes:
+        hooks: those, innermost first.
+        always: those of them that belong to the calls themselves.
+    """
+
+    def __init__(self, namespace: Namespace, names: Iterable[str] | None) -> None:
         self.namespace = namespace
+        self.hooks: tuple[Hook, ...] = ()
+        self.always: tuple[Hook, ...] = ()
         self._names = None if names is None else tuple(names)
         self._replaced: dict[str, Any] = {}  # name -> what the namespace itself has under it, None if it inherits it
 
@@ -219,15 +238,24 @@ class _Surface:
             self._names = tuple(_public_names(self.namespace))
         return self._names
 
-    def wrap(self) -> None:
+    def update(self) -> None:
+        """Have the hooks that there are now."""
+        concerned = [one for one in _added if one.concerns(self.namespace)]
+        wrapped = bool(self.hooks)
+        self.always = tuple(one.hook for one in concerned if one.always)
+        self.hooks = tuple(one.hook for one in concerned)
+        if bool(self.hooks) != wrapped:
+            self._unwrap() if wrapped else self._wrap()
+
+    def _wrap(self) -> None:
         """Put the hooks around the calls, but not twice around those of a superclass."""
         for name in self.names:
             value = inspect.getattr_static(self.namespace, name)
             if not hasattr(getattr(value, "__func__", value), "_is_hooked"):
                 self._replaced[name] = vars(self.namespace).get(name)
-                setattr(self.namespace, name, _wrapped(name, value, isinstance(self.namespace, type)))
+                setattr(self.namespace, name, self._wrapped(name, value))
 
-    def unwrap(self) -> None:
+    def _unwrap(self) -> None:
         """Leave the namespace as it was."""
         for name, value in self._replaced.items():
             if value is None:
@@ -236,26 +264,24 @@ class _Surface:
                 setattr(self.namespace, name, value)
         self._replaced.clear()
 
+    def _wrapped(self, name: str, value: Any) -> Any:
+        """A method, class method, static method or function that goes through the hooks."""
+        if isinstance(value, classmethod):
+            return classmethod(self._through_hooks(name, value.__func__, True))
+        if isinstance(value, staticmethod):
+            return staticmethod(self._through_hooks(name, value.__func__, False))
+        return self._through_hooks(name, value, isinstance(self.namespace, type))
 
-def _wrapped(name: str, value: Any, in_class: bool) -> Any:
-    """A method, class method, static method or function that goes through the hooks."""
-    if isinstance(value, classmethod):
-        return classmethod(_through_hooks(name, value.__func__, True))
-    if isinstance(value, staticmethod):
-        return staticmethod(_through_hooks(name, value.__func__, False))
-    return _through_hooks(name, value, in_class)
+    def _through_hooks(self, name: str, function: Callable[..., Any], has_receiver: bool) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            level = _level.get()
+            if level == _LIBRARY or (has_receiver and not args):
+                return function(*args, **kwargs)
+            receiver, rest = (args[0], args[1:]) if has_receiver else (None, args)
+            bound = functools.partial(function, receiver) if has_receiver else function
+            with bypassed():
+                return Call(name, receiver, bound, rest, kwargs, self.hooks if level == _PROGRAM else self.always)()
 
-
-def _through_hooks(name: str, function: Callable[..., Any], has_receiver: bool) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        level = _level.get()
-        if level == _LIBRARY or (has_receiver and not args):
-            return function(*args, **kwargs)
-        receiver, rest = (args[0], args[1:]) if has_receiver else (None, args)
-        bound = functools.partial(function, receiver) if has_receiver else function
-        with bypassed():
-            return Call(name, receiver, bound, rest, kwargs, active() if level == _PROGRAM else _always)()
-
-    hooked._is_hooked = True  # type: ignore[attr-defined]
-    return hooked
+        hooked._is_hooked = True  # type: ignore[attr-defined]
+        return hooked

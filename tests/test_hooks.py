@@ -15,8 +15,7 @@ from aiompi import hooks
 def no_hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has surfaces of its own, and leaves no hook behind."""
     monkeypatch.setattr(hooks, "_surfaces", [])
-    monkeypatch.setattr(hooks, "_hooks", ())
-    monkeypatch.setattr(hooks, "_always", ())
+    monkeypatch.setattr(hooks, "_added", ())
     yield
     for hook in hooks.active():
         hooks.remove(hook)
@@ -244,6 +243,30 @@ def test_names_can_be_chosen() -> None:
         assert (Group().helper(), Group().Get_rank()) == (2, 1)
         comm_class().Pack("x")
     assert record.names == ["Get_rank", "Pack"]
+
+
+def test_hooks_are_around_the_classes_that_they_concern_only() -> None:
+    """The others are not wrapped for them, whatever other hooks come and go."""
+    comm_class, cart_class = make_classes()
+
+    class Group:
+        def Get_rank(self) -> int:
+            return 1
+
+    hooks.surface(Group)
+    before = dict(vars(Group))
+    gate, profiler = Record(), Record()
+    hooks.add(gate, always=True, concerns=lambda namespace: issubclass(namespace, comm_class))
+    assert dict(vars(Group)) == before
+    Group().Get_rank()
+    cart_class().Shift(1)
+    with hooks.added(profiler):
+        Group().Get_rank()
+        cart_class().Pack("x")
+    assert dict(vars(Group)) == before
+    cart_class().Pack("y")
+    assert profiler.names == ["Get_rank", "Pack"]
+    assert gate.names == ["Shift", "Pack", "Pack"]
 
 
 def test_hooks_are_added_and_removed_once() -> None:

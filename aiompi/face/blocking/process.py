@@ -97,7 +97,7 @@ class Process:
         atexit.register(self._leave)
         os.register_at_fork(before=driver.before_fork, after_in_parent=driver.after_fork, after_in_child=self._forked)
         if driver.level > THREAD_FUNNELED:
-            hooks.add(self._gate, always=True)
+            hooks.add(self._gate, always=True, concerns=lambda namespace: getattr(namespace, "_gated", False))
         driver.start()
         self._runtime = runtime  # last: other threads take it as it is from now on
 
@@ -121,7 +121,7 @@ class Process:
 
     def _gate(self, call: hooks.Call) -> Any:
         """Hook: a call that has to do with other ranks is made by one thread at a time, as far as it does not wait."""
-        if call.name == "Abort" or not getattr(call.receiver, "_gated", False):
+        if call.name == "Abort":
             return call()
         with self.driver.exclusive(call.name):
             return call()
