@@ -143,7 +143,9 @@ def Iflush_buffer() -> Request[None]:
     Raises:
         InvalidBufferError: none is attached.
     """
-    return Request._denote(_process.runtime.engine.attachment.flush())
+    attachment = _process.runtime.engine.attachment
+    with _process.driver.exclusive("Iflush_buffer"):
+        return Request._denote(attachment.flush())
 
 
 def Wtime() -> float:

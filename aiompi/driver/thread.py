@@ -173,8 +173,9 @@ class ThreadDriver(BlockingDriver):
             return 0.0
         timeout = max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
         if self._sleepers and self._stuck():
-            if len(self._sleepers) >= sum(thread.is_alive() for thread in threading.enumerate()) - 1:
-                self._sleepers[-1].give_up()
+            asleep = [sleeper for sleeper in self._sleepers if not sleeper.satisfied()]
+            if asleep and len(asleep) >= sum(thread.is_alive() for thread in threading.enumerate()) - 1:
+                asleep[-1].give_up()
             timeout = _RECHECK
         return timeout
 
@@ -205,7 +206,7 @@ class _Sleeper:
 
     def __init__(self, lock: Any, satisfied: Callable[[], bool]) -> None:
         self._condition = threading.Condition(lock)
-        self._satisfied = satisfied
+        self.satisfied = satisfied
         self._in_vain = False
 
     def sleep(self) -> None:
@@ -213,14 +214,14 @@ class _Sleeper:
         Raises:
             LocalProtocolError: nothing can ever complete what it waits for.
         """
-        while not self._satisfied():
+        while not self.satisfied():
             if self._in_vain:
                 raise LocalProtocolError(DEADLOCK)
             self._condition.wait()
 
     def look(self, _: Request[Any]) -> None:
         """A request is complete."""
-        if self._satisfied():
+        if self.satisfied():
             self._condition.notify()
 
     def give_up(self) -> None:

@@ -27,8 +27,8 @@ from aiompi.info import Info
 SURFACES = dict(hooks.surfaces())
 CLASSES = [
     aiompi.Comm, aiompi.Intracomm, aiompi.Intercomm, Cartcomm, World, aiompi.Message, MPI.Comm, MPI.Intracomm,
-    MPI.Intercomm, MPI.Cartcomm, MPI.Request, MPI.Prequest, MPI.Message, MPI.Group, aiompi.Datatype, MPI.Op, Info,
-    Errhandler,
+    MPI.Intercomm, MPI.Cartcomm, MPI.Request, MPI.Prequest, MPI.Grequest, MPI.Message, MPI.Group, aiompi.Datatype,
+    MPI.Op, Info, Errhandler,
 ]  # fmt: skip
 
 

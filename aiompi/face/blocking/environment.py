@@ -14,6 +14,7 @@ from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
 from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import COMM_WORLD
+from aiompi.face.blocking.generalized import Grequest
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
@@ -24,7 +25,7 @@ __all__ = [
     "Init_thread", "Is_thread_main", "Pcontrol", "Query_thread", "get_vendor",
 ]  # fmt: skip
 
-for _seen in (Request, Prequest, Message):
+for _seen in (Request, Prequest, Grequest, Message):
     hooks.surface(_seen)
 
 

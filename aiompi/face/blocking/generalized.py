@@ -48,6 +48,7 @@ class Grequest(Request[Any]):
 
     def complete(self, obj: Any = None) -> None:
         """As `Complete`; `wait` and `test` give the object."""
+        process.admit()
         if self._core is None or self._core.done():
             state = "complete already" if self else "MPI_REQUEST_NULL"
             raise InvalidRequestError(f"Grequest.Complete: the request is {state}")

@@ -224,6 +224,32 @@ print("done")
     assert site.ok(2, HEAD + body, env=MULTIPLE).lines == ["done"] * 2
 
 
+def test_generalized_requests_are_completed_by_other_threads(site: Site) -> None:
+    """While the one that started them waits; at lower levels only the thread that makes calls may complete them."""
+    body = """
+request = MPI.Grequest.Start()
+if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+    rounds = [MPI.Grequest.Start() for _ in range(50)]
+    def work():
+        for number, request in enumerate(rounds):
+            comm.recv(source=0, tag=number)
+            request.complete(number)
+    worker = Thread(work)
+    for number, request in enumerate(rounds):
+        sent = comm.isend(None, 0, tag=number)
+        assert request.wait() == number
+        sent.wait()
+    worker.finish()
+else:
+    print(fails(MPI.LocalProtocolError, Thread(request.complete).finish))
+    request.complete()
+    request.Wait()
+"""
+    assert site.ok(1, HEAD + body, env=MULTIPLE).lines == []
+    (line,) = site.ok(1, HEAD + body).lines
+    assert "THREAD_FUNNELED" in line
+
+
 # Progress.
 
 
