@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import errno
 import socket
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
-from aiompi_launcher.listen import join_address, keep_alive
+from aiompi_launcher.listen import Entrance, join_address, keep_alive
 
 MAX_STRANGERS: Final = 256  # connections that have not yet proven the key
 _READ: Final = 64 * 2**10
-_BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Owner(Protocol):
@@ -185,18 +182,13 @@ class ControlServer:
         self.owner = owner
         self.key = key
         self.hello_timeout = hello_timeout
-        self._listener = listener
         self._max_strangers = max_strangers
         self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
-        self._loop = asyncio.get_running_loop()
-        listener.setblocking(False)
-        self._listen()
+        self._entrance = Entrance(listener, self._admit, self._push_out)
 
     def close(self) -> None:
         """Stop listening, drop who has not joined."""
-        if self._listener.fileno() >= 0:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
+        self._entrance.close()
         for link in list(self._strangers):
             link.close()
 
@@ -204,21 +196,9 @@ class ControlServer:
         """The connection has joined or is gone."""
         self._strangers.pop(link, None)
 
-    def _listen(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._loop.add_reader(self._listener, self._acceptable)
-
-    def _acceptable(self) -> None:
-        try:
-            sock, peer = self._listener.accept()
-        except OSError as error:
-            if error.errno in _EXHAUSTED and not self._push_out("descriptors ran out"):
-                self._loop.remove_reader(self._listener)
-                self._loop.call_later(_BREATHER, self._listen)
-            return  # everything else concerns only a connection that is gone again
+    def _admit(self, sock: socket.socket, peer: object) -> None:
         if len(self._strangers) >= self._max_strangers:
             self._push_out("too many connections without proof of the key")
-        sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             keep_alive(sock)
         self._strangers[Link(self, sock, _address(peer))] = None

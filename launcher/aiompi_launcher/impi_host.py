@@ -20,7 +20,7 @@ from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.universe import Universe
 from aiompi.wire import hello
 from aiompi_launcher.impi_stream import PacketStream, Piece, copied, discard
-from aiompi_launcher.listen import keep_alive
+from aiompi_launcher.listen import Entrance, keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
 #: bytes that may wait for a channel before the rank that they come from is read no more
@@ -69,8 +69,8 @@ class HostAgent:
         self._gone: set[int] = set()  # ranks that hear nothing more
         self._early: dict[int, list[list[Piece]]] = {}  # packets for ranks that are not here yet
         self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
-        self._newcomers: dict[asyncio.Task[None], None] = {}
-        self._ranks: socket.socket | None = None
+        self._newcomers: dict[asyncio.Task[None], str] = {}  # with their addresses
+        self._entrances: list[Entrance] = []
         self._changed = asyncio.Event()
         self._error = ""
 
@@ -81,9 +81,7 @@ class HostAgent:
             listener: Unix socket where they do.
             key: that they have to prove.
         """
-        self._ranks = listener
-        listener.setblocking(False)
-        self._loop.add_reader(listener, self._accept, listener, lambda sock, _: self._greet_rank(sock, key))
+        self._enter(listener, lambda sock, _: self._greet_rank(sock, key))
 
     # The dance (section 2.3.8).
 
@@ -102,33 +100,36 @@ class HostAgent:
                 for rank in core.dials:
                     await self._dial(rank)
                 if core.awaited:
-                    self._listener.setblocking(False)
-                    self._loop.add_reader(self._listener, self._accept, self._listener, self._greet_host)
-                    await self._until(lambda: not core.awaited)
+                    with contextlib.closing(self._enter(self._listener, self._greet_host)):
+                        await self._until(lambda: not core.awaited)
         except TimeoutError:
             missing = [rank for rank, state in core.channels.items() if state is State.AWAITED]
             names = ", ".join(map(core.name, missing))
             raise RendezvousError(f"no connection with {names} within {timeout:g} s") from None
         finally:
-            self._close_listener(self._listener)
+            self._listener.close()
 
     async def _dial(self, rank: int) -> None:
         host = self._universe.hosts[rank]
-        sock = socket.socket(socket.AF_INET6 if ":" in host.address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock = await self._reach(host.address, host.port)
+        except OSError as error:
+            cause = os.strerror(error.errno) if error.errno else error
+            raise RendezvousError(f"{self._core.name(rank)}, port {host.port}: {cause}") from None
+        self._open_channel(rank, sock)
+
+    async def _reach(self, address: str, port: int) -> socket.socket:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             # Others may know us by the address that we have published.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
-            await self._loop.sock_connect(sock, (host.address, host.port))
+            await self._loop.sock_connect(sock, (address, port))
             await self._loop.sock_sendall(sock, _RANK.pack(self._core.rank))
-        except OSError as error:
-            sock.close()
-            cause = os.strerror(error.errno) if error.errno else error
-            raise RendezvousError(f"{self._core.name(rank)}, port {host.port}: {cause}") from None
         except BaseException:
             sock.close()
             raise
-        self._open_channel(rank, sock)
+        return sock
 
     async def _greet_host(self, sock: socket.socket, address: str) -> None:
         data = b""
@@ -161,20 +162,27 @@ class HostAgent:
 
     # Newcomers on both listeners.
 
-    def _accept(
+    def _enter(
         self, listener: socket.socket, greet: Callable[[socket.socket, str], Coroutine[Any, Any, None]]
-    ) -> None:
-        try:
-            sock, peer = listener.accept()
-        except OSError:
-            return  # it is gone again
-        if len(self._newcomers) >= MAX_NEWCOMERS:
-            next(iter(self._newcomers)).cancel()
-        sock.setblocking(False)
-        address = peer[0] if isinstance(peer, tuple) else ""
-        task = self._loop.create_task(self._greet(sock, address, greet(sock, address)))
-        self._newcomers[task] = None
-        task.add_done_callback(self._greeted)
+    ) -> Entrance:
+        def admit(sock: socket.socket, peer: Any) -> None:
+            if len(self._newcomers) >= MAX_NEWCOMERS:
+                self._push_out("too many connections that have not said who they are")
+            address = peer[0] if isinstance(peer, tuple) else ""
+            task = self._loop.create_task(self._greet(sock, address, greet(sock, address)))
+            self._newcomers[task] = address
+            task.add_done_callback(self._greeted)
+
+        self._entrances.append(Entrance(listener, admit, self._push_out))
+        return self._entrances[-1]
+
+    def _push_out(self, reason: str) -> bool:
+        oldest = next(iter(self._newcomers), None)
+        if oldest is None:
+            return False
+        self._dropped(self._newcomers.pop(oldest), reason)
+        oldest.cancel()
+        return True
 
     async def _greet(self, sock: socket.socket, address: str, greeting: Coroutine[Any, Any, None]) -> None:
         try:
@@ -182,11 +190,13 @@ class HostAgent:
                 await greeting
         except (OSError, RemoteProtocolError) as error:
             sock.close()
-            cause = "it did not say who it is" if isinstance(error, TimeoutError) else error
-            self._owner.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
+            self._dropped(address, "it did not say who it is" if isinstance(error, TimeoutError) else str(error))
         except BaseException:
             sock.close()
             raise
+
+    def _dropped(self, address: str, cause: str) -> None:
+        self._owner.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
 
     def _greeted(self, task: asyncio.Task[None]) -> None:
         self._newcomers.pop(task, None)
@@ -318,11 +328,6 @@ class HostAgent:
             task.cancel()
         for stream in (*self._links.values(), *self._channels.values()):
             stream.close()
-        self._close_listener(self._listener)
-        if self._ranks is not None:
-            self._close_listener(self._ranks)
-
-    def _close_listener(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:
-            self._loop.remove_reader(listener)
-            listener.close()
+        for entrance in self._entrances:
+            entrance.close()
+        self._listener.close()

@@ -1,16 +1,64 @@
-"""Listening sockets, and how their addresses are made known."""
+"""Listening sockets: how they are made, how their addresses are made known, and how connections are accepted."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiompi_launcher.jobspec import LOOPBACK
 
 BACKLOG: Final = 4096  # connections that wait until they are accepted
+BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Entrance:
+    """Accepts connections. When descriptors run out, who has not proven anything goes first; then it waits a while.
+
+    Args:
+        listener: a listening socket; `close` closes it.
+        admit: takes a connection, which does not block, and the address of its far end as the family has it.
+        push_out: closes the oldest connection that has not proven who it is, for a reason; returns whether there was
+            one.
+    """
+
+    def __init__(
+        self, listener: socket.socket, admit: Callable[[socket.socket, Any], object], push_out: Callable[[str], bool]
+    ) -> None:
+        self._listener = listener
+        self._admit = admit
+        self._push_out = push_out
+        self._loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        self._open()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+
+    def _open(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener, self._acceptable)
+
+    def _acceptable(self) -> None:
+        try:
+            sock, peer = self._listener.accept()
+        except OSError as error:
+            # A listener stays readable while nobody accepts, which would keep the loop busy.
+            if error.errno in _EXHAUSTED and not self._push_out("descriptors ran out"):
+                self._loop.remove_reader(self._listener)
+                self._loop.call_later(BREATHER, self._open)
+            return  # everything else concerns only a connection that is gone again
+        sock.setblocking(False)
+        self._admit(sock, peer)
 
 
 def listen_unix(path: str) -> socket.socket:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from descriptors import no_more_descriptors
 
 from aiompi.wire import control, hello
 from aiompi_launcher.control import ControlServer, Link
@@ -84,9 +85,20 @@ def owner() -> Owner:
     return Owner()
 
 
+@pytest.fixture
+def listener() -> socket.socket:
+    return listen_tcp("127.0.0.1", 0)
+
+
+@pytest.fixture
+def port(listener: socket.socket) -> int:
+    port: int = listener.getsockname()[1]
+    return port
+
+
 @pytest_asyncio.fixture
-async def server(owner: Owner) -> AsyncIterator[ControlServer]:
-    server = ControlServer(owner, KEY, listen_tcp("127.0.0.1", 0), hello_timeout=5.0, max_strangers=3)
+async def server(owner: Owner, listener: socket.socket) -> AsyncIterator[ControlServer]:
+    server = ControlServer(owner, KEY, listener, hello_timeout=5.0, max_strangers=3)
     yield server
     server.close()
     for link, _, _ in owner.joined:
@@ -94,8 +106,8 @@ async def server(owner: Owner) -> AsyncIterator[ControlServer]:
 
 
 @pytest.fixture
-def ranks(server: ControlServer) -> Iterator[list[Rank]]:
-    ranks = [Rank(server._listener.getsockname()[1]) for _ in range(3)]
+def ranks(server: ControlServer, port: int) -> Iterator[list[Rank]]:
+    ranks = [Rank(port) for _ in range(3)]
     yield ranks
     for rank in ranks:
         rank.socket.close()
@@ -185,21 +197,21 @@ async def test_a_rank_that_breaks_the_protocol(owner: Owner, ranks: list[Rank]):
 
 
 @pytest.mark.asyncio
-async def test_silence(owner: Owner, server: ControlServer):
+async def test_silence(owner: Owner, server: ControlServer, port: int):
     server.hello_timeout = 0.01
-    rank = Rank(server._listener.getsockname()[1])
+    rank = Rank(port)
     assert await rank.is_dropped()
     assert owner.strangers == ["it did not prove the key of the job in time"]
     rank.socket.close()
 
 
 @pytest.mark.asyncio
-async def test_a_rank_that_has_joined_has_time(owner: Owner, server: ControlServer):
+async def test_a_rank_that_has_joined_has_time(owner: Owner, server: ControlServer, port: int):
     server.hello_timeout = 0.05
-    rank = Rank(server._listener.getsockname()[1])
+    rank = Rank(port)
     await rank.prove(0, then=JOIN)
     await until(lambda: owner.joined)
-    idle = Rank(server._listener.getsockname()[1])
+    idle = Rank(port)
     assert await idle.is_dropped()  # which was later
     assert not owner.closed
     for end in (rank, idle):
@@ -207,9 +219,11 @@ async def test_a_rank_that_has_joined_has_time(owner: Owner, server: ControlServ
 
 
 @pytest.mark.asyncio
-async def test_too_many_strangers_push_out_the_oldest(owner: Owner, server: ControlServer, ranks: list[Rank]):
+async def test_too_many_strangers_push_out_the_oldest(
+    owner: Owner, server: ControlServer, port: int, ranks: list[Rank]
+):
     await until(lambda: len(server._strangers) == 3)
-    late = Rank(server._listener.getsockname()[1])
+    late = Rank(port)
     assert await ranks[0].is_dropped()
     assert owner.strangers == ["too many connections without proof of the key"]
     await late.prove(0, then=JOIN)
@@ -231,9 +245,8 @@ async def test_a_long_message_to_a_slow_rank(owner: Owner, ranks: list[Rank]):
 
 
 @pytest.mark.asyncio
-async def test_closing_stops_listening(owner: Owner, server: ControlServer, ranks: list[Rank]):
+async def test_closing_stops_listening(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
     await until(lambda: len(server._strangers) == 3)
-    port = server._listener.getsockname()[1]
     server.close()
     assert await ranks[0].is_dropped()
     with pytest.raises(ConnectionRefusedError):
@@ -242,21 +255,12 @@ async def test_closing_stops_listening(owner: Owner, server: ControlServer, rank
 
 
 @pytest.mark.asyncio
-async def test_descriptors_run_out(owner: Owner, server: ControlServer, ranks: list[Rank], monkeypatch):
+async def test_descriptors_run_out(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
+    """Who has proven nothing makes room."""
     await until(lambda: len(server._strangers) == 3)
-    listener = server._listener
-
-    class Exhausted:
-        def __getattr__(self, name: str) -> object:
-            return getattr(listener, name)
-
-        def accept(self) -> None:
-            monkeypatch.setattr(server, "_listener", listener)
-            raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(server, "_listener", Exhausted())
-    late = Rank(listener.getsockname()[1])
-    await late.prove(0, then=JOIN)
-    await until(lambda: owner.joined)
+    late = Rank(port)
+    with no_more_descriptors():
+        await late.prove(0, then=JOIN)
+        await until(lambda: owner.joined)
     assert owner.strangers == ["descriptors ran out"]
     late.socket.close()

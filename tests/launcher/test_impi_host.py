@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from descriptors import no_more_descriptors
 
 from aiompi.impi.address import host_identifier
 from aiompi.impi.label import VERSION_0_0
@@ -249,6 +250,22 @@ async def test_a_crowd_of_strangers_pushes_out_its_oldest(
     for rank in (1, 2, 3):
         await here.dial(rank)
     await connecting
+
+
+async def test_strangers_make_room_when_descriptors_run_out(place: Callable[..., Place]) -> None:
+    here = place(0)
+    connecting = here.connecting()
+    strangers = [await here.dial(1, greeting=b"") for _ in range(2)]
+    while len(here.agent._newcomers) < 2:
+        await asyncio.sleep(0)
+    late = socket.create_connection((address(0), here.universe.hosts[0].port), source_address=(address(1), 0))
+    with late, no_more_descriptors():
+        late.sendall(struct.pack(">I", 1))
+        while 1 not in here.agent._channels:
+            await asyncio.sleep(0)
+        await strangers[0].end()
+        assert here.said == [f"dropped a connection from {address(1)} to the IMPI host: descriptors ran out"]
+    connecting.cancel()
 
 
 @pytest.mark.spec("I2.3.8-6")

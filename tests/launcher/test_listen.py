@@ -1,15 +1,20 @@
-"""Listening sockets and their addresses."""
+"""Listening sockets, their addresses, and how connections are accepted."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from descriptors import no_more_descriptors
 
 from aiompi_launcher import listen
+from aiompi_launcher.listen import Entrance
 
 
 @pytest.mark.spec("I2.2.1-3")
@@ -60,3 +65,60 @@ def test_after_the_announcement_standard_output_is_at_its_end():
         assert process.stdout.read() == "h:1\n"  # returns although the process goes on
         process.communicate("\n")
     assert process.returncode == 0
+
+
+class Porter:
+    """Remembers who came, and lets nobody go."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.admitted: list[socket.socket] = []
+        self.reasons: list[str] = []
+        self.came = asyncio.Event()
+        self.entrance = Entrance(listener, self.admit, self.push_out)
+
+    def admit(self, sock: socket.socket, peer: object) -> None:
+        self.admitted.append(sock)
+        self.came.set()
+
+    def push_out(self, reason: str) -> bool:
+        self.reasons.append(reason)
+        return False
+
+    def close(self) -> None:
+        self.entrance.close()
+        for sock in self.admitted:
+            sock.close()
+
+
+@pytest.mark.asyncio
+async def test_while_there_are_no_descriptors_it_asks_only_now_and_then(monkeypatch, home: Path):
+    monkeypatch.setattr(listen, "BREATHER", 0.05)
+    porter = Porter(listen.listen_unix(str(home / "socket")))
+    start = time.monotonic()
+    with socket.socket(socket.AF_UNIX) as client:
+        with no_more_descriptors():
+            client.connect(str(home / "socket"))
+            while time.monotonic() < start + 0.2:
+                await asyncio.sleep(0)
+        assert 1 <= len(porter.reasons) <= 1 + (time.monotonic() - start) / listen.BREATHER
+        assert not porter.admitted
+        async with asyncio.timeout(5):
+            await porter.came.wait()
+        assert not porter.admitted[0].getblocking()
+    porter.close()
+
+
+@pytest.mark.asyncio
+async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
+    monkeypatch.setattr(listen, "BREATHER", 0.01)
+    raised: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    porter = Porter(listen.listen_unix(str(home / "socket")))
+    with socket.socket(socket.AF_UNIX) as client:
+        with no_more_descriptors():
+            client.connect(str(home / "socket"))
+            while not porter.reasons:
+                await asyncio.sleep(0)
+            porter.close()
+        await asyncio.sleep(3 * listen.BREATHER)
+    assert raised == []
