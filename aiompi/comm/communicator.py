@@ -115,12 +115,15 @@ class Communicator:
         self.native = engine.universe is None or self.placement.native
         self._freed = False
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
-        self.conversion: Conversion = NATIVE_FORM
+        self.conversion = self._conversion()
         self.attachment = Attachment(engine)
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Any = None
         self.hints: dict[str, str] = {}
+
+    def _conversion(self) -> Conversion:
+        return NATIVE_FORM
 
     def derive(self, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
         """A new communicator made from this one, which inherits the error handler and nothing else (section 7.2)."""

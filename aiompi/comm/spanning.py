@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from aiompi.comm.communicator import Communicator
-from aiompi.comm.contexts import ContextIds
 from aiompi.comm.conversion import Conversion, Place, prepared
-from aiompi.comm.group import Group
 from aiompi.constants import ANY_TAG, PROC_NULL
 from aiompi.datatype import memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
-from aiompi.engine import Engine, Message, Receive, Scattered
+from aiompi.engine import Message, Receive, Scattered
 from aiompi.engine.foreign import ForeignPeer
 from aiompi.engine.spanning import SpanningReceive
 from aiompi.status import Status, check_status
@@ -25,17 +23,31 @@ class SpanningCommunicator(Communicator):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        engine: Engine,
-        group: Group,
-        context_id: int,
-        name: str,
-        remote: Group | None = None,
-        ids: ContextIds | None = None,
-    ) -> None:
-        super().__init__(engine, group, context_id, name, remote, ids)
-        self.conversion = _conversion(self)
+    def _conversion(self) -> Conversion:
+        """The receiver decides about the form."""
+
+        def external(dest: int) -> bool:
+            peer = self.reached(dest)
+            return isinstance(peer, ForeignPeer) and peer.external
+
+        def to_send(spec: object, dest: int) -> memoryview:
+            return resolve_send(spec, "buf").to_external32() if external(dest) else memory_to_send(spec)
+
+        def to_exchange(sendspec: object, recvspec: object, dest: int) -> tuple[memoryview, Place]:
+            sendbuf, recvbuf = resolve_send(sendspec), resolve_recv(recvspec)
+            check_disjoint(sendbuf, recvbuf)
+            return sendbuf.to_external32() if external(dest) else sendbuf.packed(), recvbuf
+
+        def to_replace(spec: object, dest: int) -> tuple[memoryview, Place]:
+            buffer = resolve_recv(spec, "buf")
+            message = buffer.to_external32() if external(dest) else buffer.packed()
+            return memoryview(bytes(message)), buffer
+
+        def prepare(spec: object, dest: int) -> Callable[[], tuple[Payload, int]]:
+            buffer = resolve_send(spec, "buf")
+            return prepared(buffer.to_external32 if external(dest) else buffer.packed)
+
+        return Conversion(to_send, lambda spec: resolve_recv(spec, "buf"), to_exchange, to_replace, prepare, EXTERNAL32)
 
     def irecv(
         self,
@@ -86,30 +98,3 @@ class SpanningCommunicator(Communicator):
         if isinstance(memory, memoryview):
             receive.memory = memory
         return receive
-
-
-def _conversion(comm: Communicator) -> Conversion:
-    """For a communicator that spans clients: the receiver decides about the form."""
-
-    def external(dest: int) -> bool:
-        peer = comm.reached(dest)
-        return isinstance(peer, ForeignPeer) and peer.external
-
-    def to_send(spec: object, dest: int) -> memoryview:
-        return resolve_send(spec, "buf").to_external32() if external(dest) else memory_to_send(spec)
-
-    def to_exchange(sendspec: object, recvspec: object, dest: int) -> tuple[memoryview, Place]:
-        sendbuf, recvbuf = resolve_send(sendspec), resolve_recv(recvspec)
-        check_disjoint(sendbuf, recvbuf)
-        return sendbuf.to_external32() if external(dest) else sendbuf.packed(), recvbuf
-
-    def to_replace(spec: object, dest: int) -> tuple[memoryview, Place]:
-        buffer = resolve_recv(spec, "buf")
-        message = buffer.to_external32() if external(dest) else buffer.packed()
-        return memoryview(bytes(message)), buffer
-
-    def prepare(spec: object, dest: int) -> Callable[[], tuple[Payload, int]]:
-        buffer = resolve_send(spec, "buf")
-        return prepared(buffer.to_external32 if external(dest) else buffer.packed)
-
-    return Conversion(to_send, lambda spec: resolve_recv(spec, "buf"), to_exchange, to_replace, prepare, EXTERNAL32)

@@ -100,13 +100,13 @@ def _gather(
 
 @movement.allgather.between_groups
 def allgather(call: Call, sendspec: object, recvspec: object) -> Run:
-    return _exchange(call, [call.send(sendspec)] * call.reach, call.receive_blocks(recvspec))
+    return _exchange(call, [call.send(sendspec)], call.receive_blocks(recvspec), copies=call.reach)
 
 
 @movement.allgatherv.between_groups
 def allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf")
-    return _exchange(call, [call.send(sendspec)] * call.reach, places)
+    return _exchange(call, [call.send(sendspec)], places, copies=call.reach)
 
 
 @movement.alltoall.between_groups
@@ -126,12 +126,13 @@ def alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
     return _exchange(call, sources, call.vector(resolve_typed_recv, recvspec, "recvbuf"))
 
 
-def _exchange(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer]) -> Run:
+def _exchange(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, copies: int = 1) -> Run:
+    """Between all ranks; `copies` of them get the same source."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        outgoing = [stage.outgoing(source) for source in sources]
+        outgoing = [stage.outgoing(source) for source in sources] * copies
         await across.exchange(channel, outgoing, [stage.incoming(place) for place in places])
         stage.finish()
 

@@ -50,6 +50,7 @@ class Description:
         shape: number of elements along each axis.
         strides: bytes from element to element along each axis; None: there are no gaps, in C order.
         typestr: as numpy has it.
+        readonly: whether it must not be written.
     """
 
     __slots__ = ("__array_interface__", "_owner")
