@@ -2,12 +2,13 @@
 
 A *contender* is a job of ranks, or a pair of processes, that can do the same *works* in its own way: ranks of one of
 the faces or of mpi4py, two processes that share a bare socket, a uvloop protocol, a pyzmq socket. `measure` is what
-runs inside the contenders; `osu` and `report` give them turns, one after the other, and compare: `osu` runs the OSU
-micro-benchmarks at any size, `report` the figures that have targets. All know a work by its name and arguments only:
+runs inside the contenders; `osu` and `targets` give them turns, one after the other, and compare: `osu` runs the OSU
+micro-benchmarks at any size, `targets` the figures that are to be reached. All know a work by its name and arguments
+only:
 
     {"work": "latency", "nbytes": 8, "iterations": 500, "blocks": 5}
 
-To add a contender, write a module of works in `measure`, name its command in `report.contender`, and enter it in
-`osu.peers`. To add a micro-benchmark, enter it in `osu.benchmarks`; to add a figure, write a module in `report` and
-enter it in `report.FAMILIES`. A new work goes into each contender's module.
+To add a contender, write a module of works in `measure`, name its command in `contender`, and enter it in
+`osu.peers`. To add a micro-benchmark, enter it in `osu.benchmarks`; to add a figure, write a module in `targets` and
+enter it in `targets.FAMILIES`. A new work goes into each contender's module.
 """

@@ -11,19 +11,24 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from aiompi.bench.contender import BenchError
 from aiompi.bench.osu.benchmarks import BENCHMARKS
-from aiompi.bench.report import COMPARISONS, FAMILIES
+from aiompi.bench.targets import COMPARISONS, FAMILIES
 
 #: name -> its module
 COMMANDS: Final = {
-    "targets": "aiompi.bench.report.command",
+    "targets": "aiompi.bench.targets.command",
     "simulate": "aiompi.bench.simulate.command",
     "tune": "aiompi.bench.tune.command",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code of the command."""
+    """Entry point.
+
+    Returns:
+        The exit code: 1 when something could not be measured, 130 when the user interrupted.
+    """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
     if first in COMMANDS:
@@ -32,8 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = COMMANDS["targets"]
     else:
         module = "aiompi.bench.osu.command"
-    code: int = importlib.import_module(module).main(argv)
-    return code
+    try:
+        importlib.import_module(module).main(argv)
+    except (BenchError, OSError) as error:
+        print(f"aiompi.bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 if __name__ == "__main__":

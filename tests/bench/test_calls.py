@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aiompi.bench.__main__ import main
+from aiompi.bench.contender import BenchError, mpich_job
 from aiompi.bench.measure import calls
-from aiompi.bench.report import collective
-from aiompi.bench.report.contender import BenchError, mpich_job
-from aiompi.bench.report.family import calls_within, slowest
+from aiompi.bench.samples import calls_within, slowest
+from aiompi.bench.targets import collective
 from aiompi.coll.registry import COLLECTIVES
 
 

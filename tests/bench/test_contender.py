@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aiompi.bench.report.contender import BenchError, Contender, Conversation, conversations, cores
+from aiompi.bench.contender import BenchError, Contender, Conversation, conversations, cores
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
 

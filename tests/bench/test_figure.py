@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from aiompi.bench.report import table
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.targets import table
+from aiompi.bench.targets.figure import Figure, Goal
 
 
 def test_ratio_and_difference_are_of_medians() -> None:

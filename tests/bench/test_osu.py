@@ -76,6 +76,16 @@ def test_plot(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plot_of_no_known_kind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter([row("barrier", None, aiompi=[1.0])]))
+    results, picture = tmp_path / "out.json", tmp_path / "out.xyz"
+    assert main(["barrier", "--json", str(results), "--plot", str(picture)]) == 1
+    assert f"aiompi.bench: --plot {picture}: Format 'xyz' is not supported" in capsys.readouterr().err
+    assert json.loads(results.read_text(encoding="utf8"))["rows"]
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_peers_can_do_what_is_said(name: str) -> None:
     works = import_module(f"aiompi.bench.measure.{MODULES[name]}").WORKS

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from aiompi.bench.contender import Answer
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.report.contender import Answer
-from aiompi.bench.report.family import slowest
+from aiompi.bench.samples import call_time
 
 #: messages of a window, as in the OSU micro-benchmarks, as far as they have place in so many bytes
 WINDOW: Final = 64
@@ -80,7 +80,7 @@ def both_ways(answer: Answer, nbytes: int) -> float:
 
 def call(answer: Answer, nbytes: int) -> float:
     """Microseconds of the call of a collective, until its slowest rank has ended."""
-    return slowest(answer) * 1e6
+    return call_time(answer)
 
 
 def _leaders(answer: Answer) -> list[float]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from aiompi.bench import algorithms
-from aiompi.bench.machine import machine
+from aiompi.bench import arguments
+from aiompi.bench.contender import BenchError
 from aiompi.bench.osu import table
 from aiompi.bench.osu.benchmarks import BENCHMARKS
 from aiompi.bench.osu.peers import OURS, PEERS, Peer
 from aiompi.bench.osu.run import TURN, Plan, Row, measure
-from aiompi.bench.report.contender import BenchError
+from aiompi.bench.results import Results
 
 MOST_RANKS: Final = 64
 SIZES: Final = "8,1k,8k,64k,1m,4m"
@@ -41,41 +40,40 @@ Other commands, see their --help:
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m aiompi.bench`; returns the exit code: 1 when something could not be measured."""
-    arguments = _parser().parse_args(argv)
-    if arguments.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        print("aiompi.bench: --plot needs matplotlib: pip install matplotlib", file=sys.stderr)
-        return 1
+def main(argv: Sequence[str]) -> None:
+    """Entry point of `python -m aiompi.bench`.
+
+    Raises:
+        BenchError, OSError: something could not be measured or written.
+    """
+    chosen = _parser().parse_args(argv)
+    if chosen.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib")
     plan = Plan(
-        [BENCHMARKS[name] for name in arguments.benchmarks or BENCHMARKS],
-        {**OURS, **_installed(arguments.compare, arguments.ranks)},
-        arguments.sizes,
-        arguments.ranks,
-        arguments.repeat,
-        arguments.quick,
+        [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS],
+        {**OURS, **_installed(chosen.compare, chosen.ranks)},
+        chosen.sizes,
+        chosen.ranks,
+        chosen.repeat,
+        chosen.quick,
     )
-    about = machine()
-    print(f"{', '.join(f'{name} {value}' for name, value in about.items())}\n{table.LEGEND}", flush=True)
+    results = Results(chosen.json, chosen.repeat, chosen.quick)
+    print(f"{results.head}\n{table.LEGEND}", flush=True)
     rows: list[Row] = []
-    try:
-        for row in _shown(measure(plan)):
-            rows.append(row)
-            _write(arguments, about, rows)
-        if arguments.plot is not None:
-            _plot(rows, arguments.plot)
-    except (BenchError, OSError, ValueError) as error:
-        print(f"aiompi.bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    for row in _shown(measure(plan)):
+        rows.append(row)
+        results.save(rows=[row.record() for row in rows])
+    if chosen.plot is not None:
+        _plot(rows, chosen.plot)
 
 
 def _plot(rows: Sequence[Row], path: Path) -> None:
     from aiompi.bench.osu import plot
 
-    plot.save(rows, path)
+    try:
+        plot.save(rows, path)
+    except ValueError as error:
+        raise BenchError(f"--plot {path}: {error}") from None
 
 
 def _installed(names: Sequence[str], ranks: int) -> Mapping[str, Peer]:
@@ -98,50 +96,25 @@ def _shown(rows: Iterator[Row]) -> Iterator[Row]:
             yield row
 
 
-def _write(arguments: argparse.Namespace, about: dict[str, Any], rows: Sequence[Row]) -> None:
-    if arguments.json is None:
-        return
-    options = {"repeat": arguments.repeat, "quick": arguments.quick}
-    results = {"machine": about, "options": options, "rows": [row.record() for row in rows]}
-    arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m aiompi.bench",
-        description="Run the OSU micro-benchmarks, of aiompi and of its peers by turns.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add, sizes, turns = parser.add_argument, algorithms.size_list(SIZES), algorithms.rank_count(1000)
+    parser = arguments.parser("", "Run the OSU micro-benchmarks, of aiompi and of its peers by turns.", _EPILOG)
+    add, peers = parser.add_argument, arguments.list_of(arguments.name(PEERS))
     add("benchmarks", nargs="*", metavar="benchmark", type=_benchmark, help="which to run (all)")
-    add("--compare", type=_peers, default=[], metavar="PEER,...", help=f"of {','.join(PEERS)}")
+    add("--compare", type=peers, default=[], metavar="PEER,...", help=f"of {','.join(PEERS)}")
     add("-n", "--ranks", type=_ranks, default=4, metavar="N", help="of benchmarks for more than two (%(default)s)")
-    add("--sizes", type=algorithms.size_list, default=sizes, metavar="BYTES,...", help=f"({SIZES})")
-    add("--repeat", type=turns, default=5, metavar="N", help="turns of each (%(default)s)")
-    add("--json", type=Path, metavar="FILE", help="write all samples there too")
+    arguments.add_sizes(parser, SIZES)
+    arguments.add_turns(parser, 5)
+    arguments.add_results(parser)
     add("--plot", type=Path, metavar="FILE", help="draw a picture of them, such as out.png or out.svg")
-    add("--quick", action="store_true", help="only see that everything runs; the figures mean little")
     return parser
 
 
 def _benchmark(text: str) -> str:
-    name = text.removeprefix("osu_")
-    if name not in BENCHMARKS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(BENCHMARKS)}")
-    return name
-
-
-def _peers(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in PEERS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(PEERS)}")
-    return list(dict.fromkeys(names))
+    return arguments.name(BENCHMARKS)(text.removeprefix("osu_"))
 
 
 def _ranks(text: str) -> int:
-    count = algorithms.rank_count(MOST_RANKS)(text)
+    count = arguments.count(MOST_RANKS)(text)
     if count % 2:
         raise argparse.ArgumentTypeError(f"{text} is odd: multi_lat and mbw_mr need pairs of ranks")
     return count

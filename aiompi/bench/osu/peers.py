@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from aiompi.bench import contender
+from aiompi.bench.contender import Contender
 from aiompi.bench.osu.benchmarks import Benchmark
-from aiompi.bench.report import contender
-from aiompi.bench.report.contender import Contender
 
 
 class Peer(NamedTuple):

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from aiompi.bench.algorithms import bytes_text
+from aiompi.bench import numerals
 from aiompi.bench.osu.run import Row
 
 #: pictures side by side, and inches of each
@@ -57,7 +57,7 @@ def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
         axes.fill_between(sizes, least, most, color=colors[name], alpha=0.15, linewidth=0)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(sizes, [bytes_text(size) for size in sizes], fontsize=8)
+    axes.set_xticks(sizes, [numerals.size(size) for size in sizes], fontsize=8)
     axes.grid(alpha=0.3)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from aiompi.bench.contender import Conversation, conversations
 from aiompi.bench.osu.benchmarks import RATE, Benchmark
 from aiompi.bench.osu.peers import Peer
-from aiompi.bench.report.contender import Conversation, conversations
-from aiompi.bench.report.family import calls_within, in_turns
+from aiompi.bench.samples import calls_within, in_turns
 
 #: seconds that a turn takes, about; and at most how many rounds it has
 TURN: Final = 0.03

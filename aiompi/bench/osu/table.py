@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from aiompi.bench.algorithms import bytes_text
+from aiompi.bench import numerals
 from aiompi.bench.osu.run import Row
-from aiompi.bench.report.table import number
 
 LEGEND: Final = "Medians of the turns, how far the farthest turn is from the median, and the ratio to the first column."
 _SIZE: Final = 10
@@ -24,9 +23,9 @@ def head(row: Row) -> str:
 
 def line(row: Row) -> str:
     """A size: for each peer the median, the spread and the ratio."""
-    size = "" if row.nbytes is None else bytes_text(row.nbytes)
+    size = "" if row.nbytes is None else numerals.size(row.nbytes)
     cells = "".join(
-        _CELL.format(number(statistics.median(samples)), _spread(samples), _ratio(row, name))
+        _CELL.format(numerals.number(statistics.median(samples)), _spread(samples), _ratio(row, name))
         for name, samples in row.samples.items()
     )
     return f"{size:{_SIZE}}{cells}".rstrip()
@@ -38,4 +37,4 @@ def _spread(samples: Sequence[float]) -> str:
 
 
 def _ratio(row: Row, name: str) -> str:
-    return "" if name == next(iter(row.samples)) else f"x{number(row.ratio(name))}"
+    return "" if name == next(iter(row.samples)) else f"x{numerals.number(row.ratio(name))}"

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from aiompi.bench import algorithms
+from aiompi.bench import algorithms, arguments
 from aiompi.bench.simulate.calls import predict
 from aiompi.bench.simulate.network import Model
 from aiompi.coll.registry import COLLECTIVES
@@ -20,16 +20,15 @@ A ring of 1,024 ranks is a million messages, which take half a minute to compute
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m aiompi.bench simulate`; returns the exit code, 0."""
-    arguments = _parser().parse_args(argv)
-    model = Model(arguments.alpha * 1e-6, 1e-9 / arguments.bandwidth, 1e-9 / arguments.combining)
-    for collective in arguments.collectives or COLLECTIVES:
-        sizes = algorithms.sizes_of(collective, arguments.sizes)
-        for ranks in arguments.ranks:
+def main(argv: Sequence[str]) -> None:
+    """Entry point of `python -m aiompi.bench simulate`."""
+    chosen = _parser().parse_args(argv)
+    model = Model(chosen.alpha * 1e-6, 1e-9 / chosen.bandwidth, 1e-9 / chosen.combining)
+    for collective in chosen.collectives or COLLECTIVES:
+        sizes = algorithms.sizes_of(collective, chosen.sizes)
+        for ranks in chosen.ranks:
             times = predictions(collective, ranks, sizes, model)
             print("\n".join(algorithms.table(collective, ranks, sizes, times)), flush=True)
-    return 0
 
 
 def predictions(collective: str, ranks: int, sizes: Sequence[int], model: Model) -> algorithms.Times:
@@ -41,22 +40,11 @@ def predictions(collective: str, ranks: int, sizes: Sequence[int], model: Model)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m aiompi.bench simulate",
-        description="Predict the time of collectives on a network in the alpha-beta-gamma model.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Predict the time of collectives on a network in the alpha-beta-gamma model."
+    parser = arguments.parser("simulate", description, _EPILOG)
     algorithms.add_arguments(parser, "4,16,64", "8,64k,4m", MOST_RANKS)
     add = parser.add_argument
-    add("--alpha", type=_positive, default=30.0, metavar="US", help="microseconds per message (%(default)s)")
-    add("--bandwidth", type=_positive, default=2.0, metavar="GB/S", help="1 / beta (%(default)s)")
-    add("--combining", type=_positive, default=5.0, metavar="GB/S", help="1 / gamma (%(default)s)")
+    add("--alpha", type=arguments.positive, default=30.0, metavar="US", help="microseconds per message (%(default)s)")
+    add("--bandwidth", type=arguments.positive, default=2.0, metavar="GB/S", help="1 / beta (%(default)s)")
+    add("--combining", type=arguments.positive, default=5.0, metavar="GB/S", help="1 / gamma (%(default)s)")
     return parser
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
-    return value

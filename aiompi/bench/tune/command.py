@@ -6,23 +6,18 @@ import argparse
 import os
 import platform
 import statistics
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from aiompi.bench import algorithms
+from aiompi.bench import algorithms, arguments
 from aiompi.bench.algorithms import Times
-from aiompi.bench.report.contender import BenchError, Contender, Conversation, aiompi_job, conversations
-from aiompi.bench.report.family import calls_within, in_turns, slowest
+from aiompi.bench.contender import Contender, Conversation, aiompi_job, conversations
+from aiompi.bench.samples import callers, in_turns, slowest
 from aiompi.bench.tune import rules
 from aiompi.coll.registry import COLLECTIVES
 
 MOST_RANKS: Final = 64
-
-#: seconds that the calls of a turn take, about; and at most how many there are
-_TURN: Final = 0.05
-_MOST_CALLS: Final = 200
 
 _EPILOG: Final = f"""\
 Every algorithm has a job of its own, and they take turns. Each call begins after a barrier and takes as long as its
@@ -32,38 +27,37 @@ more ranks than were measured the rules stay as they are.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m aiompi.bench tune`; returns the exit code: 1 when something could not be measured."""
-    arguments = _parser().parse_args(argv)
-    collectives = arguments.collectives or list(COLLECTIVES)
+def main(argv: Sequence[str]) -> None:
+    """Entry point of `python -m aiompi.bench tune`.
+
+    Raises:
+        BenchError, OSError: something could not be measured or written.
+    """
+    chosen = _parser().parse_args(argv)
+    collectives = chosen.collectives or list(COLLECTIVES)
     measured: dict[str, dict[int, Times]] = {name: {} for name in collectives}
-    try:
-        for ranks in arguments.ranks:
-            for name, times in measure(collectives, ranks, arguments.sizes, arguments.repeat):
-                sizes = algorithms.sizes_of(name, arguments.sizes)
-                print("\n".join(algorithms.table(name, ranks, sizes, times)), flush=True)
-                measured[name][ranks] = times
-    except (BenchError, OSError) as error:
-        print(f"aiompi.bench: {error}", file=sys.stderr)
-        return 1
-    found = {n: rules.derive(n, algorithms.sizes_of(n, arguments.sizes), times) for n, times in measured.items()}
-    text = rules.render(found, origin(arguments))
-    if arguments.output is None:
+    for ranks in chosen.ranks:
+        for name, times in measure(collectives, ranks, chosen.sizes, chosen.repeat):
+            sizes = algorithms.sizes_of(name, chosen.sizes)
+            print("\n".join(algorithms.table(name, ranks, sizes, times)), flush=True)
+            measured[name][ranks] = times
+    found = {n: rules.derive(n, algorithms.sizes_of(n, chosen.sizes), times) for n, times in measured.items()}
+    text = rules.render(found, origin(chosen))
+    if chosen.output is None:
         print(f"\n{text}", end="")
     else:
-        arguments.output.write_text(text, encoding="utf-8")
-    return 0
+        chosen.output.write_text(text, encoding="utf-8")
 
 
-def origin(arguments: argparse.Namespace) -> dict[str, str]:
+def origin(chosen: argparse.Namespace) -> dict[str, str]:
     """Where the rules come from; whoever reads the file wants to know."""
-    ranks, sizes = (",".join(map(str, those)) for those in (arguments.ranks, arguments.sizes))
-    names = "".join(f" {name}" for name in arguments.collectives)
+    ranks, sizes = (",".join(map(str, those)) for those in (chosen.ranks, chosen.sizes))
+    names = "".join(f" {name}" for name in chosen.collectives)
     cores = len(os.sched_getaffinity(0))
     return {
-        "command": f"python -m aiompi.bench tune{names} --ranks {ranks} --sizes {sizes} --repeat {arguments.repeat}",
+        "command": f"python -m aiompi.bench tune{names} --ranks {ranks} --sizes {sizes} --repeat {chosen.repeat}",
         "machine": f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}",
-        "beyond": f"the rules for more than {max(arguments.ranks)} ranks were there before and are not measured",
+        "beyond": f"the rules for more than {max(chosen.ranks)} ranks were there before and are not measured",
     }
 
 
@@ -95,25 +89,14 @@ def _times(jobs: Sequence[Conversation], collective: str, sizes: Sequence[int], 
 
 def _column(jobs: Sequence[Conversation], collective: str, nbytes: int, repeat: int) -> list[float]:
     """Seconds per call in each job, which take turns."""
-    work = {"work": "collective", "name": collective, "nbytes": nbytes}
-    trials = [slowest(job.ask({**work, "calls": 1})) for job in jobs]
-    calls = calls_within(_TURN, max(trials), _MOST_CALLS)
-
-    def side(job: Conversation) -> Callable[[], float]:
-        return lambda: slowest(job.ask({**work, "calls": calls}))
-
-    return [statistics.median(samples) for samples in in_turns(repeat, *map(side, jobs))]
+    sides = callers({"work": "collective", "name": collective, "nbytes": nbytes}, jobs, slowest)
+    return [statistics.median(samples) for samples in in_turns(repeat, *sides)]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m aiompi.bench tune",
-        description="Measure the algorithms of the collectives on this machine, and make tuning data of the times.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Measure the algorithms of the collectives on this machine, and make tuning data of the times."
+    parser = arguments.parser("tune", description, _EPILOG)
     algorithms.add_arguments(parser, "2,4", "8,512,4k,32k,256k,2m", MOST_RANKS)
-    turns = algorithms.rank_count(1000)
-    parser.add_argument("--repeat", type=turns, default=5, metavar="N", help="turns of each job (%(default)s)")
+    arguments.add_turns(parser, 5)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the rules there, not to standard output")
     return parser

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, UVLOOP, conversations
-from aiompi.bench.report.family import Family, Options
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import BLOCKING, NATIVE, SOCKET, UVLOOP, conversations
+from aiompi.bench.targets.family import Family, Options
+from aiompi.bench.targets.figure import Figure, Goal
 
 SECONDS: Final = 5.0
 

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, Answer, conversations
-from aiompi.bench.report.family import Family, Options, Side, in_turns, per_iteration
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import BLOCKING, NATIVE, SOCKET, Answer, conversations
+from aiompi.bench.samples import Side, in_turns, per_iteration
+from aiompi.bench.targets.family import Family, Options
+from aiompi.bench.targets.figure import Figure, Goal
 
 NBYTES: Final = 4 * 2**20
 #: messages outstanding: windows per block

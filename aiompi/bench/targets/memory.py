@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, Contender, conversations
-from aiompi.bench.report.family import Family, Options, compare
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import BLOCKING, NATIVE, SOCKET, Contender, conversations
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 NBYTES: Final = 256 * 2**20
 

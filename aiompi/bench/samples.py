@@ -1,48 +1,18 @@
-"""What the families of figures share: options, and turns between two sides."""
+"""Samples: sides that take turns, and what is made of their answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from aiompi.bench.contender import Answer, Conversation
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.report.contender import Answer, Conversation
-from aiompi.bench.report.figure import Figure, Goal
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """How thoroughly to measure.
-
-    Attributes:
-        repeat: turns of each side, from which the medians come.
-        quick: whether to do only so much that everything has run; the figures then mean little.
-    """
-
-    repeat: int = 9
-    quick: bool = False
-
-    def scaled(self, thorough: int) -> int:
-        """A number of iterations, for a thorough measurement and at least 1."""
-        return max(1, thorough // 50) if self.quick else thorough
-
-
-class Family(NamedTuple):
-    """Figures that belong together.
-
-    Attributes:
-        title: of their table.
-        figures: measures them one by one.
-        beside: what they are compared with.
-        note: what must be known to read them; lines.
-    """
-
-    title: str
-    figures: Callable[[Options], Iterator[Figure]]
-    beside: str = "floor"
-    note: str = ""
+#: seconds that the calls of a collective take in a turn, about; and at most how many there are
+_TURN: Final = 0.05
+_MOST_CALLS: Final = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,17 +42,21 @@ def in_turns(repeat: int, *sides: Callable[[], float]) -> list[list[float]]:
     return samples
 
 
-def compare(
-    name: str,
-    unit: str,
-    repeat: int,
-    ours: Callable[[], float],
-    floor: Callable[[], float],
-    goal: Goal | None = None,
-) -> Figure:
-    """The figure of two sides that take turns."""
-    samples, floor_samples = in_turns(repeat, ours, floor)
-    return Figure(name, unit, samples, floor_samples, goal)
+def callers(
+    work: Work, conversations: Sequence[Conversation], value: Callable[[Answer], float], calls: int | None = None
+) -> list[Side]:
+    """Sides that make calls of a collective, each as many in its turn as the others.
+
+    Args:
+        work: all but the number of calls.
+        conversations: with each side.
+        value: makes a sample of an answer.
+        calls: their number; None for as many as the slowest side makes in a turn, by a trial.
+    """
+    if calls is None:
+        trials = [slowest(conversation.ask({**work, "calls": 1})) for conversation in conversations]
+        calls = calls_within(_TURN, max(trials), _MOST_CALLS)
+    return [Side(conversation, {**work, "calls": calls}, value) for conversation in conversations]
 
 
 def per_iteration(answer: Answer) -> float:
@@ -91,10 +65,20 @@ def per_iteration(answer: Answer) -> float:
     return statistics.median(blocks)
 
 
+def one_way(answer: Answer) -> float:
+    """Microseconds: half of a round trip."""
+    return per_iteration(answer) / 2 * 1e6
+
+
 def slowest(answer: Answer) -> float:
     """Seconds: the median of the calls of a collective, each as long as its slowest rank took."""
     calls: list[float] = [max(ranks) for ranks in zip(*answer, strict=True)]
     return statistics.median(calls)
+
+
+def call_time(answer: Answer) -> float:
+    """Microseconds: as `slowest`."""
+    return slowest(answer) * 1e6
 
 
 def calls_within(seconds: float, each: float, most: int) -> int:
@@ -106,8 +90,3 @@ def calls_within(seconds: float, each: float, most: int) -> int:
         most: calls that are enough.
     """
     return max(1, min(most, int(seconds / each)))
-
-
-def one_way(answer: Answer) -> float:
-    """Microseconds: half of a round trip."""
-    return per_iteration(answer) / 2 * 1e6

@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from aiompi.bench.measure.turns import Work
-from aiompi.bench.report.contender import (
+from aiompi.bench.contender import (
     SOCKET,
-    Answer,
     Conversation,
     aiompi_job,
     bind,
@@ -18,8 +16,10 @@ from aiompi.bench.report.contender import (
     mpich_job,
     openmpi_job,
 )
-from aiompi.bench.report.family import Family, Options, Side, compare, in_turns, one_way, slowest
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.measure.turns import Work
+from aiompi.bench.samples import Side, call_time, in_turns, one_way
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 _SLEEP: Final = "AIOMPI_SPIN=0"
 _SPIN: Final = "AIOMPI_SPIN=200e-6"
@@ -115,12 +115,8 @@ def _four(options: Options) -> Iterator[Figure]:
     with conversations(aiompi_job(4), mpich_job(4), processes=4) as (ours, theirs):
         for name, nbytes, text, bound in (("barrier", 0, "barrier", 4), ("allreduce", 2**20, "allreduce 1 MiB", 1.3)):
             work = {"work": "collective", "name": name, "nbytes": nbytes, "calls": options.scaled(100)}
-            sides = Side(ours, work, _call), Side(theirs, work, _call)
+            sides = Side(ours, work, call_time), Side(theirs, work, call_time)
             yield compare(f"{text}, 4 ranks", "us", options.repeat, *sides, Goal("ratio", "at most", bound))
-
-
-def _call(answer: Answer) -> float:
-    return slowest(answer) * 1e6
 
 
 def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, SOCKET, UVLOOP, conversations
-from aiompi.bench.report.family import Family, Options, Side, compare, one_way
-from aiompi.bench.report.figure import Figure
+from aiompi.bench.contender import BLOCKING, NATIVE, SOCKET, UVLOOP, conversations
+from aiompi.bench.samples import Side, one_way
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure
 
 #: payload: its description, round trips per block
 PAYLOADS: Final = {"dict": ("small dict", 300), "array": ("dict with a 1 MiB array", 30)}

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, SOCKET, Answer, Contender, Conversation, conversations
-from aiompi.bench.report.family import Family, Options, Side, compare, one_way, per_iteration
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import BLOCKING, SOCKET, Answer, Contender, Conversation, conversations
+from aiompi.bench.samples import Side, one_way, per_iteration
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 SHORT: Final = 8
 LARGE: Final = 4 * 2**20

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import NATIVE, Answer, conversations
-from aiompi.bench.report.family import Family, Options, Side, compare
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import NATIVE, Answer, conversations
+from aiompi.bench.samples import Side
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from aiompi.bench.contender import BLOCKING, NATIVE, conversations
 from aiompi.bench.measure import copies
 from aiompi.bench.measure.copies import Case, Copy
-from aiompi.bench.report.contender import BLOCKING, NATIVE, conversations
-from aiompi.bench.report.family import Family, Options, Side, compare, in_turns, one_way
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.samples import Side, in_turns, one_way
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 ROWS: Final = 2**16
 EDGE: Final = 256

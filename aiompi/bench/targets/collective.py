@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from aiompi.bench.contender import Conversation, aiompi_job, conversations, mpich_job
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.report.contender import Conversation, aiompi_job, conversations, mpich_job
-from aiompi.bench.report.family import Family, Options, calls_within, compare, slowest
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.samples import call_time, callers
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 PROCESSES: Final = (2, 4)
 #: bytes of one rank's block, or of the vector -> how they are written
@@ -18,9 +19,6 @@ NAMES: Final = (
 )  # fmt: skip
 OBJECTS: Final = ("bcast", "allgather")
 
-#: seconds that the calls of a turn take, about; and at most how many there are
-_TURN: Final = 0.05
-_MOST_CALLS: Final = 200
 _GOAL: Final = Goal("ratio", "at most", 1)
 
 
@@ -43,14 +41,7 @@ def _works() -> Iterator[tuple[str, Work]]:
 
 def _figure(name: str, work: Work, sides: tuple[Conversation, ...], options: Options) -> Figure:
     """Turns of both, in which each makes as many calls as the other."""
-    trials = [slowest(side.ask({**work, "calls": 1})) for side in sides]
-    calls = 1 if options.quick else calls_within(_TURN, max(trials), _MOST_CALLS)
-
-    def turn(side: Conversation) -> Callable[[], float]:
-        arguments: dict[str, Any] = {**work, "calls": calls}
-        return lambda: slowest(side.ask(arguments)) * 1e6
-
-    ours, theirs = map(turn, sides)
+    ours, theirs = callers(work, sides, call_time, 1 if options.quick else None)
     return compare(name, "us", options.repeat, ours, theirs, _GOAL if work["work"] == "collective_objects" else None)
 
 

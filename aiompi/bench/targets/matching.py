@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.report.contender import BLOCKING, NATIVE, Answer, Conversation, conversations
-from aiompi.bench.report.family import Family, Options, Side, in_turns, per_iteration
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import BLOCKING, NATIVE, Answer, Conversation, conversations
+from aiompi.bench.samples import Side, in_turns, per_iteration
+from aiompi.bench.targets.family import Family, Options
+from aiompi.bench.targets.figure import Figure, Goal
 
 FEW: Final = 1000
 MANY: Final = 4000

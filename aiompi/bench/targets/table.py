@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from aiompi.bench.report.figure import Figure
+from aiompi.bench.numerals import number
+from aiompi.bench.targets.figure import Figure
 
 _LINE: Final = "{:<38}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
 _VERDICTS: Final = {None: "", True: "ok", False: "missed"}
@@ -37,12 +38,3 @@ def line(figure: Figure) -> str:
 
 def _spread(samples: Sequence[float]) -> tuple[str, str]:
     return number(statistics.median(samples)), f"{number(min(samples))}..{number(max(samples))}"
-
-
-def number(value: float) -> str:
-    """Three digits that matter."""
-    if value == 0 or value >= 100:
-        return f"{value:.0f}"
-    if value >= 10:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

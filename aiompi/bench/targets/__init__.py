@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from aiompi.bench.report.family import Family
+from aiompi.bench.targets.family import Family
 
 #: what is measured unless families are named
 FAMILIES: Final = (

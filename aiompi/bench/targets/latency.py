@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from aiompi.bench.report.contender import (
+from aiompi.bench.contender import (
     BLOCKING,
     NATIVE,
     SOCKET,
@@ -15,8 +15,9 @@ from aiompi.bench.report.contender import (
     conversations,
     cores,
 )
-from aiompi.bench.report.family import Family, Options, Side, compare, one_way
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.samples import Side, one_way
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 #: message length in bytes: round trips per block
 SIZES: Final = {8: 500, 64: 500, 2**10: 500, 64 * 2**10: 200}

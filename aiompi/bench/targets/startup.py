@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from aiompi.bench.report.contender import LAUNCHER, PATIENCE, BenchError, environment
-from aiompi.bench.report.family import Family, Options, compare
-from aiompi.bench.report.figure import Figure, Goal
+from aiompi.bench.contender import LAUNCHER, PATIENCE, BenchError, environment
+from aiompi.bench.targets.family import Family, Options, compare
+from aiompi.bench.targets.figure import Figure, Goal
 
 IMPORTS: Final = ("import aiompi", "from aiompi import MPI", "import aiompi; aiompi.run")
 HELLOS: Final = {

@@ -1,0 +1,94 @@
+"""Arguments of the commands: their types, and those that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20}
+_MOST_TURNS: Final = 1000
+
+
+def parser(command: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """For a command, by the name that follows `python -m aiompi.bench`; lines of the epilog stay as they are."""
+    return argparse.ArgumentParser(
+        prog=f"python -m aiompi.bench {command}".rstrip(),
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_sizes(parser: argparse.ArgumentParser, default: str) -> None:
+    """--sizes; the default as the user would write it."""
+    parser.add_argument("--sizes", type=sizes, default=sizes(default), metavar="BYTES,...", help=f"({default})")
+
+
+def add_turns(parser: argparse.ArgumentParser, default: int) -> None:
+    """--repeat."""
+    parser.add_argument(
+        "--repeat", type=count(_MOST_TURNS), default=default, metavar="N", help="turns of each side (%(default)s)"
+    )
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """--json and --quick."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
+    parser.add_argument("--quick", action="store_true", help="only see that everything runs; the figures mean little")
+
+
+def list_of(item: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """Reads a list with commas, each item once."""
+    return lambda text: list(dict.fromkeys(item(part.strip()) for part in text.split(",")))
+
+
+def ascending(item: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """Reads a list with commas, in order."""
+    return lambda text: sorted(list_of(item)(text))
+
+
+def name(known: Collection[str]) -> Callable[[str], str]:
+    """Reads one of these names."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)}")
+        return text
+
+    return read
+
+
+def count(most: int) -> Callable[[str], int]:
+    """Reads a number from 1."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def positive(text: str) -> float:
+    """Reads a number greater than 0."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
+    return value
+
+
+def sizes(text: str) -> list[int]:
+    """Reads sizes such as 8,64k,4m."""
+    return ascending(_size)(text)
+
+
+def _size(text: str) -> int:
+    digits = text.lower().rstrip("km")
+    unit = text.lower()[len(digits) :]
+    if not digits.isdecimal() or unit not in _UNITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 8, 64k or 4m")
+    return int(digits) * _UNITS[unit]

@@ -1,0 +1,63 @@
+"""The command: measure the figures, and say which reach their targets."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aiompi.bench import arguments, targets
+from aiompi.bench.results import Results
+from aiompi.bench.targets import table
+from aiompi.bench.targets.family import Options
+from aiompi.bench.targets.figure import Figure
+
+_EPILOG = """\
+Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
+NumPy's own expressions need for the same; collectives with mpi4py and MPICH, which pip install 'aiompi[bench]'
+installs. Values are medians over the turns. Processes of a contender are bound to a core each, as far as there are as
+many: taskset -c 0 python -m aiompi.bench targets has them share one.
+"""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Entry point of `python -m aiompi.bench targets`; it does not matter whether targets are missed.
+
+    Raises:
+        BenchError, OSError: something could not be measured or written.
+    """
+    chosen = _parser().parse_args(argv)
+    options = Options(chosen.repeat, chosen.quick)
+    results = Results(chosen.json, chosen.repeat, chosen.quick)
+    print(results.head, flush=True)
+    figures: dict[str, list[dict[str, Any]]] = {}
+    for name in chosen.families or targets.FAMILIES:
+        figures[name] = [figure.record() for figure in _measured(name, options)]
+        results.save(figures=figures)
+
+
+def _measured(name: str, options: Options) -> Iterator[Figure]:
+    """The figures of a family, printed as they come."""
+    family = targets.family(name)
+    note = f"{family.note}\n" if family.note else ""
+    print(f"\n{note}{table.head(family.title, family.beside)}", flush=True)
+    for figure in family.figures(options):
+        print(table.line(figure), flush=True)
+        yield figure
+
+
+def _parser() -> argparse.ArgumentParser:
+    families, comparisons = ", ".join(targets.FAMILIES), ", ".join(targets.COMPARISONS)
+    description = "Measure the figures that aiompi is to reach, each beside its floor."
+    parser = arguments.parser("targets", description, _EPILOG)
+    known = arguments.name(targets.FAMILIES + targets.COMPARISONS)
+    parser.add_argument(
+        "families",
+        nargs="*",
+        metavar="family",
+        type=known,
+        help=f"what to measure: {families} by default, or {comparisons}",
+    )
+    arguments.add_turns(parser, Options().repeat)
+    arguments.add_results(parser)
+    return parser
