@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from aiompi.bench.measure import turns
 from aiompi.bench.measure.turns import Work
 
 #: seconds until an answer is given up
@@ -140,7 +141,7 @@ def environment() -> dict[str, str]:
 class Conversation:
     """A contender that has been started and sleeps between its turns.
 
-    Its processes form a session of their own and end when its standard input does.
+    Its processes form a session of their own. They end when they are told to, or when their standard input does.
     """
 
     def __init__(self, contender: Contender) -> None:
@@ -198,6 +199,7 @@ class Conversation:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(turns.NO_MORE)
             self._process.stdin.close()
         try:
             self._process.wait(_GRACE)

@@ -27,7 +27,7 @@ FIGURES = {
     "impi": 5,
     "collective": 60,
     "responsive": 3,
-    "mpich": 27,
+    "mpich": 26,
 }
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from aiompi.bench import contender as contender_module
 from aiompi.bench.contender import BenchError, Contender, Conversation, conversations, cores
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
@@ -72,6 +73,15 @@ def test_silence_is_told_and_ended() -> None:
     with pytest.raises(BenchError, match=r"test: no answer within 0\.01 s"), silent:
         silent.ask({"work": "a"}, patience=0.01)
     assert gone(silent._process.pid)
+
+
+def test_who_hears_of_no_end_of_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open MPI's launcher keeps it from the ranks."""
+    monkeypatch.setattr(contender_module, "_GRACE", 30.0)
+    deaf = "import sys, signal\nfor line in sys.stdin:\n  if line == 'null\\n': sys.exit(5)\nsignal.pause()"
+    with Conversation(contender(deaf)) as conversation:
+        pass
+    assert conversation._process.returncode == 5
 
 
 def test_compiled_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

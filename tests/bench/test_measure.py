@@ -181,11 +181,12 @@ def test_bind() -> None:
 
 def test_works_come_by_the_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     read_end, write_end = os.pipe()
-    with open(read_end) as stream, open(write_end, "w") as source:
+    with open(read_end) as stream, open(write_end, "wb") as source:
         monkeypatch.setattr(turns.sys, "stdin", stream)
-        source.write('{"work": "idle", "seconds": 1}\n')
+        source.write(b'{"work": "idle", "seconds": 1}\n' + turns.NO_MORE)
         source.close()
         assert turns.next_work() == {"work": "idle", "seconds": 1}
-        assert turns.next_work() is None
+        assert turns.next_work() is None, "it was said"
+        assert turns.next_work() is None, "it is the end"
     turns.answer([[0.5], None])
     assert json.loads(capsys.readouterr().out) == [[0.5], None]

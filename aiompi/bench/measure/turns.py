@@ -7,7 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+#: said in the place of a work when there will be no more: not every launcher passes on the end of standard input
+NO_MORE: Final = b"null\n"
 
 #: name of the work under "work", and its keyword arguments
 Work: TypeAlias = dict[str, Any]

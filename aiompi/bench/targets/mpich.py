@@ -74,7 +74,7 @@ def figures(options: Options) -> Iterator[Figure]:
     yield from _exchanges(options)
     yield from _one_core(options)
     yield from _four(options)
-    for ranks in (1, 2) if options.quick else _WAITING:
+    for ranks in (1,) if options.quick else _WAITING:
         yield _slow_down(ranks, options)
 
 

@@ -36,9 +36,9 @@ def figures(options: Options) -> Iterator[Figure]:
     for statement in IMPORTS:
         sides = partial(import_time, statement), partial(import_time, "import numpy")
         yield compare(statement, "ms", options.repeat, *sides, _IMPORT_GOAL)
+    few, many = (2, 3) if options.quick else (RANKS, MANY_RANKS)
     for face in HELLOS:
-        yield _job(face, RANKS, options.repeat, _HELLO_GOAL)
-    many = RANKS + 1 if options.quick else MANY_RANKS
+        yield _job(face, few, options.repeat, _HELLO_GOAL)
     yield _job("blocking", many, min(options.repeat, _MOST_LARGE_JOBS), None)
 
 
