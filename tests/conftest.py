@@ -15,6 +15,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import browser
 from jobs import Site
 
 LIMIT = 30.0  # seconds
@@ -27,6 +28,11 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
+
+
+def pytest_report_header() -> str:
+    """Say whether the page of the conformance tester is looked at as well."""
+    return f"browser: {browser.installed() or 'none, so that web/test_browser.py is left out'}"
 
 
 @pytest.fixture(params=LOOPS)

@@ -98,7 +98,16 @@ def test_every_example_is_listed() -> None:
     assert sorted(listed) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/message-path.md"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/message-path.md",
+        "launcher/aiompi_launcher/conformance/README.md",
+    ],
+)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     targets = re.findall(r"\]\(([^)#]+?)\)", path.read_text(encoding="utf-8"))

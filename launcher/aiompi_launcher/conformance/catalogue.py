@@ -9,6 +9,7 @@ from typing import Final
 
 SUFFIX: Final = ".impi"
 SCRIPTS: Final = Path(__file__).parent / "scripts"
+MANUAL: Final = Path(__file__).parent / "README.md"
 _FIELD: Final = re.compile(r"^[ \t*]*(Rules|Setup|Caught):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _RULE: Final = re.compile(r"I\d+(?:\.\d+)*-\d+")
 

@@ -4,11 +4,13 @@
     aiompi-impi-tester run [options] [-- command...]            run tests, start the implementation under test
     aiompi-impi-tester startup [options] [-- command...]        only the start-up, with its trace
     aiompi-impi-tester serve [options]                          the web page
+    aiompi-impi-tester manual                                   all about it, and the protocol of the interpreter
+    aiompi-impi-tester interpreter FILE                         write the interpreter, for where aiompi is not installed
     aiompi-impi-tester peer CLIENT HOST:PORT -np N              a simulated implementation, to try the tester with
 
-The command starts one client under test. Its placeholders are {client}, {address}, {host}, {port}, {np}, {interpreter}
-and {module}; without a command it is aiompi's launcher. Exit status: 0 all passed, 1 a test failed, 2 wrong use,
-3 nothing failed but tests are indeterminate.
+The command starts one client under test; {client}, {address}, {np} and others in it are filled in, as the manual says.
+Without a command it is aiompi's launcher. Exit status: 0 all passed, 1 a test failed, 2 wrong use, 3 nothing failed but
+tests are indeterminate.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from aiompi_launcher.conformance import catalogue, results
+from aiompi_launcher.conformance import archive, catalogue, results
 from aiompi_launcher.conformance.catalogue import CatalogueError
 from aiompi_launcher.conformance.command import TEMPLATE, TemplateError
 from aiompi_launcher.conformance.faults import Fallible, fault, names
@@ -45,6 +47,8 @@ def main(words: list[str] | None = None) -> int:
         "run": _run,
         "startup": _startup,
         "serve": _serve,
+        "manual": _manual,
+        "interpreter": _interpreter,
         "peer": _peer,
     }
     try:
@@ -70,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         action.add_argument("--output", metavar="FILE", type=Path, help="write results there")
         action.add_argument("-v", "--verbose", action="store_true", help="show what processes print and report")
     _web(actions.add_parser("serve", help="serve the web page"))
+    actions.add_parser("manual", help="print the manual")
+    interpreter = actions.add_parser("interpreter", help="write the Python interpreter, for a machine without aiompi")
+    interpreter.add_argument("file", type=Path, metavar="FILE", help=f"such as {archive.NAME}")
     _simulated(actions.add_parser("peer", help="be a simulated client under test"))
     return parser
 
@@ -195,6 +202,16 @@ def _peer(options: argparse.Namespace, command: list[str]) -> int:
     except (ServerError, StartupProblem, OSError) as error:
         print(f"aiompi-impi-tester: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _manual(options: argparse.Namespace, command: list[str]) -> int:
+    print(catalogue.MANUAL.read_text(encoding="utf8"), end="")
+    return 0
+
+
+def _interpreter(options: argparse.Namespace, command: list[str]) -> int:
+    options.file.write_bytes(archive.interpreter())
     return 0
 
 

@@ -19,6 +19,16 @@ INTERPRETER: Final = (sys.executable, "-m", "aiompi_launcher.conformance.interpr
 #: how aiompi is started; others give a template of their own
 TEMPLATE: Final = ("aiompi-launch", "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
 MODULE: Final = "aiompi_launcher.conformance.interpreter"
+#: placeholder of a template -> what is filled in
+PLACEHOLDERS: Final = {
+    "client": "client rank",
+    "address": "host:port of the server",
+    "host": "of the server",
+    "port": "of the server",
+    "np": "processes of the client",
+    "module": "the interpreter as a Python module",
+    "interpreter": "the command of the Python interpreter program",
+}
 _PATIENCE: Final = 10.0  # seconds to end after the job is over
 _LAST_BYTES: Final = 0.5  # seconds
 _LINE: Final = 2**16  # bytes of a line of output that are kept
@@ -32,8 +42,7 @@ def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str,
     """A command of its template.
 
     Args:
-        template: words with the placeholders {client}, {address}, {host}, {port}, {np}, {module}, and the word
-            {interpreter}, which stands for several words.
+        template: words with placeholders in braces; {interpreter} is a word of its own and stands for several.
         client: its client rank.
         address: of the server.
 
@@ -51,7 +60,7 @@ def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str,
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
-            known = ", ".join(f"{{{name}}}" for name in [*values, "interpreter"])
+            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
             raise TemplateError(f"{match[0]}: the placeholders are {known}")
         return str(values[match[1]])
 

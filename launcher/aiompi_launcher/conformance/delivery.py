@@ -1,4 +1,4 @@
-"""How scripts come to the processes, and how tests end (section 5.3; docs/impi-tester.md describes it for others).
+"""How scripts come to the processes, and how tests end (section 5.3; README.md describes it for others).
 
 All of it is MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process under
 test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end of a

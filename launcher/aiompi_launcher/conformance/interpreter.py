@@ -1,6 +1,7 @@
 """The test interpreter: the program that is run with a Python implementation under test (section 5.3).
 
-    python -m aiompi_launcher.conformance.interpreter [--mpi MODULE] [--startup-only | --script FILE]
+    python -m aiompi_launcher.conformance.interpreter [--mpi MODULE] [--startup-only | --script FILE...]
+    python interpreter.pyz ...      the same from one file, where the tester is not installed
 
 It is started by the launcher of the implementation under test, as any MPI program.
 """
@@ -32,6 +33,9 @@ class Stdout:
     def report(self, text: str) -> None:
         self.print(f"rank {self._rank}: {text}\n")
 
+    def done(self, name: str) -> None:
+        self.print(f"{name} rank {self._rank} done\n")
+
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine that waits for nothing but blocking calls."""
@@ -54,7 +58,7 @@ def main(words: list[str] | None = None) -> int:
         return 0
     mpi = PythonMpi(module)
     if options.script is not None:
-        status = _alone(mpi, options.script, stdout)
+        status = max(_alone(mpi, path, stdout) for path in options.script)
     else:
         status = _under_test(mpi, stdout)
     module.Finalize()
@@ -62,11 +66,14 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m aiompi_launcher.conformance.interpreter", description=__doc__)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="interpreter", description=__doc__, formatter_class=form)
     parser.add_argument("--mpi", metavar="MODULE", default="aiompi.MPI", help="aiompi.MPI (default) or mpi4py.MPI")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--startup-only", action="store_true", help="print the rank and end")
-    kinds.add_argument("--script", metavar="FILE", type=Path, help="run a script without the tester, in this job alone")
+    kinds.add_argument(
+        "--script", metavar="FILE", type=Path, nargs="+", help="run scripts without the tester, in this job alone"
+    )
     return parser
 
 
@@ -85,7 +92,9 @@ def _alone(mpi: PythonMpi, path: Path, stdout: Stdout) -> int:
     except (OSError, UnicodeError, ScriptError) as error:
         print(f"error: {path}: {error}", file=sys.stderr)
         return 2
-    level, _ = finish(run(machine, path.stem, stdout))
+    level, _ = finish(run(machine, str(path), stdout))
+    stdout.done(str(path))
+    finish(mpi.barrier(mpi.constant("MPI_COMM_WORLD")))  # the next script may send what this one would receive
     return 0 if level <= Level.SKIPPED else 1
 
 

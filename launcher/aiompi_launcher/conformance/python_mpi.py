@@ -9,9 +9,8 @@ import struct
 from types import ModuleType
 from typing import Any, Final
 
-from aiompi_launcher.conformance.model.op import COMPOSE_MODULUS
 from aiompi_launcher.conformance.script import MPIFailure
-from aiompi_launcher.conformance.script.calls import CALLS, CONSTANTS
+from aiompi_launcher.conformance.script.calls import CALLS, COMPOSE_MODULUS, CONSTANTS
 from aiompi_launcher.conformance.script.machine import Memory
 
 _OTHER_NAMES: Final = {"MPI_LONG_LONG_INT": "LONG_LONG", "MPI_2INT": "TWOINT"}

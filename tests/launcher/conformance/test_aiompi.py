@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import aiompi
 import aiompi_launcher
-from aiompi_launcher.conformance import catalogue
+from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.command import TEMPLATE, Command, environment, fill
 from aiompi_launcher.conformance.peer import Peer
 from aiompi_launcher.conformance.results import Result, Verdict
@@ -101,11 +102,17 @@ async def test_another_implementation_in_the_same_job():
         await command.end()
 
 
-@pytest.mark.spec("I5.3-15")
+@pytest.mark.spec("I5.1-3", "I5.3-15")
 @pytest.mark.asyncio
-async def test_processes_say_how_far_they_are():
+async def test_one_file_interprets_what_is_written_later(tmp_path: Path):
+    """The interpreter as it is downloaded; it says how far it is."""
+    file = tmp_path / archive.NAME
+    file.write_bytes(archive.interpreter())
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "script.impi").write_text('/* New.\n   Rules: I5.1-3 */\n{ report("Result: Pass"); }')
     lines: list[str] = []
-    runner = Runner(COMMAND, Limits(startup=30, quiet=15), say=lines.append)
-    await runner.run(Setup(iut_procs=1), catalogue.select(catalogue.load(), [], ["probe/probe"]))
-    for line in ("rank 2 of 3", "END EXECUTING rank 2", "probe/probe rank 2 done", "exit rank 2 done"):
+    command = [*COMMAND[: COMMAND.index("-m", 3)], sys.executable, str(file)]
+    runner = Runner(command, Limits(startup=30, quiet=15), say=lines.append)
+    assert failures(await runner.run(Setup(iut_procs=1), catalogue.load(tmp_path))) == []
+    for line in ("rank 2 of 3", "END EXECUTING rank 2", "new/script rank 2 done", "exit rank 2 done"):
         assert line in lines

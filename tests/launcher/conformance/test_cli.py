@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -146,27 +145,6 @@ def test_setups_that_are_none():
         Setup().adjusted({"key": 1})
 
 
-@pytest.mark.spec("I5.1-8")
-def test_the_interpreter_says_who_it_is():
-    words = [sys.executable, "-m", "aiompi_launcher.conformance.interpreter", "--startup-only"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout == "rank 0 of 1\n"
-
-
-@pytest.mark.parametrize(
-    ("source", "status", "text"),
-    [
-        ('{ report("Result: Pass"); }', 0, "rank 0: Result: Pass\n"),
-        ('{ report("Result: Fail"); }', 1, "rank 0: Result: Fail\n"),
-        ("{ x = 1; }", 2, "line 1, column 3: x is not declared"),
-        ("{\nint x[2];\nMPI_Send(x, 3, MPI_INT, 0, 0, MPI_COMM_WORLD); }", 1, "3 elements take 12 bytes of 8"),
-        ("{\nint x;\nMPI_Send(x, 1, MPI_INT, 5, 0, MPI_COMM_WORLD); }", 1, "MPI_ERR_RANK"),
-    ],
-)
-def test_the_interpreter_runs_a_script_alone(source: str, status: int, text: str, tmp_path: Path):
-    path = tmp_path / "script.impi"
-    path.write_text(source)
-    words = [sys.executable, "-m", "aiompi_launcher.conformance.interpreter", "--script", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == status
-    assert text in done.stdout + done.stderr
+def test_the_manual_is_at_hand(capfd: pytest.CaptureFixture[str]):
+    assert main(["manual"]) == 0
+    assert "### Protocol" in capfd.readouterr().out

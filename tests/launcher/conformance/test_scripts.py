@@ -14,6 +14,7 @@ from rehearsal import HASTY, Outcome, rehearse
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.catalogue import CatalogueError, Script
 from aiompi_launcher.conformance.faults import names
+from aiompi_launcher.conformance.journal import Severity
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.script import parse
 from aiompi_launcher.conformance.setup import Setup
@@ -110,6 +111,58 @@ async def test_a_script_that_cannot_run_is_indeterminate():
     outcome = await rehearse(Setup(procs=1, iut_procs=1), [script])
     (result,) = (result for result in outcome.results if result.name == script.name)
     assert (result.verdict, "Test skipped" in result.reason) == (Verdict.INDETERMINATE, True)
+
+
+@pytest.mark.spec("I5.1-1")
+@pytest.mark.asyncio
+async def test_the_protocol_is_tested_and_not_mpi():
+    """A synchronous send that is acknowledged twice does all that MPI asks for; the document asks for one SYNCACK."""
+    (script,) = (script for script in ALL if script.name == "modes/ssend")
+    outcome = await rehearse(Setup(), [script], "two-syncacks", HASTY)
+    (result,) = (result for result in outcome.results if result.name == script.name)
+    assert result.verdict is Verdict.FAIL
+    assert {report.partition(": ")[2] for report in result.reports} == {"Result: Pass"}
+    assert {deviation.section for deviation in result.deviations} == {"3.7.1"}
+
+
+@pytest.mark.spec("I5.1-1")
+@pytest.mark.asyncio
+async def test_what_the_document_leaves_open_fails_nothing():
+    """Fields that do not count may hold anything; that is noted."""
+    (script,) = (script for script in ALL if script.name == "pt2pt/order")
+    outcome = await rehearse(Setup(), [script], "reserved")
+    assert outcome.passed
+    assert {(deviation.rule, deviation.severity) for deviation in outcome.deviations} == {("I3.5-9", Severity.NOTE)}
+
+
+@pytest.mark.spec("I5.4-1")
+def test_only_scripts_know_what_is_tested():
+    """No file of the tester itself knows one of them by name."""
+    for path in catalogue.SCRIPTS.parent.rglob("*.py"):
+        words = set(re.findall(r"\w+/\w+", path.read_text()))
+        assert words.isdisjoint(script.name for script in ALL), path
+
+
+@pytest.mark.spec("I5.4-1", "I5.4-2")
+@pytest.mark.asyncio
+async def test_verdicts_come_from_the_text_of_a_script_alone(tmp_path: Path):
+    """The same under other names, in other groups, and with other words about them."""
+    comment = "/* Something. Rules:\n   Rules: I1.1-1\n*/\n"
+    for name, body in {
+        "pass": '{ report("Result: Fail"); }',
+        "fail": '{ report("Result: Pass"); }',
+        "mixed": '{ report("Result: Pass"); report("Result: Fail"); }',
+        "skipped": '{ report("Test skipped."); }',
+    }.items():
+        write(tmp_path, "shutdown", name, comment + body)
+    outcome = await rehearse(Setup(), catalogue.load(tmp_path))
+    verdicts = {result.name: result.verdict for result in outcome.results if "/" in result.name}
+    assert verdicts == {
+        "shutdown/pass": Verdict.FAIL,
+        "shutdown/fail": Verdict.PASS,
+        "shutdown/mixed": Verdict.FAIL,
+        "shutdown/skipped": Verdict.INDETERMINATE,
+    }
 
 
 def write(root: Path, group: str, name: str, text: str) -> None:

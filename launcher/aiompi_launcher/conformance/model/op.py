@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from aiompi_launcher.conformance.model.datatype import Datatype
 from aiompi_launcher.conformance.script import MPIFailure
+from aiompi_launcher.conformance.script.calls import COMPOSE_MODULUS
 from aiompi_launcher.conformance.wire.external32 import Basic
-
-COMPOSE_MODULUS: Final = 10007  # of TEST_COMPOSE
 
 _LOGICAL: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "MPI_LAND": lambda a, b: int(bool(a) and bool(b)),

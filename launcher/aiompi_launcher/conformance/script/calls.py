@@ -153,5 +153,7 @@ _CONSTANTS: Final = {
 #: name of a constant -> kind
 CONSTANTS: Final[dict[str, str]] = {name: kind for kind, names in _CONSTANTS.items() for name in names.split()}
 
+COMPOSE_MODULUS: Final = 10007  # of TEST_COMPOSE
+
 #: indices of a status (section 5.3), the same for all implementations
 STATUS_INDICES: Final = {"MPI_SOURCE": 0, "MPI_TAG": 1, "MPI_ERROR": 2}

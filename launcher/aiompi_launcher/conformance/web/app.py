@@ -15,7 +15,8 @@ from typing import Final
 
 from aiohttp import WSMsgType, web
 
-from aiompi_launcher.conformance import results
+from aiompi_launcher.conformance import archive, results
+from aiompi_launcher.conformance.catalogue import MANUAL
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.web.bench import Bench, BenchError, Event
 
@@ -23,7 +24,8 @@ _FILES: Final = Path(__file__).parent / "files"
 _INACTIVE: Final = 60 * 60.0  # seconds after which a live connection is closed
 _LONGEST: Final = 2**20  # bytes of a request
 _COOKIE: Final = "aiompi-impi-tester"
-_PAGES: Final = {"/": "page.html", "/style.css": "style.css", "/page.js": "page.js"}
+_PAGES: Final = {"/": "page.html", "/style.css": "style.css", "/page.js": "page.js", "/icon.svg": "icon.svg"}
+_DOWNLOAD: Final = "attachment; filename="
 _FORMATS: Final = {
     "txt": (results.as_text, "text/plain"),
     "json": (results.as_json, "application/json"),
@@ -66,6 +68,8 @@ class Tool:
         app.router.add_get("/live", self._live)
         app.router.add_get("/script/{group}/{name}", self._script)
         app.router.add_get("/results.{format}", self._results)
+        app.router.add_get("/manual", self._manual)
+        app.router.add_get(f"/{archive.NAME}", self._interpreter)
         for path in _PAGES:
             app.router.add_get(path, self._page)
         app.cleanup_ctx.append(self._life)
@@ -118,8 +122,15 @@ class Tool:
             raise web.HTTPNotFound(text=f"results are there as {', '.join(_FORMATS)}\n")
         write, kind = _FORMATS[request.match_info["format"]]
         name = f"impi-results.{request.match_info['format']}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        headers = {"Content-Disposition": _DOWNLOAD + name}
         return web.Response(text=write(list(self._bench.results)), content_type=kind, headers=headers)
+
+    async def _manual(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=MANUAL.read_text(encoding="utf8"))
+
+    async def _interpreter(self, request: web.Request) -> web.StreamResponse:
+        headers = {"Content-Disposition": _DOWNLOAD + archive.NAME}
+        return web.Response(body=archive.interpreter(), content_type="application/zip", headers=headers)
 
     # The live connection.
 

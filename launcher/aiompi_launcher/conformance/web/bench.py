@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.catalogue import CatalogueError, Script
-from aiompi_launcher.conformance.command import TEMPLATE, TemplateError, shown
+from aiompi_launcher.conformance.command import PLACEHOLDERS, TEMPLATE, TemplateError, shown
 from aiompi_launcher.conformance.journal import Step
 from aiompi_launcher.conformance.results import Result, as_dict, step_as_dict
 from aiompi_launcher.conformance.runner import plan
@@ -65,7 +65,8 @@ class Bench:
         scripts = [
             {"name": s.name, "group": s.group, "description": s.description, "rules": s.rules} for s in self.scripts()
         ]
-        events: list[Event] = [{"event": "catalogue", "scripts": scripts}, self._state("")]
+        catalogue: Event = {"event": "catalogue", "scripts": scripts, "placeholders": PLACEHOLDERS}
+        events: list[Event] = [catalogue, self._state("")]
         events += [{"event": "line", "text": line} for line in self._lines]
         events += [{"event": "result", "result": as_dict(result)} for result in self.results]
         return events
@@ -144,8 +145,8 @@ class Bench:
                 raise BenchError(f"{name} must be a number")
             numbers[name] = value
         server = str(fields.get("server") or "").strip()
-        key = fields.get("key")
-        if key is not None and (not isinstance(key, int) or not 0 <= key < 2**64):
+        key = str(fields.get("key") or "").strip()
+        if key and not (key.isascii() and key.isdigit() and int(key) < 2**64):
             raise BenchError("the key is a number of 64 bits")
         elsewhere = None
         if server:
@@ -153,7 +154,7 @@ class Bench:
             if not host or not port.isdigit():
                 raise BenchError(f"the server is HOST:PORT, not {server}")
             elsewhere = (host, int(port))
-        return Setup(**numbers, key=key, address=self._address, server=elsewhere)
+        return Setup(**numbers, key=int(key) if key else None, address=self._address, server=elsewhere)
 
     def _run(self, request: Event) -> None:
         self._free()

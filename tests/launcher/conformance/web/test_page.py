@@ -5,20 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError, web
+from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError
+from launcher.conformance.web.serving import serving
 from rehearsal import peers
 
-from aiompi_launcher.conformance import catalogue
+import aiompi
+import aiompi_launcher
+from aiompi_launcher.conformance import archive, catalogue, cli
+from aiompi_launcher.conformance.command import PLACEHOLDERS, Command, fill
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
 from aiompi_launcher.conformance.web.app import Tool
 
+ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
+LAUNCHED = f"{shlex.quote(sys.executable)} -m aiompi_launcher --client {{client}} {{address}} -n {{np}} -m {{module}}"
 QUICK = Limits(startup=10, quiet=5)
 
 
@@ -75,20 +85,6 @@ class Page:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
-
-
-@contextlib.asynccontextmanager
-async def serving(tool: Tool) -> AsyncIterator[str]:
-    """The address of a running tool."""
-    runner = web.AppRunner(tool.application())
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
@@ -235,9 +231,61 @@ async def test_pages_and_sources():
             assert f'id="{identifier}"' in html
         assert "http://" not in html + script + await page.text("/style.css")  # no assets from elsewhere
         assert (await page.text("/script/pt2pt/pairs")).startswith("/* Every process sends ten numbers")
+        assert await page.text("/manual") == catalogue.MANUAL.read_text()
+        async with page.client.get(page.url + f"/{archive.NAME}") as response:
+            assert await response.read() == archive.interpreter()
+        for link in ("manual", archive.NAME, "https://www.nist.gov/publications/impi-making-mpi-interoperable"):
+            assert f'<a href="{link}"' in html
         for path in ("/script/pt2pt/none", "/script/..%2F..%2Fsetup.py/x", "/results.exe", "/bench.py"):
             async with page.client.get(page.url + path) as response:
                 assert response.status == 404
+
+
+@pytest.mark.spec("I5.2-5")
+@pytest.mark.asyncio
+async def test_instructions_are_the_current_ones(capsys: pytest.CaptureFixture[str]):
+    """What the page and the manual tell to fill in, press or write is there, and what is there is told."""
+    async with opened() as page:
+        told = (await page.until("catalogue"))["placeholders"]
+        html, manual = await page.text("/"), await page.text("/manual")
+    assert told == PLACEHOLDERS
+    fill([f"{{{name}}}" for name in told], Setup(), 1, ("127.0.0.1", 9))
+    assert set(re.findall(r"`\{(\w+)\}`", manual)) == set(told)
+    labels = re.findall(r"press \*([^*]+)\*", manual)
+    assert labels
+    assert all(f">{label}</button>" in html for label in labels)
+    actions = set(re.findall(r"aiompi-impi-tester ([a-z]+)", manual))
+    assert actions == set(re.findall(r"aiompi-impi-tester ([a-z]+)", cli.__doc__ or ""))
+    helps = ""
+    for action in actions:
+        with pytest.raises(SystemExit):
+            cli.main([action, "--help"])
+        helps += capsys.readouterr().out
+    running = manual.partition("## The interpreter")[0]
+    assert set(re.findall(r"--[a-z][a-z-]+", running)) <= set(re.findall(r"--[a-z][a-z-]+", helps))
+
+
+@pytest.mark.spec("I5.1-2", "I5.1-12")
+@pytest.mark.asyncio
+async def test_page_manager_and_interpreter_are_three_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A person opens the page, and runs the very command line that it shows, which starts aiompi."""
+    monkeypatch.setenv("PYTHONPATH", ROOTS)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    printed: list[str] = []
+    async with opened() as page:
+        await page.ask(action="start", setup=SETUP | {"iut_procs": 1}, template=LAUNCHED)
+        (command,) = (await page.until("state", state="waiting"))["commands"]
+        shell = Command(["sh", "-c", command], {}, printed.append)
+        await shell.start()
+        try:
+            await page.until("state", state="ready")
+            await page.ask(action="run", tests=["types/int"])
+            assert (await page.result("types/int"))["verdict"] == "pass"
+            await page.ask(action="finish")
+            assert (await page.result("shutdown"))["verdict"] == "pass"
+        finally:
+            assert await shell.end() == 0
+    assert "types/int rank 1 done" in printed
 
 
 @pytest.mark.spec("I5.2-1", "I5.2-3")

@@ -2,7 +2,9 @@
 
 const $ = (id) => document.getElementById(id);
 const MOST_LINES = 2000;
+const VERDICTS = ["pass", "fail", "indeterminate"];
 const tests = new Map(); // name -> { item, verdict, details, box }
+const groups = new Map(); // name -> { members, all, tally }
 let socket = null;
 let state = "connecting";
 
@@ -24,7 +26,7 @@ function ask(request) {
 // What the server tells.
 
 const events = {
-  catalogue: ({ scripts }) => showCatalogue(scripts),
+  catalogue: showCatalogue,
   state: showState,
   line: ({ text }) => write(text),
   error: ({ text }) => showError(text),
@@ -66,23 +68,41 @@ function showState(event) {
   count();
 }
 
-function showCatalogue(scripts) {
-  const groups = new Map();
-  for (const script of scripts) groups.set(script.group, [...(groups.get(script.group) ?? []), script]);
+function showCatalogue({ scripts, placeholders }) {
+  const known = Object.entries(placeholders).flatMap(([name, meaning], index) =>
+    [index ? ", " : "", element("code", {}, `{${name}}`), ` ${meaning}`]);
+  $("placeholders").replaceChildren("Filled in: ", ...known, ".");
   tests.clear();
-  $("groups").replaceChildren(...[...groups].map(([group, members]) => showGroup(group, members)));
+  groups.clear();
+  const members = Map.groupBy(scripts, (script) => script.group);
+  $("groups").replaceChildren(...[...members].map(([group, scripts]) => showGroup(group, scripts)));
   count();
 }
 
-function showGroup(group, members) {
-  const all = element("input", { type: "checkbox", "aria-label": `all of ${group}` });
+function showGroup(name, scripts) {
+  const all = element("input", { type: "checkbox", "aria-label": `all of ${name}` });
+  const tally = element("span", { class: "tally" });
+  const group = { members: scripts.map((script) => script.name), all, tally };
   all.addEventListener("change", () => {
-    for (const script of members) tests.get(script.name).box.checked = all.checked;
+    for (const member of group.members) tests.get(member).box.checked = all.checked;
     count();
   });
-  const list = element("ul", { class: "tests" }, ...members.map(showTest));
-  const summary = element("summary", {}, all, element("strong", {}, group), `${members.length} tests`);
-  return element("details", { "data-group": group }, summary, list);
+  groups.set(name, group);
+  const list = element("ul", { class: "tests" }, ...scripts.map(showTest));
+  const summary = element("summary", {}, all, element("strong", {}, name), tally, `${scripts.length} tests`);
+  return element("details", { "data-group": name }, summary, list);
+}
+
+function numbers(names) {
+  const found = names.map((name) => tests.get(name).verdict.textContent);
+  return VERDICTS.map((verdict) => [verdict, found.filter((other) => other === verdict).length])
+    .filter(([, number]) => number > 0)
+    .map(([verdict, number]) => element("span", { class: verdict }, `${number} ${verdict}`));
+}
+
+function total() {
+  for (const { members, tally } of groups.values()) tally.replaceChildren(...numbers(members));
+  $("tally").replaceChildren(...numbers([...tests.keys()]));
 }
 
 function showTest(script) {
@@ -102,6 +122,7 @@ function mark(name, kind, word) {
   if (test === undefined) return;
   test.item.className = kind;
   test.verdict.textContent = word;
+  total();
 }
 
 function showResult(result) {
@@ -214,11 +235,16 @@ function selected() {
 function count() {
   const number = selected().length;
   $("count").textContent = `${number} of ${tests.size} selected`;
+  for (const { members, all } of groups.values()) {
+    const checked = members.filter((name) => tests.get(name).box.checked).length;
+    all.checked = checked === members.length;
+    all.indeterminate = checked > 0 && !all.checked;
+  }
   $("run").disabled = number === 0 || state !== "ready";
 }
 
 function selectAll(checked) {
-  for (const box of $("groups").querySelectorAll("input")) box.checked = checked;
+  for (const { box } of tests.values()) box.checked = checked;
   count();
 }
 
@@ -226,7 +252,7 @@ $("setup").addEventListener("submit", (event) => {
   event.preventDefault();
   $("error").hidden = true;
   const form = event.target;
-  const setup = { server: form.elements.server.value };
+  const setup = { server: form.elements.server.value, key: form.elements.key.value };
   for (const name of ["clients", "hosts", "procs", "first", "iut_clients", "iut_procs"]) {
     setup[name] = Number(form.elements[name].value);
   }

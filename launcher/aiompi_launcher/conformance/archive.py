@@ -1,0 +1,27 @@
+"""The interpreter as one file: all of the tester that an implementation under test needs beside it (section 5.1)."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "interpreter.pyz"
+_PACKAGE: Final = Path(__file__).parent
+_ROOT: Final = _PACKAGE.parent.parent
+#: what the interpreter consists of
+_PARTS: Final = ("../__init__.py", "__init__.py", "interpreter.py", "delivery.py", "python_mpi.py", "script/*.py")
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # the same bytes each time
+_MAIN: Final = "import sys\n\nfrom aiompi_launcher.conformance.interpreter import main\n\nsys.exit(main())\n"
+
+
+def interpreter() -> bytes:
+    """A program for Python 3.11 or later that needs nothing but a module with mpi4py's names."""
+    parts = [path.resolve() for part in _PARTS for path in sorted(_PACKAGE.glob(part))]
+    texts = {str(path.relative_to(_ROOT)): path.read_bytes() for path in parts} | {"__main__.py": _MAIN.encode()}
+    data = io.BytesIO(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(name, _EARLIEST), text, zipfile.ZIP_DEFLATED)
+    return data.getvalue()

@@ -1,0 +1,5 @@
+"""The test with a browser is there when a browser is."""
+
+import browser
+
+collect_ignore = [] if browser.installed() else ["test_browser.py"]
