@@ -13,8 +13,8 @@ hook calls in its turn, and what the library calls while it serves a call, no ho
 give other code the same freedom. In the native face a call starts an operation and returns something to be awaited,
 which is what hooks see; the end of the operation is seen by `add_done_callback` of the request.
 
-While there is no hook nothing is paid: the methods are what their classes define. The first hook that concerns a class
-wraps them, and they are unwrapped when the last one is removed.
+While there is no hook nothing is paid: the methods are what their classes define. The first hook wraps them, and they
+are unwrapped when the last one is removed. A guard, by which threads take turns, costs as little as it can: it stays.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 Hook: TypeAlias = "Callable[[Call], Any]"
+Guard: TypeAlias = Callable[[str], AbstractContextManager[object]]
 Namespace: TypeAlias = type | ModuleType
 H = TypeVar("H", bound=Hook)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,16 +39,9 @@ _PROGRAM: Final = 0  # calls are seen by all hooks
 _HOOK: Final = 1  # they are seen by those only that belong to the call itself
 _LIBRARY: Final = 2  # they are parts of a call
 
-
-class _Added(NamedTuple):
-    """A hook, and which calls it is around."""
-
-    hook: Hook
-    always: bool
-    concerns: Callable[[Namespace], bool]
-
-
-_added: tuple[_Added, ...] = ()  # innermost first
+_hooks: tuple[Hook, ...] = ()
+_always: tuple[Hook, ...] = ()
+_guard: tuple[Guard, Callable[[Namespace], bool]] | None = None
 _surfaces: Final[list[_Surface]] = []
 _level: Final[ContextVar[int]] = ContextVar("aiompi.hooks.level", default=_PROGRAM)
 
@@ -90,19 +85,13 @@ class Call:
         return f"<Call {self.name} on {self.receiver!r}>"
 
 
-def _everything(namespace: Namespace) -> bool:
-    return True
-
-
-def add(hook: H, *, always: bool = False, concerns: Callable[[Namespace], bool] = _everything) -> H:
-    """Call `hook(call)` in place of public calls from now on, around the hooks that are there already.
+def add(hook: H, *, always: bool = False) -> H:
+    """Call `hook(call)` in place of every public call from now on, around the hooks that are there already.
 
     Args:
         hook: returns what the program gets; usually what `call()` returns.
         always: it belongs to the calls themselves, as error handlers do: it is inside all others, and around what
             these call too.
-        concerns: whether it is around the calls of a class or module; by default around all. If it concerns a class
-            it concerns the subclasses, and no subclass otherwise.
 
     Returns:
         The hook, so that this can decorate it.
@@ -110,12 +99,15 @@ def add(hook: H, *, always: bool = False, concerns: Callable[[Namespace], bool] 
     Raises:
         ValueError: it has been added before.
     """
+    global _always, _hooks
     if hook in active():
         raise ValueError(f"{hook!r} has been added already: remove it first")
-    inside = [one for one in _added if one.always]
-    outside = [one for one in _added if not one.always]
-    (inside if always else outside).append(_Added(hook, always, concerns))
-    _use((*inside, *outside))
+    if not active():
+        _wrap_all()
+    if always:
+        _always = (*_always, hook)
+    else:
+        _hooks = (*_hooks, hook)
     return hook
 
 
@@ -125,21 +117,45 @@ def remove(hook: Hook) -> None:
     Raises:
         ValueError: it is not there.
     """
+    global _always, _hooks
     if hook not in active():
         raise ValueError(f"{hook!r} is no hook: it was never added, or has been removed")
-    _use(tuple(one for one in _added if one.hook != hook))
+    _always = tuple(other for other in _always if other != hook)
+    _hooks = tuple(other for other in _hooks if other != hook)
+    if not active():
+        _unwrap_all()
 
 
-def _use(added: tuple[_Added, ...]) -> None:
-    global _added
-    _added = added
+def _wrap_all() -> None:
     for declared in _surfaces:
-        declared.update()
+        declared.wrap()
+
+
+def _unwrap_all() -> None:
+    for declared in reversed(_surfaces):
+        declared.unwrap()
 
 
 def active() -> tuple[Hook, ...]:
     """The hooks, innermost first."""
-    return tuple(one.hook for one in _added)
+    return _always + _hooks
+
+
+def guard(enter: Guard, concerns: Callable[[Namespace], bool]) -> None:
+    """From now on, for as long as the process lives, be inside of `enter(name)` during calls; hooks are around that.
+
+    Args:
+        enter: given the name of a call, what to enter for it; often, as calls are parts of others.
+        concerns: whether that is for the calls of a class or module. If it concerns a class it concerns the subclasses.
+    """
+    global _guard
+    if active():
+        _unwrap_all()
+    _guard = enter, concerns
+    for declared in _surfaces:
+        declared.guard()
+    if active():
+        _wrap_all()
 
 
 @contextlib.contextmanager
@@ -196,7 +212,9 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
     """
     declared = _Surface(namespace, names)
     _surfaces.append(declared)
-    declared.update()
+    declared.guard()
+    if active():
+        declared.wrap()
     return namespace
 
 
@@ -217,17 +235,10 @@ def _is_call(value: Any) -> bool:
 
 
 class _Surface:
-    """A namespace whose calls are wrapped while there are hooks that concern it.
-
-    Attributes:
-        hooks: those, innermost first.
-        always: those of them that belong to the calls themselves.
-    """
+    """A namespace whose calls are wrapped while there are hooks."""
 
     def __init__(self, namespace: Namespace, names: Iterable[str] | None) -> None:
         self.namespace = namespace
-        self.hooks: tuple[Hook, ...] = ()
-        self.always: tuple[Hook, ...] = ()
         self._names = None if names is None else tuple(names)
         self._replaced: dict[str, Any] = {}  # name -> what the namespace itself has under it, None if it inherits it
 
@@ -238,25 +249,17 @@ class _Surface:
             self._names = tuple(_public_names(self.namespace))
         return self._names
 
-    def update(self) -> None:
-        """Have the hooks that there are now."""
-        concerned = [one for one in _added if one.concerns(self.namespace)]
-        wrapped = bool(self.hooks)
-        self.always = tuple(one.hook for one in concerned if one.always)
-        self.hooks = tuple(one.hook for one in concerned)
-        if bool(self.hooks) != wrapped:
-            self._unwrap() if wrapped else self._wrap()
+    def guard(self) -> None:
+        """Put the guard around the calls, if there is one for them."""
+        if _guard is not None and _guard[1](self.namespace):
+            self._put_around(_guarded, "_is_guarded")
 
-    def _wrap(self) -> None:
-        """Put the hooks around the calls, but not twice around those of a superclass."""
-        for name in self.names:
-            value = inspect.getattr_static(self.namespace, name)
-            if not hasattr(getattr(value, "__func__", value), "_is_hooked"):
-                self._replaced[name] = vars(self.namespace).get(name)
-                setattr(self.namespace, name, self._wrapped(name, value))
+    def wrap(self) -> None:
+        """Put the hooks around the calls."""
+        self._replaced = self._put_around(_hooked, "_is_hooked")
 
-    def _unwrap(self) -> None:
-        """Leave the namespace as it was."""
+    def unwrap(self) -> None:
+        """Take the hooks away."""
         for name, value in self._replaced.items():
             if value is None:
                 delattr(self.namespace, name)
@@ -264,24 +267,51 @@ class _Surface:
                 setattr(self.namespace, name, value)
         self._replaced.clear()
 
-    def _wrapped(self, name: str, value: Any) -> Any:
-        """A method, class method, static method or function that goes through the hooks."""
-        if isinstance(value, classmethod):
-            return classmethod(self._through_hooks(name, value.__func__, True))
-        if isinstance(value, staticmethod):
-            return staticmethod(self._through_hooks(name, value.__func__, False))
-        return self._through_hooks(name, value, isinstance(self.namespace, type))
+    def _put_around(self, make: Callable[[str, F, bool], F], mark: str) -> dict[str, Any]:
+        """Replace the calls, but for those inherited from a superclass whose calls have been.
 
-    def _through_hooks(self, name: str, function: Callable[..., Any], has_receiver: bool) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def hooked(*args: Any, **kwargs: Any) -> Any:
-            level = _level.get()
-            if level == _LIBRARY or (has_receiver and not args):
-                return function(*args, **kwargs)
-            receiver, rest = (args[0], args[1:]) if has_receiver else (None, args)
-            bound = functools.partial(function, receiver) if has_receiver else function
-            with bypassed():
-                return Call(name, receiver, bound, rest, kwargs, self.hooks if level == _PROGRAM else self.always)()
+        Args:
+            make: given the name of a call, its function, and whether that takes a receiver, gives the new function.
+            mark: attribute that the new functions get.
 
-        hooked._is_hooked = True  # type: ignore[attr-defined]
-        return hooked
+        Returns:
+            What the namespace itself has had under each name, None for what it inherits.
+        """
+        replaced = {}
+        for name in self.names:
+            value = inspect.getattr_static(self.namespace, name)
+            function = getattr(value, "__func__", value)
+            if not hasattr(function, mark):
+                replaced[name] = vars(self.namespace).get(name)
+                in_class = isinstance(self.namespace, type)
+                new = make(name, function, in_class and not isinstance(value, staticmethod))
+                setattr(new, mark, True)
+                method = isinstance(value, classmethod | staticmethod)
+                setattr(self.namespace, name, type(value)(new) if method else new)
+        return replaced
+
+
+def _guarded(name: str, function: F, has_receiver: bool) -> F:
+    assert _guard is not None
+    enter, _ = _guard
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        with enter(name):
+            return function(*args, **kwargs)
+
+    return guarded  # type: ignore[return-value]
+
+
+def _hooked(name: str, function: F, has_receiver: bool) -> F:
+    @functools.wraps(function)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        level = _level.get()
+        if level == _LIBRARY or (has_receiver and not args):
+            return function(*args, **kwargs)
+        receiver, rest = (args[0], args[1:]) if has_receiver else (None, args)
+        bound = functools.partial(function, receiver) if has_receiver else function
+        with bypassed():
+            return Call(name, receiver, bound, rest, kwargs, active() if level == _PROGRAM else _always)()
+
+    return hooked  # type: ignore[return-value]

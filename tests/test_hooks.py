@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,9 @@ from aiompi import hooks
 def no_hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has surfaces of its own, and leaves no hook behind."""
     monkeypatch.setattr(hooks, "_surfaces", [])
-    monkeypatch.setattr(hooks, "_added", ())
+    monkeypatch.setattr(hooks, "_hooks", ())
+    monkeypatch.setattr(hooks, "_always", ())
+    monkeypatch.setattr(hooks, "_guard", None)
     yield
     for hook in hooks.active():
         hooks.remove(hook)
@@ -245,8 +248,8 @@ def test_names_can_be_chosen() -> None:
     assert record.names == ["Get_rank", "Pack"]
 
 
-def test_hooks_are_around_the_classes_that_they_concern_only() -> None:
-    """The others are not wrapped for them, whatever other hooks come and go."""
+def test_a_guard_is_inside_all_hooks_around_the_classes_that_it_concerns() -> None:
+    """It is there for calls that others make, too, and stays when hooks come and go; others are left alone."""
     comm_class, cart_class = make_classes()
 
     class Group:
@@ -255,18 +258,40 @@ def test_hooks_are_around_the_classes_that_they_concern_only() -> None:
 
     hooks.surface(Group)
     before = dict(vars(Group))
-    gate, profiler = Record(), Record()
-    hooks.add(gate, always=True, concerns=lambda namespace: issubclass(namespace, comm_class))
-    assert dict(vars(Group)) == before
-    Group().Get_rank()
-    cart_class().Shift(1)
-    with hooks.added(profiler):
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def enter(name: str) -> Iterator[None]:
+        seen.append(f"enter {name}")
+        yield
+        seen.append(f"leave {name}")
+
+    def profile(call: hooks.Call) -> Any:
+        seen.append(f"before {call.name}")
+        result = call()
+        seen.append(f"after {call.name}")
+        return result
+
+    with hooks.added(profile):
+        hooks.guard(enter, lambda namespace: issubclass(namespace, comm_class))  # type: ignore[arg-type]
+        cart_class().Shift(1)
         Group().Get_rank()
-        cart_class().Pack("x")
+    assert seen == ["before Shift", "enter Shift", "leave Shift", "after Shift", "before Get_rank", "after Get_rank"]
+    seen.clear()
+    cart_class().Pack("x")
+    Group().Get_rank()
+    assert seen == ["enter Pack", "leave Pack"]
     assert dict(vars(Group)) == before
-    cart_class().Pack("y")
-    assert profiler.names == ["Get_rank", "Pack"]
-    assert gate.names == ["Shift", "Pack", "Pack"]
+
+    @hooks.surface
+    class Distgraph(comm_class):
+        def Neighbors(self) -> int:
+            return 1
+
+    seen.clear()
+    Distgraph().Neighbors()
+    Distgraph().Pack("x")
+    assert seen == ["enter Neighbors", "leave Neighbors", "enter Pack", "leave Pack"]
 
 
 def test_hooks_are_added_and_removed_once() -> None:

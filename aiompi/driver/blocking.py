@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from threading import RLock as RLock
 from threading import get_ident as get_ident
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
 from aiompi.driver.spin import Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from aiompi.driver.epoll import SharedEpoll
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class BlockingDriver:
     background = False
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
+        self._epoll: select.epoll | SharedEpoll = select.epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
         self._soon: deque[Callable[[], object]] = deque()
@@ -76,7 +79,7 @@ class BlockingDriver:
                 "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
             )
 
-    def exclusive(self, call: str) -> AbstractContextManager[None]:
+    def exclusive(self, call: str) -> AbstractContextManager[object]:
         """A block that is a call: no other thread is in one meanwhile.
 
         Raises:
@@ -137,12 +140,20 @@ class BlockingDriver:
             timeout = 0.0  # what has run may have completed what is waited for
         if self._pollers and self._ask(timeout):
             return
-        if timeout is None:
-            if self._stuck():
-                raise LocalProtocolError(DEADLOCK)
-            if self._timers:
-                timeout = max(0.0, self._timers[0].due - time.monotonic())
-        self._look(timeout)
+        self._look(self._pause() if timeout is None else timeout)
+
+    def _pause(self) -> float | None:
+        """Seconds to sleep for, None if it is the descriptors alone that something depends on.
+
+        Raises:
+            LocalProtocolError: nothing can happen any more.
+        """
+        if self._stuck():
+            raise LocalProtocolError(DEADLOCK)
+        return self._until_due()
+
+    def _until_due(self) -> float | None:
+        return max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
 
     def _look(self, timeout: float | None) -> bool:
         """Call those whose descriptors are ready; whether there were any."""
@@ -305,6 +316,12 @@ class _Timer:
 def name_of_thread(thread: threading.Thread | None = None) -> str:
     """What messages call a thread, the calling one by default."""
     return f"thread {(thread or threading.current_thread()).name!r}"
+
+
+def looked_up_early() -> LocalProtocolError:
+    return LocalProtocolError(
+        "this method was looked up before MPI was initialised with threads, and knows nothing of them: look it up again"
+    )
 
 
 def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:

@@ -1,17 +1,18 @@
-"""Waiting in programs with several threads: THREAD_SERIALIZED and THREAD_MULTIPLE (section 12.4 of MPI-3.1)."""
+"""Waiting in programs with any number of threads: THREAD_MULTIPLE (section 12.4 of MPI-3.1)."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import Any, Final
 
-from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED
-from aiompi.driver.blocking import DEADLOCK, NOBODY, BlockingDriver, name_of_thread
+from aiompi.constants import THREAD_MULTIPLE
+from aiompi.driver.background import Background
+from aiompi.driver.blocking import DEADLOCK, NOBODY, BlockingDriver, looked_up_early
+from aiompi.driver.epoll import SharedEpoll
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
 
@@ -21,46 +22,17 @@ _RECHECK: Final = 0.2
 _PATIENCE: Final = 1.0
 
 
-class SerialDriver(BlockingDriver):
-    """THREAD_SERIALIZED: any thread may call, but not while another is inside a call; that is refused."""
-
-    level = THREAD_SERIALIZED
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.owner = NOBODY
-        self._lock = threading.RLock()
-        self._inside = ""
-
-    def admit(self) -> None:
-        if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise _looked_up_early()
-
-    @contextlib.contextmanager
-    def exclusive(self, call: str) -> Iterator[None]:
-        if not self._lock.acquire(blocking=False):
-            raise LocalProtocolError(
-                f"{name_of_thread()} calls {call} while {self._inside}, and the thread level is THREAD_SERIALIZED: "
-                "calls of several threads must not overlap. Hold a lock of your own around them, or ask for "
-                "THREAD_MULTIPLE (AIOMPI_THREAD_LEVEL=multiple)"
-            )
-        outer, self._inside = self._inside, f"{name_of_thread()} is in {call}"
-        try:
-            yield
-        finally:
-            self._inside = outer
-            self._lock.release()
-
-
 class ThreadDriver(BlockingDriver):
-    """THREAD_MULTIPLE: a thread of its own makes progress, also while the program computes; any thread may call.
+    """THREAD_MULTIPLE: any thread may call, and progress is made also while the program computes.
 
-    Whoever touches the engine holds the lock: a call of the program for as long as it is not waiting, and the thread
-    that makes progress for a turn at a time. What user functions do inside the engine, such as those of a reduction,
-    may therefore happen in that thread.
+    Whoever touches the engine holds the lock: a call of the program for as long as it does not sleep. One of the
+    threads that wait leads: it sleeps in epoll and serves what arrives, also for the others, each of which it wakes
+    when what that one waits for is complete. When it has what it waits for itself it hands over to another. While none
+    waits, a thread in the background leads. What user functions do inside the engine, such as those of a reduction,
+    may therefore happen in any of these threads.
 
     Args:
-        failed: told about an exception that has ended the progress, in the thread that made it.
+        failed: told about an exception that has ended the progress in the background, in the thread that made it.
     """
 
     level = THREAD_MULTIPLE
@@ -69,41 +41,33 @@ class ThreadDriver(BlockingDriver):
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
         super().__init__()
         self.owner = NOBODY
-        self._failed = failed
         self._lock = threading.RLock()
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wakeup, select.EPOLLIN)
-        self._progress: threading.Thread | None = None
-        self._stopping = False
-        self._sleepers: list[_Sleeper] = []
+        self._epoll: SharedEpoll = SharedEpoll(self._lock)
+        self._waiters: list[_Waiter] = []
+        self._leader = NOBODY
+        self._background = Background(
+            self._epoll.fileno(), self._lock, lambda: self._leader != NOBODY, self._lead_in_background, failed
+        )
 
     def start(self) -> None:
-        self._progress = threading.Thread(target=self._run, name="aiompi-progress", daemon=True)
-        self._progress.start()
+        self._background.start()
 
     def stop(self) -> None:
-        """End the thread that makes progress: those who wait make it themselves from now on."""
-        progress, self._stopping = self._progress, True
-        if progress is not None and progress is not threading.current_thread():
-            self._wake()
-            progress.join()
-        self._progress = None
+        """End the thread in the background: there is progress only while a thread of the program waits."""
+        self._background.stop()
 
     def close(self) -> None:
-        self.stop()
+        self._background.close()
         super().close()
-        os.close(self._wakeup)
 
     # Calls.
 
     def admit(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise _looked_up_early()
+            raise looked_up_early()
 
-    @contextlib.contextmanager
-    def exclusive(self, call: str) -> Iterator[None]:
-        with self._lock:
-            yield
+    def exclusive(self, call: str) -> AbstractContextManager[object]:
+        return self._lock
 
     @contextlib.contextmanager
     def urgent(self) -> Iterator[None]:
@@ -129,107 +93,149 @@ class ThreadDriver(BlockingDriver):
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         with self._lock:
-            if self._progress in (None, threading.current_thread()):
-                super().wait_until(satisfied, requests)
-            elif not satisfied():
-                self._sleep(satisfied, [request for request in requests if not request.done()])
+            if satisfied():
+                return
+            waiter = _Waiter(self, satisfied)
+            pending = [request for request in requests if not request.done()]
+            for request in pending:
+                request.when_done(waiter.look)
+            nested = self._leader == waiter.thread  # a user function waits, called by a thread that leads
+            self._waiters.append(waiter)
+            try:
+                self._wait(waiter)
+            finally:
+                self._waiters.remove(waiter)
+                for request in pending:
+                    request.forget(waiter.look)
+                if self._leader == waiter.thread and not nested:
+                    self._resign()
 
-    def _sleep(self, satisfied: Callable[[], bool], requests: list[Request[Any]]) -> None:
-        sleeper = _Sleeper(self._lock, satisfied)
-        for request in requests:
-            request.when_done(sleeper.look)
-        self._sleepers.append(sleeper)
-        try:
-            if self._stuck():
-                self._wake()  # for a look whether all threads wait
-            sleeper.sleep()
-        finally:
-            self._sleepers.remove(sleeper)
-            for request in requests:
-                request.forget(sleeper.look)
+    def _wait(self, waiter: _Waiter) -> None:
+        while not waiter.satisfied():
+            if self._leader == NOBODY:
+                self._leader = waiter.thread
+                self._background.stand_aside()
+            if self._leader == waiter.thread:
+                self._turn(None)
+            else:
+                if self._stuck():
+                    self._refuse_deadlock()
+                waiter.sleep(self._lock)
+
+    def _resign(self) -> None:
+        self._hand_over()
+        if self._leader == NOBODY:
+            self._background.take_over()
+
+    def _hand_over(self) -> None:
+        """Let another thread lead, if any waits."""
+        self._leader = NOBODY
+        for waiter in self._waiters:
+            if waiter.asleep:
+                self._leader = waiter.thread
+                waiter.wake()
+                return
+
+    def rouse(self, waiter: _Waiter) -> None:
+        """What a thread waits for is complete."""
+        if self._leader == waiter.thread:
+            self._epoll.wake()
+        elif waiter.asleep:
+            waiter.wake()
 
     def poll(self) -> None:
         with self._lock:
+            self._background.stand_aside()
             super().poll()
+
+    def _pause(self) -> float | None:
+        if not self._stuck():
+            return self._until_due()
+        self._refuse_deadlock()
+        return min(_RECHECK, self._until_due() or _RECHECK)
+
+    def _refuse_deadlock(self) -> None:
+        """
+        Raises:
+            LocalProtocolError: all threads wait; but for a thread of this process nobody could help them.
+        """
+        waiting = {waiter.thread for waiter in self._waiters if not waiter.satisfied()}
+        alive = {thread.ident for thread in threading.enumerate() if thread.is_alive()}
+        if alive <= waiting | {self._background.thread}:
+            raise LocalProtocolError(DEADLOCK)
 
     # Progress.
 
-    def _run(self) -> None:
+    def _lead_in_background(self) -> float | None:
+        self._leader = get_ident()
         try:
-            while not self._stopping:
-                with self._lock:
-                    self._turn(0.0)
-                    timeout = self._pause()
-                # Without the lock: what is ready is looked up again under it.
-                self._epoll.poll(timeout, 1)
-                with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self._wakeup)
-        except BaseException as error:
-            self._failed(error)
-
-    def _pause(self) -> float | None:
-        """Seconds until something is due, None if nothing is."""
-        if self._soon:
-            return 0.0
-        timeout = max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
-        if self._sleepers and self._stuck():
-            asleep = [sleeper for sleeper in self._sleepers if not sleeper.satisfied()]
-            if asleep and len(asleep) >= sum(thread.is_alive() for thread in threading.enumerate()) - 1:
-                asleep[-1].give_up()
-            timeout = _RECHECK
-        return timeout
+            self._turn(0.0)
+        finally:
+            self._hand_over()
+        return 0.0 if self._soon else self._until_due()
 
     def linger(self, poller: Poller) -> bool:
         return False  # it would be asked with the lock held, and hold up the threads that have something to do
 
-    def _wake(self) -> None:
-        """Let the thread that makes progress look again what is due."""
-        if self._progress is not threading.current_thread():
-            os.eventfd_write(self._wakeup, 1)
-
     def desert(self, deserted: Callable[[], bool] | None) -> None:
-        super().desert(deserted)
-        self._wake()
+        with self._lock:
+            super().desert(deserted)
+            self._wake()
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        super().call_soon(callback, *args)
-        self._wake()
+        with self._lock:
+            super().call_soon(callback, *args)
+            self._wake()
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
-        timer = super().call_later(delay, callback)
-        self._wake()
-        return timer
+        with self._lock:
+            timer = super().call_later(delay, callback)
+            self._wake()
+            return timer
+
+    def _wake(self) -> None:
+        """Have the thread that leads look what is due."""
+        self._epoll.wake()
+        self._background.wake()
 
 
-class _Sleeper:
-    """A thread of the program that waits, without the lock."""
+class _Waiter:
+    """A thread of the program that waits.
 
-    def __init__(self, lock: Any, satisfied: Callable[[], bool]) -> None:
-        self._condition = threading.Condition(lock)
+    Args:
+        driver: told when requests are complete.
+        satisfied: whether the thread has what it waits for.
+
+    Attributes:
+        thread: its identifier.
+        asleep: it sleeps while another one leads, and has not been woken.
+    """
+
+    __slots__ = ("_condition", "_driver", "asleep", "satisfied", "thread")
+
+    def __init__(self, driver: ThreadDriver, satisfied: Callable[[], bool]) -> None:
+        self.thread = get_ident()
         self.satisfied = satisfied
-        self._in_vain = False
-
-    def sleep(self) -> None:
-        """
-        Raises:
-            LocalProtocolError: nothing can ever complete what it waits for.
-        """
-        while not self.satisfied():
-            if self._in_vain:
-                raise LocalProtocolError(DEADLOCK)
-            self._condition.wait()
+        self.asleep = False
+        self._driver = driver
+        self._condition: threading.Condition | None = None
 
     def look(self, _: Request[Any]) -> None:
         """A request is complete."""
         if self.satisfied():
-            self._condition.notify()
+            self._driver.rouse(self)
 
-    def give_up(self) -> None:
-        self._in_vain = True
+    def sleep(self, lock: threading.RLock) -> None:
+        """Sleep until `wake`, without the lock."""
+        if self._condition is None:
+            self._condition = threading.Condition(lock)
+        self.asleep = True
+        try:
+            self._condition.wait()
+        finally:
+            self.asleep = False
+
+    def wake(self) -> None:
+        assert self._condition is not None
+        self.asleep = False
         self._condition.notify()
-
-
-def _looked_up_early() -> LocalProtocolError:
-    return LocalProtocolError(
-        "this method was looked up before MPI was initialised with threads, and knows nothing of them: look it up again"
-    )

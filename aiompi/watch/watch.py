@@ -60,7 +60,7 @@ class Watch:
         waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
         for record in waiting:
             record.due = max(2 * record.age(now, self._glance), self._seconds)
-        counts = {context: comm.collectives for context, comm in self._communicators.items()}
+        counts = {context: comm.collectives for context, comm in list(self._communicators.items())}
         last = "" if self._last is None else self._last.ending(now)
         return Account(tuple(record.account(now) for record in waiting), counts, last)
 

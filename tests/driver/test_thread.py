@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from aiompi.driver.thread import SerialDriver, ThreadDriver
+from aiompi.driver.serial import SerialDriver
+from aiompi.driver.thread import ThreadDriver
 from aiompi.engine import Driver, Engine, Request
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -24,6 +25,14 @@ def driver() -> Iterator[ThreadDriver]:
     driver.close()
 
 
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
 def request_of(driver: Driver) -> Request[Any]:
     return Request(Engine(0, 1, Settings(), driver))
 
@@ -34,8 +43,8 @@ def test_it_is_a_driver(driver: ThreadDriver) -> None:
     assert seam.background
 
 
-def test_callbacks_run_in_a_thread_of_its_own(driver: ThreadDriver) -> None:
-    """Whichever thread asks, and while that one does something else."""
+def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
+    """In a thread of the driver, whichever thread asks, and while that one does something else."""
     told: list[tuple[str, str]] = []
     both, (reading, writing) = threading.Barrier(2), os.pipe()
 
@@ -83,6 +92,91 @@ def test_waiting_threads_wake_when_their_requests_are_complete(driver: ThreadDri
     for thread in threads:
         thread.join()
     assert sorted(results, key=str) == [3, 3, 3, [1, 2]]
+
+
+def test_threads_that_wait_make_progress_one_after_the_other(pipe: tuple[int, int]) -> None:
+    """The one that leads serves them all; when it has what it waits for, another leads, without any thread besides."""
+    driver = ThreadDriver()
+    requests = {number: request_of(driver) for number in range(1, 7)}
+    served: dict[int, int] = {}
+    reading, writing = pipe
+
+    def readable() -> None:
+        for number in os.read(reading, 1):
+            served[number] = threading.get_ident()
+            requests[number].complete(number)
+
+    driver.add_reader(reading, readable)
+    threads = {number: threading.Thread(target=driver.wait, args=(requests[number],)) for number in requests}
+    for thread in threads.values():
+        thread.start()
+    for number in (4, 1, 6, 2, 3, 5):
+        os.write(writing, bytes((number,)))
+        threads[number].join()
+    assert set(served.values()) <= {thread.ident for thread in threads.values()}
+    assert served[5] == threads[5].ident
+    driver.close()
+
+
+def test_a_thread_that_leads_is_woken_by_others(driver: ThreadDriver) -> None:
+    """By what it waits for itself, by timers, and by what is to be done soon."""
+    request, waiting = request_of(driver), threading.Event()
+    names: list[str] = []
+
+    def wait() -> None:
+        with driver.exclusive("test"):
+            driver.call_soon(waiting.set)
+            driver.wait(request)
+
+    thread = threading.Thread(target=wait, name="leader")
+    thread.start()
+    waiting.wait()
+    done = [threading.Event() for _ in range(2)]
+
+    def note(event: threading.Event) -> None:
+        names.append(threading.current_thread().name)
+        event.set()
+
+    driver.call_soon(note, done[0])
+    done[0].wait()
+    driver.call_later(0.001, lambda: note(done[1]))
+    done[1].wait()
+    assert names == ["leader", "leader"]
+    with driver.exclusive("test"):
+        request.complete()
+    thread.join()
+
+
+def test_progress_goes_on_when_the_thread_that_leads_fails(pipe: tuple[int, int]) -> None:
+    """Whatever its wait is ended by: here what a callback raises."""
+    driver = ThreadDriver()
+    first, second, leading = request_of(driver), request_of(driver), threading.Event()
+    errors: list[BaseException] = []
+    reading, writing = pipe
+
+    def readable() -> None:
+        os.read(reading, 1)
+        driver.call_soon(second.complete, 2)
+        raise ArithmeticError
+
+    def fail() -> None:
+        try:
+            with driver.exclusive("test"):
+                driver.call_soon(leading.set)
+                driver.wait(first)
+        except ArithmeticError as error:
+            errors.append(error)
+
+    driver.add_reader(reading, readable)
+    thread = threading.Thread(target=fail)
+    thread.start()
+    leading.wait()
+    with driver.exclusive("test"):
+        driver.call_soon(os.write, writing, b"x")
+        assert driver.wait(second) == 2
+    thread.join()
+    assert len(errors) == 1
+    driver.close()
 
 
 def test_it_sleeps_while_nothing_happens(driver: ThreadDriver) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -97,16 +98,20 @@ class Process:
         atexit.register(self._leave)
         os.register_at_fork(before=driver.before_fork, after_in_parent=driver.after_fork, after_in_child=self._forked)
         if driver.level > THREAD_FUNNELED:
-            hooks.add(self._gate, always=True, concerns=lambda namespace: getattr(namespace, "_gated", False))
+            hooks.guard(self._turn, lambda namespace: getattr(namespace, "_gated", False))
         driver.start()
         self._runtime = runtime  # last: other threads take it as it is from now on
 
     def _make_driver(self, level: int) -> BlockingDriver:
         if level <= THREAD_FUNNELED:
             return BlockingDriver()
-        from aiompi.driver.thread import SerialDriver, ThreadDriver
+        if level == THREAD_SERIALIZED:
+            from aiompi.driver.serial import SerialDriver
 
-        return SerialDriver() if level == THREAD_SERIALIZED else ThreadDriver(self._stalled)
+            return SerialDriver()
+        from aiompi.driver.thread import ThreadDriver
+
+        return ThreadDriver(self._stalled)
 
     # Threads.
 
@@ -119,12 +124,9 @@ class Process:
         if get_ident() != self.owner and self._runtime is not None:
             self.driver.admit()
 
-    def _gate(self, call: hooks.Call) -> Any:
-        """Hook: a call that has to do with other ranks is made by one thread at a time, as far as it does not wait."""
-        if call.name == "Abort":
-            return call()
-        with self.driver.exclusive(call.name):
-            return call()
+    def _turn(self, call: str) -> AbstractContextManager[object]:
+        """What a call that has to do with other ranks is inside of: such are made by one thread at a time."""
+        return nullcontext() if call == "Abort" else self.driver.exclusive(call)
 
     # End.
 

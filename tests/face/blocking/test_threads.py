@@ -344,7 +344,7 @@ MPI.Init_thread()
 def interrupt():
     while True:
         frame = sys._current_frames()[threading.main_thread().ident]
-        while frame is not None and frame.f_code.co_name != "sleep":
+        while frame is not None and frame.f_code.co_name != "_sleep":
             frame = frame.f_back
         if frame is not None:
             return os.kill(os.getpid(), signal.SIGINT)

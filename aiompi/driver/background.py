@@ -1,0 +1,128 @@
+"""A thread that makes progress while no thread of the program does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiompi.driver.blocking import NOBODY
+
+#: seconds without progress of the program's threads after which the thread in the background takes over
+_NAP: Final = 1e-3
+
+
+class Background:
+    """A thread that makes progress while no thread of the program does.
+
+    To hand over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
+    this thread naps while threads of the program come and go, sleeps while one of them waits for long, and takes over
+    when none has waited or looked during a nap.
+
+    Args:
+        fd: readable when progress can be made.
+        lock: held around `relieved` and `progress`, and by all who call methods without saying otherwise.
+        relieved: whether a thread of the program makes progress.
+        progress: makes progress, and gives seconds until it is due again, None if it depends only on the descriptor.
+        failed: told about an exception that has ended the thread, in the thread.
+
+    Attributes:
+        thread: its identifier, NOBODY while it does not run.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        lock: Any,
+        relieved: Callable[[], bool],
+        progress: Callable[[], float | None],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self.thread = NOBODY
+        self._lock = lock
+        self._relieved = relieved
+        self._progress = progress
+        self._failed = failed
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._attending = False  # to the descriptor
+        self._sleeping = False  # until a thread of the program has waited to the end
+        self._others = self._seen = 0  # how often they have made progress, and that at the last look
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._off_duty = select.poll()
+        self._on_duty = select.poll()
+        self._off_duty.register(self._bell, select.POLLIN)
+        self._on_duty.register(self._bell, select.POLLIN)
+        self._on_duty.register(fd, select.POLLIN)
+
+    def start(self) -> None:
+        """Without the lock."""
+        self._thread = threading.Thread(target=self._run, name="aiompi-progress", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Without the lock."""
+        thread, self._stopping = self._thread, True
+        if thread is not None and thread is not threading.current_thread():
+            self._ring()
+            thread.join()
+        self._thread = None
+
+    def close(self) -> None:
+        """Without the lock."""
+        self.stop()
+        os.close(self._bell)
+
+    def stand_aside(self) -> None:
+        """A thread of the program makes progress."""
+        self._others += 1
+        if self._attending:
+            self._attending = False
+            self._ring()
+
+    def take_over(self) -> None:
+        """No thread of the program makes progress any more."""
+        self._others += 1
+        if self._sleeping:
+            self._sleeping = False
+            self._ring()
+
+    def wake(self) -> None:
+        """There is progress to be made that the descriptor does not tell."""
+        if self._attending:
+            self._ring()
+
+    def _ring(self) -> None:
+        os.eventfd_write(self._bell, 1)
+
+    def _run(self) -> None:
+        self.thread = threading.get_ident()
+        try:
+            while not self._stopping:
+                with self._lock:
+                    watched, seconds = self._next()
+                watched.poll(None if seconds is None else 1000 * seconds)
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
+        except BaseException as error:
+            self._failed(error)
+        finally:
+            self.thread = NOBODY
+
+    def _next(self) -> tuple[select.poll, float | None]:
+        """Make progress if nobody else does; what to wait for then, and for how many seconds."""
+        self._attending = self._sleeping = False
+        seen, self._seen = self._seen, self._others
+        if seen != self._others:
+            return self._off_duty, _NAP
+        if self._relieved():
+            self._sleeping = True
+            return self._off_duty, None
+        seconds = self._progress()
+        if self._relieved():  # since a function of the program waited, which progress has called
+            return self._off_duty, _NAP
+        self._attending = True
+        return self._on_duty, seconds

@@ -1,0 +1,72 @@
+"""An epoll that threads share."""
+
+from __future__ import annotations
+
+import os
+import select
+from threading import RLock
+from typing import Any
+
+
+class SharedEpoll:
+    """An epoll in which one thread sleeps, without the lock that all hold for what they do.
+
+    Args:
+        lock: held in all calls.
+    """
+
+    def __init__(self, lock: RLock) -> None:
+        self._lock: Any = lock
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._asleep = self._rung = False
+        self._news = 0  # how often what had been told before became out of date
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Descriptors and their events, as `select.epoll.poll`; if that takes time, the lock is free meanwhile."""
+        self._news += 1
+        if timeout == 0.0:
+            return self._epoll.poll(0.0)
+        news = self._news
+        events = self._sleep(timeout)
+        if self._news != news:  # another thread has served these, or has changed what is waited for
+            events = self._epoll.poll(0.0)
+        return events
+
+    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
+        self._asleep = True
+        held = self._lock._release_save()
+        try:
+            return self._epoll.poll(timeout)
+        finally:
+            self._lock._acquire_restore(held)
+            self._asleep = False
+            if self._rung:
+                os.eventfd_read(self._bell)
+                self._rung = False
+
+    def wake(self) -> None:
+        """Have the thread that sleeps look what there is to do."""
+        if self._asleep and not self._rung:
+            self._rung = True
+            os.eventfd_write(self._bell, 1)
+
+    def register(self, fd: int, mask: int) -> None:
+        self._news += 1
+        self._epoll.register(fd, mask)
+
+    def modify(self, fd: int, mask: int) -> None:
+        self._news += 1
+        self._epoll.modify(fd, mask)
+
+    def unregister(self, fd: int) -> None:
+        self._news += 1
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._bell)

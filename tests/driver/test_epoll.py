@@ -1,0 +1,101 @@
+"""An epoll that threads share: who sleeps leaves the lock, and is told nothing that is out of date."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aiompi.driver.epoll import SharedEpoll
+
+
+@pytest.fixture
+def lock() -> threading.RLock:
+    return threading.RLock()
+
+
+@pytest.fixture
+def epoll(lock: threading.RLock) -> Iterator[SharedEpoll]:
+    epoll = SharedEpoll(lock)
+    yield epoll
+    epoll.close()
+
+
+class Sleeper(threading.Thread):
+    """A thread that sleeps in the epoll, with the lock held twice before and afterwards."""
+
+    def __init__(self, epoll: SharedEpoll, lock: threading.RLock) -> None:
+        super().__init__()
+        self.events: list[tuple[int, int]] | None = None
+        self._epoll, self._lock = epoll, lock
+        self.inside = threading.Event()
+        self.start()
+        self.inside.wait()
+
+    def run(self) -> None:
+        with self._lock, self._lock:
+            self.inside.set()
+            self.events = self._epoll.poll()
+
+
+def test_the_lock_is_free_during_the_sleep(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    reading, writing = os.pipe()
+    with lock:
+        epoll.register(reading, select.EPOLLIN)
+    sleeper = Sleeper(epoll, lock)
+    with lock:
+        assert sleeper.events is None
+    os.write(writing, b"x")
+    sleeper.join()
+    assert sleeper.events == [(reading, select.EPOLLIN)]
+    assert lock.acquire(blocking=False)
+    lock.release()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    reading, writing = os.pipe()
+    with lock:
+        epoll.register(reading, select.EPOLLIN)
+    sleeper = Sleeper(epoll, lock)
+    with lock:
+        os.write(writing, b"x")
+        assert epoll.poll(0.0) == [(reading, select.EPOLLIN)]
+        os.read(reading, 1)
+        epoll.wake()
+    sleeper.join()
+    assert sleeper.events == []
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_descriptor_that_is_looked_at_no_more_is_not_told(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    reading, writing = os.pipe()
+    with lock:
+        epoll.register(reading, select.EPOLLIN)
+    sleeper = Sleeper(epoll, lock)
+    with lock:
+        os.write(writing, b"x")
+        epoll.unregister(reading)
+        epoll.wake()
+    sleeper.join()
+    assert sleeper.events == []
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_call_wakes_the_sleep_that_it_finds_and_no_later_one(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    with lock:
+        epoll.wake()
+        assert epoll.poll(0.001) == []
+    sleeper = Sleeper(epoll, lock)
+    with lock:
+        epoll.wake()
+        epoll.wake()
+    sleeper.join()
+    with lock:
+        assert epoll.poll(0.0) == []
