@@ -98,6 +98,8 @@ class Runtime:
             self.close()
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
+        self.engine.homes[:] = map(registry.home, cards)
+        self._make_communicators(self.engine.rank, self.engine.size)
         self.engine.connect = lambda peer: self._connect(peer, cards)
         self.engine.driver.spin(self._spin(cards))
         if self.engine.size == 1:
@@ -117,7 +119,6 @@ class Runtime:
         self._wire(_site(contact, welcome, agent.local_host), kinds)
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
-        self._make_communicators(welcome.rank, welcome.size)
         if self.settings.debug:
             self._watch_calls()
         addresses = {transport.name: transport.address() for transport in self._transports}

@@ -16,14 +16,15 @@ Times: TypeAlias = Mapping[str, Sequence[float]]
 LEGEND: Final = "* marks the fastest algorithm of a column, < the one that the tuning data choose."
 
 
-def table(collective: str, ranks: int, sizes: Sequence[int], times: Times) -> Iterator[str]:
+def table(collective: str, ranks: int, sizes: Sequence[int], times: Times, *, shared_memory: bool) -> Iterator[str]:
     """A heading, and a line per algorithm with its times.
 
     Args:
         sizes: bytes of one rank's block, or of the vector.
+        shared_memory: whether the ranks have it.
     """
     best = [min(column) for column in zip(*times.values(), strict=True)]
-    chosen = [preferred(COLLECTIVES[collective], ranks, size) for size in sizes]
+    chosen = [preferred(COLLECTIVES[collective], ranks, size, shared_memory=shared_memory) for size in sizes]
     yield f"\n{f'{collective}, {ranks} ranks':34}" + "".join(f"{numerals.size(size):>14}  " for size in sizes)
     for name, row in times.items():
         marks = (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
 from aiompi.coll.allgather.bruck import bruck as allgather_bruck
+from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
@@ -21,6 +22,7 @@ from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
+from aiompi.coll.bcast.linear import linear as bcast_linear
 from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
 from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
 from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
@@ -111,6 +113,7 @@ BCAST: Final[Collective[[Slot, int]]] = Collective(
     "bcast",
     {
         "binomial": Algorithm(bcast_binomial),
+        "linear": Algorithm(bcast_linear),
         "scatter_recursive_doubling": Algorithm(bcast_scatter_recursive_doubling, any_form=False),
         "scatter_ring": Algorithm(bcast_scatter_ring, any_form=False),
         "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
@@ -137,6 +140,7 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
     "allgather",
     {
         "bruck": Algorithm(allgather_bruck, any_form=False),
+        "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
         "ring": Algorithm(allgather_ring),
     },

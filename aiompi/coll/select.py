@@ -3,14 +3,15 @@
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
 for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
 first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out, and with `power_of_two` only to such numbers of ranks. The file
-also tells by what command and on what machine it was made.
+`max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, and with
+`shared_memory` only where all ranks share memory, so that what one sends to several needs to be copied but once. The
+file also tells by what command and on what machine it was made.
 
 Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
 any for the collective.
 
-All ranks must choose alike, so that only what all know may count: the size of the communicator, the operation,
-the form of the call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
+All ranks must choose alike, so that only what all know may count: the communicator, the operation, the form of the
+call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
 """
 
 from __future__ import annotations
@@ -37,10 +38,17 @@ class Rule:
     max_ranks: int | None = None
     max_bytes: int | None = None
     power_of_two: bool = False
+    shared_memory: bool = False
 
-    def applies(self, size: int, nbytes: int | None) -> bool:
-        """Whether the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks."""
+    def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
+        """Whether the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
+
+        Args:
+            shared_memory: whether the ranks have it.
+        """
         if self.max_ranks is not None and size > self.max_ranks:
+            return False
+        if self.shared_memory and not shared_memory:
             return False
         if self.power_of_two and size & (size - 1):
             return False
@@ -107,7 +115,8 @@ def select(
             candidate = collective.algorithm(forced[collective.name])
             if _Call(nbytes, commute, equal).obstacle(candidate) is None:
                 return candidate.run
-    return collective.algorithms[preferred(collective, comm.size, nbytes, commute, equal)].run
+    chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
+    return collective.algorithms[chosen].run
 
 
 def select_for_buffers(
@@ -136,12 +145,21 @@ def select_for_buffers(
 
 @functools.lru_cache(2**12)
 def preferred(
-    collective: Collective[...], size: int, nbytes: int | None = None, commute: bool = True, equal: bool = True
+    collective: Collective[...],
+    size: int,
+    nbytes: int | None = None,
+    commute: bool = True,
+    equal: bool = True,
+    shared_memory: bool = False,
 ) -> str:
-    """Name of the algorithm that the tuning data choose for `size` ranks; see `select` for the other arguments."""
+    """Name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
+
+    For the other arguments see `select`.
+    """
     call = _Call(nbytes, commute, equal)
     for rule in tuning()[collective.name]:
-        if rule.applies(size, call.nbytes) and call.obstacle(collective.algorithms[rule.algorithm]) is None:
+        able = call.obstacle(collective.algorithms[rule.algorithm]) is None
+        if able and rule.applies(size, call.nbytes, shared_memory):
             return rule.algorithm
     raise InternalError(f"tuning.json has no algorithm for every call of {collective.name}")
 

@@ -77,6 +77,10 @@ class Slot:
         """Start sending what the slot holds; until completion the slot must stay as it is."""
         return channel.isend(self.payload, self.nbytes, dest)
 
+    def multicast(self, channel: Channel, dests: Sequence[int]) -> list[Request[None]]:
+        """Start sending what the slot holds to several ranks."""
+        return channel.multicast(self.payload, self.nbytes, dests)
+
     def irecv(self, channel: Channel, source: int) -> Arrival:
         """Start receiving into the slot, which is filled once the result has been awaited."""
         return Arrival(channel, self, source)

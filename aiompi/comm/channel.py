@@ -21,6 +21,9 @@ LOCAL_GROUP_TAG: Final = 301
 CLIENT_TAG: Final = 302
 #: of messages among a part of the members who make a communicator by themselves
 PART_TAG: Final = 303
+#: bytes from which a message to several ranks is lent to them, rather than copied for each
+LENT: Final = 16 * 2**10
+
 #: what is added to all of these for the first persistent collective, twice for the second, and so on
 BOUND_TAGS: Final = 512
 
@@ -158,6 +161,19 @@ class Channel:
         """Start a send of `nbytes` in pieces to a rank."""
         peer = self._engine.peer(self._members[dest])
         return peer.send(payload, nbytes, self._context_id, self._source, self._tag, Mode.STANDARD, self.note)
+
+    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
+        """Start sending the same `nbytes` in pieces to several ranks."""
+        lending, peers = self._engine.lending, [self._engine.peer(self._members[dest]) for dest in dests]
+        block = None
+        if lending is not None and nbytes >= LENT and len(peers) > 1 and all(peer.borrows(nbytes) for peer in peers):
+            block = lending.place(payload, nbytes, peers)
+        if lending is None or block is None:
+            return [self.isend(payload, nbytes, dest) for dest in dests]
+        envelope = self._context_id, self._source, self._tag, self.note
+        sends: list[Request[None]] = [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
+        lending.release(block)
+        return sends
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""

@@ -73,6 +73,7 @@ class Communicator:
         targets: world ranks of those whom sends and receives name.
         native: whether no message on it passes through IMPI hosts; otherwise it spans clients, and chapter 4 of
             IMPI 0.0 says what its collectives send.
+        shares_memory: whether all members read the memory of each other.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: in what form the user's buffers travel.
         attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
@@ -85,7 +86,7 @@ class Communicator:
     __slots__ = (
         "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
         "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "name", "native",
-        "rank", "remote", "size", "tag_ub", "targets", "topology",
+        "rank", "remote", "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +114,7 @@ class Communicator:
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
+        self.shares_memory = remote is None and engine.share_memory(self.targets)
         self._freed = False
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.constants import ANY_SOURCE
@@ -17,7 +17,7 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Driver, Failable, Link
+from aiompi.engine.seams import Driver, Failable, Lending, Link
 from aiompi.errors import LocalProtocolError, OtherError
 from aiompi.settings import Settings
 
@@ -46,6 +46,8 @@ class Engine:
         gateway: the way to ranks of other clients, None where all ranks are reached by links of their own.
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
+        lending: memory that other ranks read, None if there is none.
+        homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
@@ -78,6 +80,7 @@ class Engine:
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected
+        self.lending: Lending[Any] | None = None
         self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)
 
@@ -94,6 +97,7 @@ class Engine:
         self.universe = universe
         self.gateway: Gateway | None = None
         self.windows = [self.settings.eager_window] * size
+        self.homes: list[Hashable] = [None] * size
         self._peers: list[Party | None] = [None] * size
 
     def peer(self, rank: int) -> Party:
@@ -111,6 +115,11 @@ class Engine:
     def peers(self) -> list[Party]:
         """The ranks that this one has had to do with."""
         return [peer for peer in self._peers if peer is not None]
+
+    def share_memory(self, ranks: Iterable[int]) -> bool:
+        """Whether all of these read each other's memory; every rank of the world knows the same."""
+        homes = {self.homes[rank] for rank in ranks}
+        return len(homes) == 1 and None not in homes
 
     def deserted(self) -> bool:
         """Whether all other ranks have left or died, and nothing that they had begun is still to come."""

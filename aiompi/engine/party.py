@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import ProcessFailedError
@@ -57,6 +57,14 @@ class Party(ABC):
             mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
             note: a number for the receive, beside the message; 0: nothing to tell.
         """
+
+    def borrows(self, nbytes: int) -> bool:
+        """Whether a message of that length may be lent to it now."""
+        return False
+
+    def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
+        """Start a message in standard mode whose payload is also in a block of `engine.lending` that the peer reads."""
+        return self.send(payload, nbytes, context, source, tag, Mode.STANDARD, note)
 
     @abstractmethod
     def recall(self, send: Send) -> None:

@@ -10,9 +10,9 @@ waits for its receiver, and memory at the receiver stays bounded, while order an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.datatype.buffer.allocation import allocate, copied
 from aiompi.engine.message import Dropped, Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
@@ -99,6 +99,20 @@ class Peer(Party):
         self._owed = 0
         if (self.link or self._connect()).send(header, payload, request):
             request.sent()
+        return request
+
+    def borrows(self, nbytes: int) -> bool:
+        return self.link is not None and nbytes + OVERHEAD <= self.credit and not self.engine.troubled
+
+    def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
+        engine, lending, link = self.engine, self.engine.lending, self.link
+        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
+        if lending is None or link is None or not lending.lend(block, header, link):
+            return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
+        self.credit -= nbytes + OVERHEAD
+        self._owed = 0
+        request = Send(engine, self, (), nbytes)
+        request.sent()
         return request
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
@@ -222,7 +236,7 @@ class Peer(Party):
             return
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = self._hold(length)
-        message.data = memoryview(bytearray(payload))
+        message.data = copied(payload)
         message.note = note
         self._keep(message)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.datatype.buffer.allocation import allocate, copied
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
@@ -210,7 +210,7 @@ class Receive(Request[Any]):
         self.length = length = len(payload)
         memory = self.memory
         if memory is None:
-            self.data = memoryview(bytearray(payload))
+            self.data = copied(payload)
         elif length <= len(memory):
             memory[:length] = payload
         else:

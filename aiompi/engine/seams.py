@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiompi.wire.frame import Payload
 
+B = TypeVar("B")
+
 if TYPE_CHECKING:
+    from aiompi.engine.party import Party
     from aiompi.engine.request import Request
 
 
@@ -98,6 +101,19 @@ class Owner(Failable, Protocol):
 
     def sent(self) -> None:
         """The memory is no longer needed."""
+
+
+class Lending(Protocol[B]):
+    """Memory that other ranks read, for messages that go to several of them."""
+
+    def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> B | None:
+        """Copy a message into a block there; None if there is no room, or not all peers can read it."""
+
+    def lend(self, block: B, header: bytes, link: Link) -> bool:
+        """Hand over one frame whose payload is in a block; False if that cannot be done now."""
+
+    def release(self, block: B) -> None:
+        """The block is lent no more: its memory is free once all to whom it was have read it."""
 
 
 class Link(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from aiompi.engine import Link, Peer
@@ -28,6 +28,12 @@ def select(names: Iterable[str]) -> list[type[Transport]]:
     if unknown:
         raise InvalidArgumentError(f"no transport {', '.join(sorted(unknown))}; there are {', '.join(TRANSPORTS)}")
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
+
+
+def home(card: BusinessCard) -> Hashable:
+    """Which memory a rank shares: with all those for whom it is the same. None: it shares none."""
+    address = card.get("transports", {}).get(SharedMemory.name)
+    return None if address is None else SharedMemory.home(address)
 
 
 def connect(transports: Iterable[Transport], peer: Peer, card: BusinessCard) -> Link:

@@ -17,8 +17,8 @@ PRESENT = [{"algorithm": "pairwise", "max_ranks": 64, "power_of_two": True}, {"a
 
 @pytest.fixture
 def present(monkeypatch):
-    """Rules that are there before; the first is not for more ranks than are measured."""
-    before = [select.Rule("binomial", max_ranks=4), *(select.Rule(**rule) for rule in PRESENT)]
+    """Rules that are there before; the first is not for more ranks than are measured, nor for other memory."""
+    before = [select.Rule("binomial", max_ranks=4, shared_memory=True), *(select.Rule(**rule) for rule in PRESENT)]
     monkeypatch.setattr(rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
 
 
@@ -29,8 +29,8 @@ def names(job):
 def test_rules_change_between_the_sizes_where_the_fastest_does(present):
     times = {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}
     assert rules.derive("bcast", SIZES, {4: times}) == [
-        {"algorithm": "binomial", "max_ranks": 4, "max_bytes": 4096},
-        {"algorithm": "scatter_ring", "max_ranks": 4},
+        {"algorithm": "binomial", "max_ranks": 4, "max_bytes": 4096, "shared_memory": True},
+        {"algorithm": "scatter_ring", "max_ranks": 4, "shared_memory": True},
         *PRESENT,
     ]
 
@@ -38,20 +38,40 @@ def test_rules_change_between_the_sizes_where_the_fastest_does(present):
 def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_present_ones_for_more(present):
     measured = {2: {"linear": [1.0], "binomial": [2.0]}, 8: {"linear": [2.0], "binomial": [1.0]}}
     assert rules.derive("gather", [8], measured) == [
-        {"algorithm": "linear", "max_ranks": 2},
-        {"algorithm": "binomial", "max_ranks": 8},
+        {"algorithm": "linear", "max_ranks": 2, "shared_memory": True},
+        {"algorithm": "binomial", "max_ranks": 8, "shared_memory": True},
         *PRESENT,
+    ]
+
+
+def test_rules_for_ranks_that_share_no_memory_stay(present, monkeypatch):
+    before = [select.Rule("binomial", max_ranks=4), select.Rule("linear")]
+    monkeypatch.setattr(rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
+    assert rules.derive("gather", [8], {4: {"linear": [1.0], "binomial": [2.0]}}) == [
+        {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
+        {"algorithm": "binomial", "max_ranks": 4},
+        {"algorithm": "linear"},
+    ]
+    assert rules.derive("gather", [8], {4: {"linear": [2.0], "binomial": [1.0]}}) == [
+        {"algorithm": "binomial", "max_ranks": 4},
+        {"algorithm": "linear"},
     ]
 
 
 def test_numbers_of_ranks_with_the_same_outcome_share_rules(present):
     times = {"linear": [1.0], "binomial": [2.0]}
-    assert rules.derive("gather", [8], {2: times, 4: times}) == [{"algorithm": "linear", "max_ranks": 4}, *PRESENT]
+    assert rules.derive("gather", [8], {2: times, 4: times}) == [
+        {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
+        *PRESENT,
+    ]
 
 
 def test_the_present_algorithm_stays_unless_another_is_faster_by_the_margin(present):
     times = {"linear": [1.0], "binomial": [1.09], "pairwise": [1.5]}
-    assert rules.derive("gather", [8], {4: times}) == [{"algorithm": "binomial", "max_ranks": 4}, *PRESENT]
+    assert rules.derive("gather", [8], {4: times}) == [
+        {"algorithm": "binomial", "max_ranks": 4, "shared_memory": True},
+        *PRESENT,
+    ]
 
 
 def test_where_there_is_no_choice_there_are_no_new_rules():
@@ -60,7 +80,10 @@ def test_where_there_is_no_choice_there_are_no_new_rules():
 
 def test_noise_makes_no_rules(present):
     times = {"linear": [1.0, 1.09, 1.0], "pairwise": [1.2, 1.0, 0.99]}
-    assert rules.derive("alltoall", SIZES, {4: times}) == [{"algorithm": "linear", "max_ranks": 4}, *PRESENT]
+    assert rules.derive("alltoall", SIZES, {4: times}) == [
+        {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
+        *PRESENT,
+    ]
 
 
 def test_rules_are_written_in_the_form_of_the_tuning_data():
@@ -68,7 +91,7 @@ def test_rules_are_written_in_the_form_of_the_tuning_data():
     text = rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]}, {"machine": "a small one"})
     assert json.loads(text)["rules"]["bcast"] == derived["bcast"]
     assert json.loads(text)["origin"] == {"machine": "a small one"}
-    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_ranks=4, max_bytes=4096)
+    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_ranks=4, max_bytes=4096, shared_memory=True)
 
 
 def test_each_algorithm_has_a_job():

@@ -160,6 +160,7 @@ def chain_up(n, m):
 SENT = {
     ("barrier", "dissemination"): lambda n, m: everyone(n, log2(n), 0),
     ("bcast", "binomial"): lambda n, m: [(len(below(p, n)[0]), m * len(below(p, n)[0])) for p in places(n)],
+    ("bcast", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
     ("bcast", "scatter_ring"): lambda n, m: plus(tree(n, m // n), everyone(n, n - 1, (n - 1) * m // n)),
     ("bcast", "scatter_recursive_doubling"): scatter_doubling,
     ("bcast", "pipelined_chain"): chain,
@@ -168,6 +169,7 @@ SENT = {
     ("scatter", "binomial"): tree,
     ("scatter", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
     ("allgather", "bruck"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
+    ("allgather", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("allgather", "recursive_doubling"): allgather_doubling,
     ("allgather", "ring"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "bruck"): lambda n, m: everyone(n, log2(n), m * sum(i.bit_count() for i in range(n))),

@@ -44,11 +44,14 @@ def choose(world, monkeypatch):
     """Chooses among the algorithms of FAKE by rules."""
     monkeypatch.setattr(select, "COLLECTIVES", {"fake": FAKE})
 
-    def choose(rules, *, size=4, forced=None, **call):
+    def choose(rules, *, size=4, forced=None, homes=None, **call):
         parsed = select.parse(json.dumps({"rules": {"fake": rules}}))
         monkeypatch.setattr(select, "tuning", lambda: parsed)
         select.preferred.cache_clear()
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
+        if homes is not None:
+            comm.engine.homes[:] = homes
+            comm = comm.derive(comm.group, 100)
         return select.select(comm, FAKE, **call)
 
     return choose
@@ -73,6 +76,14 @@ def test_a_rule_may_be_for_powers_of_two(choose):
     rules = [{"algorithm": "quick", "power_of_two": True}, PLAIN]
     chosen = {size: choose(rules, size=size, nbytes=1) for size in range(1, 10)}
     assert [size for size, algorithm in chosen.items() if algorithm is quick] == [1, 2, 4, 8]
+
+
+def test_a_rule_may_be_for_ranks_that_share_memory(choose):
+    rules = [{"algorithm": "quick", "shared_memory": True}, PLAIN]
+    assert choose(rules, nbytes=1) is plain
+    assert choose(rules, nbytes=1, homes=["here"] * 4) is quick
+    assert choose(rules, nbytes=1, homes=["here", "here", "there", "here"]) is plain
+    assert choose(rules, nbytes=1, homes=["here", None, "here", "here"]) is plain
 
 
 def test_objects_are_not_selected_by_a_length_that_only_one_rank_knows(choose):

@@ -45,6 +45,28 @@ STRESS = """
     print("whole")
 """
 
+#: Every rank broadcasts in turn, the others read at a pace of their own, so that blocks are given back late and out of
+#: turn, and messages come before they are asked for.
+MULTICAST = """
+    import random, time, zlib
+    import numpy as np
+    chance, common = random.Random(comm.rank), random.Random(7)
+    source = np.frombuffer(random.Random(0).randbytes(2**22), "B")
+    for number in range(COUNT):
+        root, nbytes = common.randrange(comm.size), common.choice((100, 20_000, 70_000, 400_000, 1_500_000))
+        at = common.randrange(2**22 - nbytes)
+        expected = source[at : at + nbytes]
+        if chance.random() < 0.1:
+            time.sleep(chance.choice((1e-4, 2e-3)))
+        if common.random() < 0.5:
+            got = await comm.bcast(expected if comm.rank == root else None, root=root)
+        else:
+            got = expected.copy() if comm.rank == root else np.zeros(nbytes, "B")
+            await comm.Bcast(got, root=root)
+        assert zlib.crc32(got) == zlib.crc32(expected), number
+    print("whole")
+"""
+
 TALK = """
     for other in range(comm.size):
         if other != comm.rank:
@@ -84,6 +106,14 @@ def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
     result = site.ok(2, stress(face, 1000), env=env)
     assert result.lines == ["whole", "whole"]
+
+
+@pytest.mark.parametrize("spin", ["0", "1e-3"])
+@pytest.mark.parametrize("face", FACES)
+def test_messages_to_several_ranks_are_whole(site: Site, face: str, spin: str) -> None:
+    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_COLL": "bcast=linear", "AIOMPI_SPIN": spin}
+    result = site.ok(4, in_face(face, MULTICAST.replace("COUNT", "120")), env=env)
+    assert result.lines == ["whole"] * 4
 
 
 def named(pid: int) -> set[str]:

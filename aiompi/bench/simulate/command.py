@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
         sizes = algorithms.sizes_of(collective, chosen.sizes)
         for ranks in chosen.ranks:
             times = predictions(collective, ranks, sizes, model)
-            print("\n".join(algorithms.table(collective, ranks, sizes, times)), flush=True)
+            print("\n".join(algorithms.table(collective, ranks, sizes, times, shared_memory=False)), flush=True)
 
 
 def predictions(collective: str, ranks: int, sizes: Sequence[int], model: Model) -> algorithms.Times:

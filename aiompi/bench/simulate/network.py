@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
 from aiompi.errors import InternalError
@@ -92,6 +92,10 @@ class Node:
         network.at(start, lambda: network.nodes[dest].reached(self.rank, nbytes))
         network.at(self._sending_until, send.complete)
         return send
+
+    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Event]:
+        """Start sends of the same, one by one: the ranks of this network share no memory."""
+        return [self.isend(payload, nbytes, dest) for dest in dests]
 
     def irecv(self, memory: memoryview | None, source: int) -> Event:
         """Start a receive."""

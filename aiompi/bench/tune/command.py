@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
     for ranks in chosen.ranks:
         for name, times in measure(collectives, ranks, chosen.sizes, chosen.repeat):
             sizes = algorithms.sizes_of(name, chosen.sizes)
-            print("\n".join(algorithms.table(name, ranks, sizes, times)), flush=True)
+            print("\n".join(algorithms.table(name, ranks, sizes, times, shared_memory=True)), flush=True)
             measured[name][ranks] = times
     found = {n: rules.derive(n, algorithms.sizes_of(n, chosen.sizes), times) for n, times in measured.items()}
     text = rules.render(found, origin(chosen))

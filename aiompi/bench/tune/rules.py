@@ -1,6 +1,7 @@
 """Rules out of measured times: from what size on, and with how many ranks, which algorithm is taken.
 
-A machine tells nothing about more ranks than it was measured with: for those the present rules stay.
+A machine tells nothing about more ranks than it was measured with, nor about ranks that do not share its memory: for
+those the present rules stay.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
         measured: number of ranks, ascending -> times.
 
     Returns:
-        For each number of ranks, up to which they hold, rules by size; then the present ones for more ranks.
+        For each number of ranks, up to which they hold, rules by size; then the present ones for others.
     """
     present = tuning()[collective]
     rules = [
-        Rule(algorithm, ranks, max_bytes)
+        Rule(algorithm, ranks, max_bytes, shared_memory=True)
         for ranks, times in measured.items()
         for algorithm, max_bytes in _by_size(sizes, times, _incumbent(present, ranks, sizes[0]))
     ]
-    rules += [rule for rule in present if rule.max_ranks is None or rule.max_ranks > max(measured)]
+    rules += [rule for rule in present if not rule.shared_memory or (rule.max_ranks or math.inf) > max(measured)]
     # From the end, so that a rule is compared with one that stays.
     needed = rules[-1:]
     for rule in reversed(rules[:-1]):
@@ -47,14 +48,15 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
 
 def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
     """The algorithm that is taken now."""
-    return next(rule.algorithm for rule in present if rule.applies(ranks, size))
+    return next(rule.algorithm for rule in present if rule.applies(ranks, size, shared_memory=True))
 
 
 def _covers(following: Rule, rule: Rule) -> bool:
     """Whether the rule that follows another one does the same, with no narrower limits."""
     limits = (following.max_ranks, rule.max_ranks), (following.max_bytes, rule.max_bytes)
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
-    return wider and not following.power_of_two and following.algorithm == rule.algorithm
+    wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
+    return wider and following.algorithm == rule.algorithm
 
 
 def _entry(rule: Rule) -> dict[str, Any]:

@@ -29,10 +29,10 @@ async def binomial(channel: Channel, slot: Slot, root: int) -> None:
         bit *= 2
     if relative:
         await slot.irecv(channel, (rank - bit) % size)
-    sends = []
+    children = []
     while bit > 1:
         bit //= 2
         if relative + bit < size:
-            sends.append(slot.isend(channel, (rank + bit) % size))
-    for send in sends:
+            children.append((rank + bit) % size)
+    for send in slot.multicast(channel, children):
         await send

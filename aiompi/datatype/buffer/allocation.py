@@ -49,6 +49,15 @@ def allocate(nbytes: int) -> memoryview:
     return _Lease(size, np.uint8, block).data[:nbytes]
 
 
+def copied(data: memoryview) -> memoryview:
+    """A copy of bytes."""
+    if len(data) < LARGE:
+        return memoryview(bytearray(data))
+    memory = allocate(len(data))
+    memory[:] = data
+    return memory
+
+
 def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
     """A copy of pieces, which are `nbytes` together, in one piece."""
     if nbytes < LARGE:

@@ -10,7 +10,18 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.ring import CHUNK, FRAME_COST, HEARD, NOT, UNHEARD, Inbound, Outbound
+from aiompi.transport.shared_memory.pool import Block, Borrower, Loan, Pool
+from aiompi.transport.shared_memory.ring import (
+    CHUNK,
+    FRAME_COST,
+    HEARD,
+    LENT,
+    NOT,
+    PLACE,
+    UNHEARD,
+    Inbound,
+    Outbound,
+)
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import Payload
@@ -73,6 +84,8 @@ class RingLink:
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
+        self._borrower: Borrower | None = None  # the peer, of the pool of this rank
+        self._loan: Loan | None = None  # the pool of the peer
         self._queue: deque[_Frame] = deque()
         self._lingering = False
         self._closed = False
@@ -114,7 +127,8 @@ class RingLink:
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
         self._segment = segment
-        self._driver.add_reader(self._socket.fileno(), self._hung_up)
+        segment.inbound.lender = self._lender
+        self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_reader(segment.bell, self._rung)
         segment.ring_self()  # to write what is queued and to begin to watch
 
@@ -161,6 +175,30 @@ class RingLink:
         frame = _Frame(header, payload, owner)
         self._queue.append(frame)
         return self._kept(frame)
+
+    def open_to(self, pool: Pool) -> bool:
+        """Let the peer read a pool of this rank; whether it can."""
+        if self._borrower is None and self._segment is not None:
+            assert self._socket is not None
+            self._borrower = pool.open_to(self._socket)
+        return self._borrower is not None
+
+    def lend(self, header: bytes, block: Block) -> bool:
+        """Send a frame whose payload is in a block; False if it cannot be sent now."""
+        segment, borrower = self._segment, self._borrower
+        if segment is None or borrower is None or self._queue:
+            return False
+        try:
+            written = segment.outbound.put(header, PLACE.pack(block.start), LENT)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return False
+        if written == NOT:
+            return False
+        borrower.borrow(block)
+        if written == UNHEARD:
+            segment.ring()
+        return True
 
     def detach(self, owner: Owner) -> None:
         for frame in self._queue:
@@ -279,19 +317,41 @@ class RingLink:
 
     # The end.
 
-    def _hung_up(self) -> None:
-        """The peer has closed: what it has written before is still to be read."""
-        sock, segment = self._socket, self._segment
-        assert sock is not None
-        assert segment is not None
+    def _lender(self) -> Loan:
+        """The pool of the peer, which it handed over before it told of a block."""
+        if self._loan is None:
+            assert self._socket is not None
+            try:
+                self._loan = Loan.receive(self._socket)
+            except OSError as error:
+                raise RemoteProtocolError(f"its pool has not come: {describe(error)}") from None
+            if self._loan is None:
+                raise RemoteProtocolError("it told of a pool that it has not handed over")
+        return self._loan
+
+    def _spoken(self) -> None:
+        """The peer hands over its pool, or has closed."""
+        assert self._socket is not None
         try:
-            if sock.recv(1):
-                self.lost("it spoke where it must be silent")
-                return
+            if self._loan is None:
+                self._loan = Loan.receive(self._socket)
+                if self._loan is not None:
+                    return
+            elif self._socket.recv(1):
+                raise RemoteProtocolError("it spoke where it must be silent")
         except (BlockingIOError, InterruptedError):
+            return
+        except RemoteProtocolError as error:
+            self.lost(str(error))
             return
         except OSError:
             pass  # a reset is an end too
+        self._hung_up()
+
+    def _hung_up(self) -> None:
+        """The peer has closed: what it has written before is still to be read."""
+        segment = self._segment
+        assert segment is not None
         try:
             if segment.inbound.read(self.peer, BUDGET * CHUNK) > 0 and not self._closed:
                 self._end()
@@ -326,6 +386,10 @@ class RingLink:
         if segment is not None:
             self._driver.remove_reader(segment.bell)
             segment.close()
+        borrower, self._borrower = self._borrower, None
+        if borrower is not None:
+            borrower.leave()
+        self._loan = None
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

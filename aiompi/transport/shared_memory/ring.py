@@ -30,8 +30,10 @@ not passed by later ones. A word is read and written by one aligned 8-byte acces
 from __future__ import annotations
 
 import platform
+import struct
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Landing, Sink
@@ -60,12 +62,26 @@ FRAME_COST: Final = 4096
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
 
+#: bit of the kind of a frame whose payload is in the pool of the writer; in its place is where
+LENT: Final = 0x80
+PLACE: Final = struct.Struct("=Q")
+
 _unpack_from: Final = HEADER.unpack_from
 _SKIP: Final = bytes(HEADER_BYTES)
 
 
 def _aligned(position: int) -> int:
     return (position + ALIGN - 1) & -ALIGN
+
+
+class Lender(Protocol):
+    """The pool of the writer, to its reader."""
+
+    def read(self, start: int, nbytes: int) -> memoryview:
+        """A payload."""
+
+    def give_back(self) -> None:
+        """The payload is not needed any more."""
 
 
 class _Ring:
@@ -99,8 +115,11 @@ class Outbound(_Ring):
         super().__init__(memory, words)
         self._limit = self._size
 
-    def put(self, header: bytes, payload: bytes | memoryview) -> int:
+    def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0) -> int:
         """Write a whole frame, if it fits in one piece.
+
+        Args:
+            mark: LENT if the payload is the place of the true one.
 
         Returns:
             NOT if it does not fit, and nothing is written; UNHEARD if the reader must be rung for, otherwise HEARD.
@@ -121,6 +140,8 @@ class Outbound(_Ring):
         memory[place:begin] = header
         if payload:
             memory[begin : place + nbytes] = payload
+        if mark:
+            memory[place] |= mark
         words = self._words
         words[HEAD] = self._head = after
         self._acquire()
@@ -203,16 +224,18 @@ class Inbound(_Ring):
 
     Attributes:
         landing: where the payload goes that is being read.
+        lender: gives the pool of the writer, which has been handed over.
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_missing", "_tail", "landing", "stopped")
+    __slots__ = ("_missing", "_tail", "landing", "lender", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._tail = 0
         self._missing = 0
         self.landing: Landing | None = None
+        self.lender: Callable[[], Lender]
         self.stopped = False
 
     @property
@@ -254,6 +277,9 @@ class Inbound(_Ring):
                 elif not kind:
                     self._move((tail | self._mask) + 1)
                     continue
+                elif kind & LENT:
+                    budget -= self._borrow(sink, header, begin)
+                    continue
                 after = tail + ((end - place + ALIGN - 1) & -ALIGN)
                 if end > size or after > self._head:
                     self._land(sink, header)
@@ -265,6 +291,17 @@ class Inbound(_Ring):
         finally:
             words[TAIL] = self._tail & -ALIGN
         return budget
+
+    def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """A frame whose payload is in the pool of the writer; how much of the budget it takes."""
+        self._move(self._tail + ALIGN)
+        lender = self.lender()
+        payload = lender.read(PLACE.unpack_from(self._memory, place)[0], header[5])
+        try:
+            sink.frame((header[0] & ~LENT, *header[1:]), payload)
+        finally:
+            lender.give_back()
+        return len(payload) + FRAME_COST
 
     def _advance(self, head: int) -> None:
         """There is more to read."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
-from aiompi.engine import Engine, Peer
-from aiompi.transport.shared_memory import segment
+from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.transport.shared_memory import memory
 from aiompi.transport.shared_memory.link import RingLink
+from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import ORDERED
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
+from aiompi.wire.frame import Payload
 
 
 class SharedMemory(Unix):
     """A listener per rank; a connection per pair that talks, and with it a segment of two rings.
+
+    What goes to several ranks at once is lent to them from a pool of this rank, once it has talked with them.
 
     Attributes:
         ring_size: bytes of each new ring.
@@ -26,9 +32,42 @@ class SharedMemory(Unix):
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
         self.ring_size = engine.settings.ring_size
+        self._pool: Pool | None = None
+        engine.lending = self
 
     def address(self) -> Any:
-        return super().address() if ORDERED and segment.available() else None
+        return super().address() if ORDERED and memory.available() else None
+
+    @staticmethod
+    def home(address: Any) -> Hashable:
+        """What the addresses have in common of all ranks that reach each other."""
+        name, identity = address
+        return os.path.dirname(name), identity
 
     def link(self, peer: Peer, dialled: bool) -> RingLink:
         return RingLink(self, peer, dialled)
+
+    def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> Block | None:
+        links = [peer.link for peer in peers if isinstance(peer.link, RingLink)]
+        if len(links) < len(peers):
+            return None
+        if self._pool is None:
+            try:
+                self._pool = Pool()
+            except OSError:
+                return None
+        pool = self._pool
+        return pool.place(payload, nbytes) if all(link.open_to(pool) for link in links) else None
+
+    def lend(self, block: Block, header: bytes, link: Link) -> bool:
+        return isinstance(link, RingLink) and link.lend(header, block)
+
+    def release(self, block: Block) -> None:
+        block.open = False
+
+    def close(self) -> None:
+        super().close()
+        self.engine.lending = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()

@@ -16,7 +16,8 @@ from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.settings import Settings
-from aiompi.transport.shared_memory import SharedMemory, segment, transport
+from aiompi.transport.shared_memory import SharedMemory, transport
+from aiompi.transport.shared_memory import memory as shared
 from aiompi.transport.shared_memory.ring import TAIL
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
@@ -94,7 +95,7 @@ def test_not_offered_where_the_kernel_refuses(polled: NewPolled, monkeypatch: py
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    assert not segment.available()
+    assert not shared.available()
     assert polled().addresses == [None, None]
 
 
@@ -150,7 +151,7 @@ def share(raw: RawPeer, size: bytes, fds: Sequence[int]) -> None:
         os.close(fd)
 
 
-def memory(nbytes: int, seals: int = segment._SEALS) -> int:
+def memory(nbytes: int, seals: int = shared._SEALS) -> int:
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, nbytes)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)

@@ -1,0 +1,25 @@
+"""Broadcast to all ranks at once (section 4.4)."""
+
+from __future__ import annotations
+
+from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, slot: Slot, root: int) -> None:
+    """The root sends to every other rank.
+
+    Steps: 1. Per rank, for m bytes: 1 message received, except at the root, which sends n - 1, that is (n - 1) * m
+    bytes; in shared memory it makes one copy, which all read. Any number of ranks.
+
+    Five ranks, root 0:
+
+             0
+          / / \\ \\
+         1 2   3 4
+    """
+    if channel.rank != root:
+        await slot.irecv(channel, root)
+        return
+    for send in slot.multicast(channel, [rank for rank in range(channel.size) if rank != root]):
+        await send

@@ -1,0 +1,378 @@
+"""Messages to several ranks: lent once to all of them, never overwritten while somebody reads, and copied otherwise."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
+
+from aiompi import errors
+from aiompi.comm import Channel
+from aiompi.comm.channel import LENT as LEAST
+from aiompi.transport.shared_memory import pool
+from aiompi.transport.shared_memory.pool import Block, Pool
+from aiompi.transport.shared_memory.ring import ALIGN, LENT, PLACE
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, Header
+
+NewPolled = Callable[..., PolledWorld]
+LONG = 100_000
+
+
+@pytest.fixture
+def kind() -> str:
+    return "shared_memory"
+
+
+@pytest.fixture
+def world(polled: NewPolled) -> Callable[..., PolledWorld]:
+    """Makes a world whose ranks have all talked with rank 0."""
+
+    def make(size: int = 4, **settings: Any) -> PolledWorld:
+        w = polled(size, **settings)
+        pairs = [(isend(w.comms[0], b"x", rank), irecv(w.comms[rank])) for rank in range(1, size)]
+        w.finish(*(request for pair in pairs for request in pair))
+        return w
+
+    return make
+
+
+def channel(w: PolledWorld, rank: int, number: int = 0) -> Channel:
+    return Channel(w.comms[rank], number, "a test")
+
+
+def multicast(w: PolledWorld, data: bytes, number: int = 0, dests: tuple[int, ...] = ()) -> list[Any]:
+    """Rank 0 sends to all others, or some of them."""
+    return channel(w, 0, number).multicast([memoryview(data)], len(data), dests or tuple(range(1, w.size)))
+
+
+def receive(w: PolledWorld, number: int = 0) -> list[Any]:
+    """All other ranks receive."""
+    return [channel(w, rank, number).irecv(None, 0) for rank in range(1, w.size)]
+
+
+def got(w: PolledWorld, receives: list[Any]) -> list[bytes]:
+    w.finish(*receives)
+    return [bytes(one.data) for one in receives]
+
+
+def written(w: PolledWorld, rank: int) -> int:
+    """Bytes that rank 0 has put into its ring to another one."""
+    link: Any = w.links(0, rank)[0]
+    return int(link._segment.outbound._head)
+
+
+def blocks(w: PolledWorld) -> int:
+    """Blocks of rank 0 that are not free."""
+    own: Any = w.transports[0]
+    own._pool._room(1)
+    return len(own._pool._blocks)
+
+
+# Lending.
+
+
+def test_a_message_to_several_ranks_lies_once_in_memory(world: NewPolled) -> None:
+    w = world()
+    data = pattern(LONG)
+    receives = receive(w)
+    before = [written(w, rank) for rank in range(1, 4)]
+    sends = multicast(w, data)
+    assert all(send.done() for send in sends), "its memory is free at once"
+    assert [written(w, rank) - start for rank, start in zip(range(1, 4), before, strict=True)] == [ALIGN] * 3
+    assert blocks(w) == 1
+    assert got(w, receives) == [data] * 3
+    assert blocks(w) == 0
+
+
+@pytest.mark.parametrize("nbytes", [LEAST, LONG, 2**21 + 1])
+def test_it_may_be_in_pieces_and_longer_than_what_is_sent_unasked(world: NewPolled, nbytes: int) -> None:
+    w = world()
+    data = pattern(nbytes)
+    pieces = [memoryview(data)[:7], memoryview(data)[7:5000], memoryview(data)[5000:]]
+    receives = receive(w)
+    w.finish(*channel(w, 0).multicast(pieces, nbytes, [1, 2, 3]))
+    assert got(w, receives) == [data] * 3
+
+
+def test_short_ones_are_copied_for_each(world: NewPolled) -> None:
+    w = world()
+    receives = receive(w)
+    multicast(w, pattern(LEAST - 1))
+    assert w.transports[0]._pool is None  # type: ignore[attr-defined]
+    assert got(w, receives) == [pattern(LEAST - 1)] * 3
+
+
+def test_one_that_nobody_has_asked_for_is_taken_out_of_the_pool(world: NewPolled) -> None:
+    w = world()
+    for number in range(5):
+        multicast(w, pattern(LONG, number), number)
+    w.poll()
+    w.until(lambda: blocks(w) == 0)
+    assert [got(w, receive(w, number)) for number in range(5)] == [[pattern(LONG, n)] * 3 for n in range(5)]
+    assert all(w.balanced(0, rank) for rank in range(1, 4))
+
+
+def test_it_keeps_its_place_among_other_messages(world: NewPolled) -> None:
+    w = world()
+    receives = [channel(w, 1).irecv(None, 0) for _ in range(5)]
+    sends = []
+    for number in range(5):
+        if number % 2:
+            sends += multicast(w, pattern(LONG, number))
+        else:
+            sends.append(channel(w, 0).isend([pattern(300_000, number)], 300_000, 1))
+    w.finish(*sends)
+    expected = [pattern(LONG if number % 2 else 300_000, number) for number in range(5)]
+    assert got(w, receives) == expected
+
+
+def test_a_receive_that_is_too_short_is_told(world: NewPolled) -> None:
+    w = world()
+    memory = bytearray(LONG + 8)
+    short = channel(w, 1).irecv(memoryview(memory)[:1000], 0)
+    multicast(w, pattern(LONG))
+    w.until(short.done)
+    assert isinstance(short.exception(), errors.TruncationError)
+    assert memory == pattern(LONG)[:1000] + bytes(LONG - 992)
+
+
+def test_one_to_others_than_talked_before_is_copied_and_the_next_is_lent(polled: NewPolled) -> None:
+    w = polled(4)
+    for number in range(2):
+        receives = receive(w, number)
+        w.finish(*multicast(w, pattern(LONG, number), number))
+        assert got(w, receives) == [pattern(LONG, number)] * 3
+        assert (w.transports[0]._pool is not None) == bool(number)  # type: ignore[attr-defined]
+
+
+def test_credit_bounds_what_may_wait_at_a_rank_that_does_not_receive(world: NewPolled) -> None:
+    w = world(eager_window=3 * LONG)
+    sends = [multicast(w, pattern(LONG, number), number) for number in range(6)]
+    for _ in range(100):
+        w.poll()
+    assert w.held(1, 0) <= 3 * LONG
+    assert [all(send.done() for send in those) for those in sends] == [True, True, False, False, False, False]
+    for number in range(6):
+        assert got(w, receive(w, number)) == [pattern(LONG, number)] * 3
+    w.finish(*(send for those in sends for send in those))
+
+
+# The memory is used again.
+
+
+def test_a_block_is_not_overwritten_while_somebody_has_not_read_it(world: NewPolled) -> None:
+    """Rank 3 sleeps while the others read."""
+    w = world(eager_window=2**26)
+    number = pool.SIZE // 2**21 - 1
+    for i in range(number):
+        multicast(w, pattern(2**21, i), i)
+    for _ in range(50):
+        for driver in w.drivers[:3]:
+            driver.poll()
+    assert blocks(w) == number
+    assert multicast(w, pattern(2**21, number), number)[0].done()
+    sends = multicast(w, pattern(2**21, number + 1), number + 1)
+    assert blocks(w) == number + 1, "there is no room: it is copied for each"
+    for i in range(number + 2):
+        assert got(w, receive(w, i)) == [pattern(2**21, i)] * 3
+    w.finish(*sends)
+    assert blocks(w) == 0
+
+
+def test_blocks_of_different_ranks_and_sizes(world: NewPolled) -> None:
+    w = world(5, eager_window=2**26)
+    chosen: list[tuple[int, int, tuple[int, ...]]] = []
+    for number in range(60):
+        nbytes = LEAST + number * 104_729 % (3 * 2**20)
+        dests = tuple(rank for rank in range(1, 5) if number * 7 % 11 >> (rank - 1) & 1) or (1, 4)
+        chosen.append((number, nbytes, dests))
+        multicast(w, pattern(nbytes, number), number, dests)
+        if number % 5 == 4:
+            awake = w.drivers[1 + number % 4]
+            for _ in range(20):
+                awake.poll()
+            w.drivers[0].poll()
+    for number, nbytes, dests in chosen:
+        for rank in dests:
+            one = channel(w, rank, number).irecv(None, 0)
+            assert got(w, [one]) == [pattern(nbytes, number)], (number, rank)
+    assert blocks(w) == 0
+
+
+def test_a_reader_that_has_gone_holds_no_memory(world: NewPolled) -> None:
+    w = world()
+    multicast(w, pattern(LONG))
+    for driver in w.drivers[:3]:
+        driver.poll()
+    assert blocks(w) == 1
+    w.transports[3].close()
+    w.until(lambda: not w.links(0, 3))
+    assert blocks(w) == 0
+
+
+def test_what_was_lent_is_read_after_the_end_of_the_writer(world: NewPolled) -> None:
+    w = world()
+    receives = receive(w)
+    multicast(w, pattern(LONG))
+    w.engines[0].finish()
+    w.transports[0].close()
+    for driver in w.drivers[1:]:
+        driver.poll()
+    assert got(w, receives) == [pattern(LONG)] * 3
+
+
+def test_room_is_found_around_what_is_still_read() -> None:
+    """At any moment blocks that are not free do not overlap, and the oldest is given free first."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        own = Pool()
+        borrower = own.open_to(mine)
+        assert borrower is not None
+        (fd,) = socket.recv_fds(theirs, 8, 1)[1]
+        os.close(fd)
+        alive: list[Block] = []
+        given_back = 0
+        for number in range(400):
+            nbytes = 1 + number * 1_299_709 % (pool.SIZE // 3)
+            block = own.place([bytes(nbytes)], nbytes)
+            if block is None:
+                assert alive, "all was free"
+                given_back += 1
+                alive.pop(0)
+                own._words[0] = given_back
+                continue
+            assert all(block.end <= other.start or other.end <= block.start for other in alive)
+            assert 0 <= block.start < block.end <= pool.SIZE
+            borrower.borrow(block)
+            block.open = False
+            alive.append(block)
+        own.close()
+        assert given_back > 100
+
+
+def test_no_memory_for_a_pool(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world()
+
+    def refuse(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    receives = receive(w)
+    w.finish(*multicast(w, pattern(LONG)))
+    assert got(w, receives) == [pattern(LONG)] * 3
+
+
+def test_more_readers_than_there_is_place_for(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "READERS", 2)
+    w = world()
+    receives = receive(w)
+    w.finish(*multicast(w, pattern(LONG)))
+    assert got(w, receives) == [pattern(LONG)] * 3
+    assert blocks(w) == 0
+
+
+def test_an_error_of_a_handler_gives_the_block_back(world: NewPolled) -> None:
+    w = world()
+    receives = receive(w)
+    receives[0].when_done(lambda _: int("a signal handler"))
+    multicast(w, pattern(LONG))
+    with pytest.raises(ValueError, match="a signal handler"):
+        w.finish(*receives)
+    assert got(w, receives) == [pattern(LONG)] * 3
+    assert blocks(w) == 0
+
+
+# What is no pool.
+
+
+def memory(nbytes: int = pool._PREFIX + pool.SIZE, seals: int = 2 | 4 | 1) -> int:
+    assert seals in (0, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+BAD: dict[str, tuple[bytes, tuple[Callable[[], int], ...]]] = {
+    "no descriptor": (bytes(8), ()),
+    "two descriptors": (bytes(8), (memory, memory)),
+    "part of a number": (bytes(3), (memory,)),
+    "no place for the reader": (pool.READERS.to_bytes(8, "big"), (memory,)),
+    "shorter than it must be": (bytes(8), (lambda: memory(4096),)),
+    "not sealed": (bytes(8), (lambda: memory(seals=0),)),
+    "no memory": (bytes(8), (lambda: os.open(os.devnull, os.O_RDWR),)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_peer_that_hands_over_something_else_is_dropped(polled: NewPolled, case: str) -> None:
+    w = polled()
+    one = irecv(w.comms[0], 1)
+    data, makers = BAD[case]
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        fds = [make() for make in makers]
+        socket.send_fds(raw.socket, [data], fds)
+        for fd in fds:
+            os.close(fd)
+        w.until(raw.dropped)
+    w.until(one.done)
+    assert isinstance(one.exception(), errors.ProcessFailedError)
+
+
+def test_peer_that_hands_over_two_pools_is_dropped(polled: NewPolled) -> None:
+    w = polled()
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        fd = memory()
+        for _ in range(2):
+            socket.send_fds(raw.socket, [bytes(8)], [fd])
+            w.poll()
+        os.close(fd)
+        w.until(raw.dropped)
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+@pytest.mark.parametrize("place", [0, pool.SIZE - 5, 2**64 - 1])
+def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, handed_over: bool) -> None:
+    w = polled()
+    one = irecv_into(w.comms[0], bytearray(10), 1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        if handed_over:
+            fd = memory()
+            socket.send_fds(raw.socket, [bytes(8)], [fd])
+            os.close(fd)
+        assert raw.segment is not None
+        header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
+        raw.segment.outbound.put(header, PLACE.pack(place), LENT)
+        raw.segment.ring()
+        w.until(one.done)
+        if place == 0 and handed_over:
+            assert one.result().Get_count() == 10
+        else:
+            assert isinstance(one.exception(), errors.ProcessFailedError)
+            w.until(raw.dropped)
+
+
+def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
+    """A kind with the mark that is no message is refused as any unknown one is."""
+    w = polled()
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        fd = memory()
+        socket.send_fds(raw.socket, [bytes(8)], [fd])
+        os.close(fd)
+        assert raw.segment is not None
+        raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0), LENT)
+        raw.segment.ring()
+        w.until(raw.dropped)
