@@ -1,6 +1,6 @@
-"""One rank of a run of a file of mpi4py's test suite: runs its tests, and writes how each one ended.
+"""One rank of a run of files of mpi4py's test suite: runs its tests, and writes how each one ended.
 
-usage: suite_worker.py FOLDER_OF_TESTS MODULE RESULTS [GLOB_LEFT_OUT ...]
+usage: suite_worker.py FOLDER_OF_TESTS MODULE,... RESULTS [GLOB_LEFT_OUT ...]
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ def cases(suite: Any) -> Iterator[Any]:
             yield item
 
 
-def main(folder: str, module: str, results: str, left_out: list[str]) -> None:
+def main(folder: str, modules: str, results: str, left_out: list[str]) -> None:
     faulthandler.dump_traceback_later(150, exit=True)
     sys.path.insert(0, folder)
     sys.argv = [str(Path(folder, "main.py"))]
-    tests = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(module))
+    load = unittest.defaultTestLoader.loadTestsFromModule
+    tests = [load(importlib.import_module(module)) for module in modules.split(",")]
     chosen = [case for case in cases(tests) if not any(fnmatch.fnmatchcase(case.id(), glob) for glob in left_out)]
     outcomes = Outcomes()
     unittest.TestSuite(chosen).run(outcomes)
