@@ -28,12 +28,15 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Final, TypeAlias, TypeVar
 
+from aiompi.opaque import Opaque
+
 Hook: TypeAlias = "Callable[[Call], Any]"
 Guard: TypeAlias = Callable[[str], AbstractContextManager[object]]
 Namespace: TypeAlias = type | ModuleType
 H = TypeVar("H", bound=Hook)
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", bound=Namespace)
+T = TypeVar("T")
 
 _PROGRAM: Final = 0  # calls are seen by all hooks
 _HOOK: Final = 1  # they are seen by those only that belong to the call itself
@@ -80,6 +83,13 @@ class Call:
                 return self._function(*self.args, **self.kwargs)
         *inner, hook = self._inner
         return hook(Call(self.name, self.receiver, self._function, self.args, self.kwargs, tuple(inner)))
+
+    def denoted(self, kind: type[T]) -> Iterator[T]:
+        """The objects of a kind that the receiver and the arguments are handles of, alone or in lists."""
+        for value in (self.receiver, *self.args, *self.kwargs.values()):
+            for item in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(item, Opaque) and isinstance(item._denoted, kind):
+                    yield item._denoted
 
     def __repr__(self) -> str:
         return f"<Call {self.name} on {self.receiver!r}>"

@@ -15,7 +15,7 @@ from aiompi.errors import (
     InvalidInfoKeyError,
     InvalidInfoValueError,
 )
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import Reference
 
 __all__ = ["INFO_ENV", "INFO_NULL", "Info"]
 
@@ -30,34 +30,19 @@ class _Environment(_Pairs):
     """What is known of how this process was started; looked up when it is first asked for."""
 
 
-class Info(Opaque):
+class Info(Reference[_Pairs]):
     """A handle of an info, with mpi4py's names and those of a mapping.
 
     Args:
         info: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_pairs",)
+    __slots__ = ()
 
     _kind = _Pairs
-    _pairs: _Pairs | None
 
     def __new__(cls, info: Info | None = None) -> Self:
-        self = super().__new__(cls)
-        if info is not None:
-            same_kind(Info, info)
-        self._pairs = None if info is None else info._pairs
-        return self
-
-    @property
-    def _denoted(self) -> _Pairs | None:
-        return self._pairs
-
-    @classmethod
-    def _denote(cls, denoted: _Pairs) -> Self:
-        info = cls()
-        info._pairs = denoted
-        return info
+        return cls._another(Info, info)
 
     @classmethod
     def Create(cls, items: Items | None = None) -> Self:
@@ -100,14 +85,9 @@ class Info(Opaque):
             InvalidInfoError: it is null, or predefined.
         """
         self._content("Free")
-        if self is INFO_ENV:
+        if self._constant:
             raise InvalidInfoError("Info.Free: INFO_ENV is predefined and cannot be freed")
-        self._pairs = None
-
-    def free(self) -> None:
-        """As `Free`, unless it is null or predefined."""
-        if self and self is not INFO_ENV:
-            self._pairs = None
+        self._denoted = None
 
     def Get(self, key: str) -> str | None:
         """Value of a key, None if there is none (MPI_Info_get).
@@ -167,11 +147,11 @@ class Info(Opaque):
         Raises:
             InvalidInfoError: the handle is null.
         """
-        if self._pairs is None:
+        if self._denoted is None:
             raise InvalidInfoError(f"Info.{call}: the info is null; use Info.Create to get one")
-        if isinstance(self._pairs, _Environment) and not self._pairs:
-            self._pairs.update(_environment(sys.argv))
-        return self._pairs
+        if isinstance(self._denoted, _Environment) and not self._denoted:
+            self._denoted.update(_environment(sys.argv))
+        return self._denoted
 
     def _changeable(self, call: str) -> _Pairs:
         pairs = self._content(call)
@@ -273,10 +253,7 @@ class Info(Opaque):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """The content; predefined ones by name."""
-        for name, constant in (("INFO_NULL", INFO_NULL), ("INFO_ENV", INFO_ENV)):
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        return type(self).Create, (self.items(),)
+        return self._reduce_constant() or (type(self).Create, (self.items(),))
 
     def __repr__(self) -> str:
         return f"<Info {dict(self.items())}>" if self else "<Info null>"
@@ -303,3 +280,5 @@ def _environment(args: Sequence[str]) -> dict[str, str]:
 
 INFO_NULL: Final = Info()
 INFO_ENV: Final = Info._denote(_Environment())
+
+Info._constants = {"INFO_NULL": INFO_NULL, "INFO_ENV": INFO_ENV}

@@ -7,10 +7,13 @@ stands for it in a program that keeps integers.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from aiompi.errors import InvalidArgumentError
+
+T = TypeVar("T")
 
 
 class Opaque:
@@ -18,11 +21,15 @@ class Opaque:
 
     Attributes:
         _kind: class of the objects.
+        _constants: the predefined handles, null ones among them, by their names in the module of the class.
+        _advice: what a message says about handles that cannot be pickled.
     """
 
     __slots__ = ("__weakref__",)
 
     _kind: ClassVar[type]
+    _constants: ClassVar[Mapping[str, Any]]
+    _advice: ClassVar[str] = "what it denotes means something only in its own process"
     _numbered: ClassVar[WeakValueDictionary[int, Any]] = WeakValueDictionary()
 
     @property
@@ -44,6 +51,24 @@ class Opaque:
         return self._denoted is other._denoted
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Constants by name; other objects mean something only in their own process (section 2.4.1).
+
+        Raises:
+            ValueError: it denotes nothing predefined.
+        """
+        constant = self._reduce_constant()
+        if constant is None:
+            raise ValueError(f"cannot pickle {self!r}: {self._advice}")
+        return constant
+
+    def _reduce_constant(self) -> str | tuple[Any, ...] | None:
+        """What `__reduce__` gives for a handle of something predefined, None for others."""
+        for name, constant in self._constants.items():
+            if self == constant:
+                return name if self is constant else (type(self), (constant,))
+        return None
 
     @property
     def handle(self) -> int:
@@ -90,6 +115,42 @@ class Opaque:
     def f2py(cls, arg: int) -> Self:
         """The opposite of `py2f`; see `fromhandle`."""
         return cls.fromhandle(arg)
+
+
+class Reference(Opaque, Generic[T]):
+    """A handle that holds what it denotes, and nothing else."""
+
+    __slots__ = ("_denoted",)
+
+    _denoted: T | None
+
+    @classmethod
+    def _denote(cls, denoted: T | None) -> Self:
+        self = object.__new__(cls)
+        self._denoted = denoted
+        return self
+
+    @classmethod
+    def _another(cls, root: type[Reference[T]], other: Reference[T] | None) -> Self:
+        """A new handle of what another one denotes, a null handle if there is none.
+
+        Raises:
+            TypeError: the other one is not of the class `root`.
+        """
+        if other is None:
+            return cls._denote(None)
+        same_kind(root, other)
+        return cls._denote(other._denoted)
+
+    @property
+    def _constant(self) -> bool:
+        """Whether this is one of the constants, and not another handle of what they name."""
+        return any(self is constant for constant in self._constants.values())
+
+    def free(self) -> None:
+        """Make the handle null, unless it is one of the predefined constants."""
+        if not self._constant:
+            self._denoted = None
 
 
 def same_kind(cls: type, other: object) -> None:

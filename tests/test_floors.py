@@ -27,7 +27,7 @@ FLOORS: dict[str, float] = {
     "settings": 0.2,
     "callback": 0.15,
     "attribute": 0.2,
-    "opaque": 0.2,
+    "opaque": 0.15,
     "hooks": 0.2,
     "info": 0.3,
     "program": 0.2,

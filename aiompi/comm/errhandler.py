@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self, TypeAlias
 
 from aiompi.errors import InvalidErrhandlerError
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import Reference
 
 __all__ = ["ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN", "Errhandler"]
 
@@ -27,34 +27,19 @@ class _Handler:
         self.name = name
 
 
-class Errhandler(Opaque):
+class Errhandler(Reference[_Handler]):
     """A handle of an error handler (section 7.2): null, or equal to all others of the same error handler.
 
     Args:
         errhandler: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_handler",)
+    __slots__ = ()
 
     _kind = _Handler
-    _handler: _Handler | None
 
     def __new__(cls, errhandler: Errhandler | None = None) -> Self:
-        self = super().__new__(cls)
-        if errhandler is not None:
-            same_kind(Errhandler, errhandler)
-        self._handler = None if errhandler is None else errhandler._handler
-        return self
-
-    @property
-    def _denoted(self) -> _Handler | None:
-        return self._handler
-
-    @classmethod
-    def _denote(cls, denoted: _Handler) -> Self:
-        errhandler = cls()
-        errhandler._handler = denoted
-        return errhandler
+        return cls._another(Errhandler, errhandler)
 
     @classmethod
     def create(cls, function: HandlerFunction) -> Errhandler:
@@ -83,9 +68,9 @@ class Errhandler(Opaque):
         Raises:
             InvalidErrhandlerError: the handle is null.
         """
-        if self._handler is None:
+        if self._denoted is None:
             raise InvalidErrhandlerError("a null error handler cannot be called")
-        self._handler.function(comm, code)
+        self._denoted.function(comm, code)
 
     def Free(self) -> None:
         """Make the handle null (MPI_Errhandler_free, section 7.2); communicators keep the error handler.
@@ -93,35 +78,14 @@ class Errhandler(Opaque):
         Raises:
             InvalidErrhandlerError: it is null, or one of the predefined constants.
         """
-        if self._handler is None or self._constant:
+        if self._denoted is None or self._constant:
             raise InvalidErrhandlerError(f"Errhandler.Free: {self!r} is null or predefined, and cannot be freed")
-        self._handler = None
-
-    def free(self) -> None:
-        """As `Free`, unless it is null or predefined."""
-        if self._handler is not None and not self._constant:
-            self.Free()
-
-    @property
-    def _constant(self) -> bool:
-        """Whether this is one of the constants, and not another handle of what they name."""
-        return any(self is constant for constant in _CONSTANTS.values())
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Predefined ones by name: the others mean something only in their own process (section 2.4.1).
-
-        Raises:
-            ValueError: it is not predefined.
-        """
-        for name, constant in _CONSTANTS.items():
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        raise ValueError("an error handler means something only in its own process: only predefined ones are pickled")
+        self._denoted = None
 
     def __repr__(self) -> str:
-        if self._handler is None:
+        if self._denoted is None:
             return "<Errhandler null>"
-        return f"<Errhandler {self._handler.name or repr(self._handler.function)}>"
+        return f"<Errhandler {self._denoted.name or repr(self._denoted.function)}>"
 
 
 def _leave_to_exception(comm: Any, code: int) -> None:
@@ -144,7 +108,7 @@ ERRORS_ARE_FATAL: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ARE_FATAL"
 #: The processes of the communicator end (MPI-4), and with them the job: the same as ERRORS_ARE_FATAL.
 ERRORS_ABORT: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ABORT"))
 
-_CONSTANTS: Final = {
+Errhandler._constants = {
     "ERRHANDLER_NULL": ERRHANDLER_NULL,
     "ERRORS_RETURN": ERRORS_RETURN,
     "ERRORS_ARE_FATAL": ERRORS_ARE_FATAL,

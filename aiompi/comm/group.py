@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import Reference
 
 
 class _Members:
@@ -27,7 +27,7 @@ class _Members:
         self.index = {member: rank for rank, member in enumerate(self.ranks)}
 
 
-class Group(Opaque):
+class Group(Reference[_Members]):
     """An ordered set of processes, named by their ranks in the world.
 
     Groups with the same members in the same order are equal. A group is true unless it is null: that is what a group
@@ -37,17 +37,13 @@ class Group(Opaque):
         group: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_members",)
+    __slots__ = ()
 
     _kind = _Members
-    _members: _Members | None
+    _advice = "send the ranks of its members instead"
 
     def __new__(cls, group: Group | None = None) -> Self:
-        self = super().__new__(cls)
-        if group is not None:
-            same_kind(Group, group)
-        self._members = None if group is None else group._members
-        return self
+        return cls._another(Group, group)
 
     @classmethod
     def of(cls, members: Iterable[int], own: int = -1) -> Self:
@@ -60,26 +56,16 @@ class Group(Opaque):
         return cls._denote(_Members(members, own))
 
     @property
-    def _denoted(self) -> _Members | None:
-        return self._members
-
-    @classmethod
-    def _denote(cls, denoted: _Members) -> Self:
-        group = cls()
-        group._members = denoted
-        return group
-
-    @property
     def _valid(self) -> _Members:
         """
         Raises:
             InvalidGroupError: the group is null.
         """
-        if self._members is None:
+        if self._denoted is None:
             raise InvalidGroupError(
                 "the group is null: it has been freed, or is GROUP_NULL; GROUP_EMPTY has no members"
             )
-        return self._members
+        return self._denoted
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -227,35 +213,21 @@ class Group(Opaque):
             InvalidGroupError: the group is null already, or GROUP_EMPTY.
         """
         self.members  # noqa: B018
-        if self is GROUP_EMPTY:
+        if self._constant:
             raise InvalidGroupError("GROUP_EMPTY is predefined: it cannot be freed")
-        self._members = None
-
-    def free(self) -> None:
-        """As `Free`, unless it is null, or the constant GROUP_EMPTY; another handle of that becomes null."""
-        if self is not GROUP_EMPTY:
-            self._members = None
+        self._denoted = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Group):
             return NotImplemented
-        if self._members is None or other._members is None:
-            return self._members is other._members
-        return self._members.ranks == other._members.ranks
+        if self._denoted is None or other._denoted is None:
+            return self._denoted is other._denoted
+        return self._denoted.ranks == other._denoted.ranks
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "Group(null)" if self._members is None else f"Group({list(self._members.ranks)})"
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name for the constants; other groups mean something only in their own job (section 2.4.1)."""
-        for name, constant in (("GROUP_NULL", GROUP_NULL), ("GROUP_EMPTY", GROUP_EMPTY)):
-            if self is constant:
-                return name
-            if self._members is constant._members:
-                return type(self), (constant,)
-        raise ValueError(f"cannot pickle {self!r}: send the ranks of its members instead")
+        return "Group(null)" if self._denoted is None else f"Group({list(self._denoted.ranks)})"
 
 
 def _own(first: Group, second: Group) -> int:
@@ -276,3 +248,5 @@ def _expanded(ranges: Sequence[tuple[int, int, int]]) -> list[int]:
 
 GROUP_NULL: Final = Group()
 GROUP_EMPTY: Final = Group.of(())
+
+Group._constants = {"GROUP_NULL": GROUP_NULL, "GROUP_EMPTY": GROUP_EMPTY}

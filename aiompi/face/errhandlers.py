@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiompi import hooks
@@ -80,7 +80,7 @@ def serve_calls_without_communicator(find: Callable[[], ErrorHandling | None]) -
 
 def consult(call: hooks.Call) -> Any:
     """Hook: ask the error handler about a call that fails, and remember who started what may fail later."""
-    completing = list(_operations(call))
+    completing = list(call.denoted(Request))
     try:
         result = call()
     except MPIException as error:
@@ -91,15 +91,6 @@ def consult(call: hooks.Call) -> Any:
     if isinstance(call.receiver, ErrorHandling):
         _watch(call.receiver, result)
     return result
-
-
-def _operations(call: hooks.Call) -> Iterator[Request[Any]]:
-    """The operations that a call on requests of the blocking face completes."""
-    for value in (call.receiver, *call.args, *call.kwargs.values()):
-        for item in value if isinstance(value, list | tuple) else (value,):
-            operation = None if isinstance(item, type) else getattr(item, "_core", None)
-            if isinstance(operation, Request):
-                yield operation
 
 
 def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandling | None:

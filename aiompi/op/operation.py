@@ -10,7 +10,7 @@ from aiompi.datatype.arguments import NumberError, UnusableTypeError
 from aiompi.errors import InvalidOpError
 from aiompi.op.combine import combiner
 from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import Reference
 
 
 class NoOperationError(InvalidOpError, ValueError):
@@ -54,7 +54,7 @@ class Operation:
         return self._identities is None or datatype.identity in self._identities
 
 
-class Op(Opaque):
+class Op(Reference[Operation]):
     """A reduction operation, associative by assumption (section 4.9.1).
 
     Calling it combines two Python objects: `SUM(a, b)` is `a + b`; the first operand is the one of the lower
@@ -64,27 +64,12 @@ class Op(Opaque):
         op: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_operation",)
+    __slots__ = ()
 
     _kind = Operation
-    _operation: Operation | None
 
     def __new__(cls, op: Op | None = None) -> Self:
-        self = super().__new__(cls)
-        if op is not None:
-            same_kind(Op, op)
-        self._operation = None if op is None else op._operation
-        return self
-
-    @property
-    def _denoted(self) -> Operation | None:
-        return self._operation
-
-    @classmethod
-    def _denote(cls, denoted: Operation) -> Self:
-        self = cls()
-        self._operation = denoted
-        return self
+        return cls._another(Op, op)
 
     @property
     def _valid(self) -> Operation:
@@ -93,14 +78,14 @@ class Op(Opaque):
         Raises:
             InvalidOpError: the handle is null.
         """
-        if self._operation is None:
+        if self._denoted is None:
             raise NoOperationError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
-        return self._operation
+        return self._denoted
 
     @property
     def name(self) -> str:
         """Name in the standard, such as "MPI_SUM"; for a user's operation that of its function."""
-        return "MPI_OP_NULL" if self._operation is None else self._operation.name
+        return "MPI_OP_NULL" if self._denoted is None else self._denoted.name
 
     @property
     def commute(self) -> bool:
@@ -144,12 +129,7 @@ class Op(Opaque):
         if self.is_predefined:
             what = f"{self.name} is predefined and" if self else "OP_NULL"
             raise InvalidOpError(f"{what} cannot be freed; free only what Op.Create made, once")
-        self._operation = None
-
-    def free(self) -> None:
-        """As `Free`, unless it is one of the constants or null; another handle of a constant becomes null."""
-        if self is not PREDEFINED[self.name if self.is_predefined else "MPI_OP_NULL"]:
-            self._operation = None
+        self._denoted = None
 
     def Is_commutative(self) -> bool:
         """Whether the order of the operands does not matter (MPI_Op_commutative, MPI-2.2)."""
@@ -163,7 +143,7 @@ class Op(Opaque):
     @property
     def is_predefined(self) -> bool:
         """Whether the operation is a named constant, which cannot be freed."""
-        return self._operation is None or self._operation.function is None
+        return self._denoted is None or self._denoted.function is None
 
     def check(self, datatype: Datatype | None = None) -> None:
         """Check that a reduction may start with this operation.
@@ -244,14 +224,15 @@ class Op(Opaque):
         return f"<aiompi.Op {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._operation is not None and self._operation.function is not None:
-            return type(self).Create, (self._operation.function, self._operation.commute)
+        if self._denoted is not None and self._denoted.function is not None:
+            return type(self).Create, (self._denoted.function, self._denoted.commute)
         constant = PREDEFINED[self.name]
         return (_by_name, (self.name,)) if self is constant else (type(self), (constant,))
 
 
 # MPI name -> the one object of that name; `aiompi.op.predefined` fills it.
 PREDEFINED: Final[dict[str, Op]] = {}
+Op._constants = PREDEFINED
 
 
 def _by_name(name: str) -> Op:

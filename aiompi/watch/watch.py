@@ -102,7 +102,7 @@ class Watch:
             return comm.engine is self._engine
         if call.receiver is None:
             return call.name in _WAITING
-        return any(True for _ in _operations(call))
+        return any(True for _ in call.denoted(Request))
 
     def _follow(self, record: Record, result: Any) -> None:
         """A call has returned: it waits on, if the operation that it has started can be awaited."""
@@ -135,15 +135,6 @@ class Watch:
             yield
         finally:
             record.unblock()
-
-
-def _operations(call: hooks.Call) -> Iterator[Request[Any]]:
-    """The operations that a call on requests of the blocking face is about."""
-    for value in (call.receiver, *call.args, *call.kwargs.values()):
-        for item in value if isinstance(value, list | tuple) else (value,):
-            operation = None if isinstance(item, type) else getattr(item, "_core", None)
-            if isinstance(operation, Request):
-                yield operation
 
 
 def _place(frame: FrameType | None) -> str:

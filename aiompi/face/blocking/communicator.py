@@ -169,13 +169,6 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
             return f"<MPI {self._predefined}, not initialised yet>"
         return repr(self._core)
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name for the constants: what arrives in another process is its own communicator (section 2.4.1)."""
-        for name, constant in (("COMM_WORLD", COMM_WORLD), ("COMM_SELF", COMM_SELF), ("COMM_NULL", COMM_NULL)):
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        raise ValueError(f"cannot pickle {self!r}: a communicator means something only in its own process")
-
 
 class Intracomm(Comm, TopologyMap):
     """A communicator of one group."""
@@ -374,5 +367,7 @@ def _kind(maker: Comm, core: Communicator) -> type[Comm]:
 COMM_NULL: Final = Comm()
 COMM_WORLD: Final[Intracomm] = _Unborn._named("world")
 COMM_SELF: Final[Intracomm] = _Unborn._named("self_comm")
+
+Comm._constants = {"COMM_WORLD": COMM_WORLD, "COMM_SELF": COMM_SELF, "COMM_NULL": COMM_NULL}
 
 process.on_finalize = lambda: clear_attributes(COMM_SELF)

@@ -11,7 +11,7 @@ from aiompi.driver.blocking import refuse_running_loop
 from aiompi.errors import InvalidRequestError
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import Reference
 from aiompi.status import Status
 
 if TYPE_CHECKING:
@@ -33,35 +33,21 @@ class _Taken:
         self.message = message
 
 
-class Message(Opaque):
+class Message(Reference[_Taken]):
     """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false.
 
     Args:
         message: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_taken",)
+    __slots__ = ()
 
     _gated: ClassVar[bool] = True
     _kind = _Taken
-    _taken: _Taken | None
+    _advice = "receive it, and send what it holds"
 
     def __new__(cls, message: Message | None = None) -> Self:
-        self = super().__new__(cls)
-        if message is not None:
-            same_kind(Message, message)
-        self._taken = None if message is None else message._taken
-        return self
-
-    @property
-    def _denoted(self) -> _Taken | None:
-        return self._taken
-
-    @classmethod
-    def _denote(cls, denoted: _Taken) -> Self:
-        self = cls()
-        self._taken = denoted
-        return self
+        return cls._another(Message, message)
 
     @classmethod
     def _of(cls, core: Communicator, message: engine.Message | None) -> Message:
@@ -70,8 +56,8 @@ class Message(Opaque):
 
     def free(self) -> None:
         """Nothing unless it is another handle of MESSAGE_NO_PROC, which becomes null: a message must be received."""
-        if self._taken is _NO_PROC and self is not MESSAGE_NO_PROC:
-            self._taken = None
+        if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
+            self._denoted = None
 
     def Recv(self, buf: Any, status: Status | None = None) -> None:
         """Receive the message into a writable buffer specification (MPI_Mrecv, MPI-3).
@@ -89,7 +75,7 @@ class Message(Opaque):
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        core = (self._taken and self._taken.core) or process.runtime.self_comm
+        core = (self._denoted and self._denoted.core) or process.runtime.self_comm
         return self._take(core.conversion.to_receive(buf))
 
     def recv(self, status: Status | None = None) -> Any:
@@ -110,13 +96,13 @@ class Message(Opaque):
         return self._take(None)
 
     def _take(self, memory: Any) -> Request[Any]:
-        taken = self._taken
+        taken = self._denoted
         if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
         core = taken.core or process.runtime.self_comm
         process.admit()
         if self is not MESSAGE_NO_PROC:
-            self._taken = None
+            self._denoted = None
         decode = process.runtime.codec.loads if memory is None else None
         return Request._denote(core.imrecv(taken.message, memory, decode))
 
@@ -137,19 +123,14 @@ class Message(Opaque):
     probe = Probe
     iprobe = Iprobe
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name for the constants: messages are received where they are (section 2.4.1)."""
-        for name, constant in (("MESSAGE_NULL", MESSAGE_NULL), ("MESSAGE_NO_PROC", MESSAGE_NO_PROC)):
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        raise ValueError(f"cannot pickle {self!r}: receive it, and send what it holds")
-
     def __repr__(self) -> str:
-        if self._taken is None or self._taken.message is None:
+        if self._denoted is None or self._denoted.message is None:
             return f"<Message {'from PROC_NULL' if self else 'null'}>"
-        return f"<Message {self._taken.message.envelope()}>"
+        return f"<Message {self._denoted.message.envelope()}>"
 
 
 _NO_PROC: Final = _Taken(None, None)
 MESSAGE_NULL: Final = Message()
 MESSAGE_NO_PROC: Final = Message._denote(_NO_PROC)
+
+Message._constants = {"MESSAGE_NULL": MESSAGE_NULL, "MESSAGE_NO_PROC": MESSAGE_NO_PROC}

@@ -73,12 +73,6 @@ class _Kind(Opaque, metaclass=_Missing):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(type(self), name)
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        for name, constant in (("WIN_NULL", WIN_NULL), ("FILE_NULL", FILE_NULL), ("SESSION_NULL", SESSION_NULL)):
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        raise ValueError(f"cannot pickle {self!r}")
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} null>"
 
@@ -132,6 +126,8 @@ class Session(_Kind):
 WIN_NULL: Final = Win()
 FILE_NULL: Final = File()
 SESSION_NULL: Final = Session()
+
+_Kind._constants = {"WIN_NULL": WIN_NULL, "FILE_NULL": FILE_NULL, "SESSION_NULL": SESSION_NULL}
 
 Open_port = absent("Open_port", PROCESSES)
 Close_port = absent("Close_port", PROCESSES)

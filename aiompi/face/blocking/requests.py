@@ -36,6 +36,7 @@ class Request(Opaque, Generic[T]):
 
     _gated: ClassVar[bool] = True
     _kind: ClassVar[type] = EngineRequest
+    _advice = "an operation goes on in its own process"
     _core: EngineRequest[T] | None
 
     def __new__(cls, request: Request[Any] | None = None) -> Self:
@@ -306,12 +307,6 @@ class Request(Opaque, Generic[T]):
     get_status_all = Get_status_all
     get_status_some = Get_status_some
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name for the constant: others mean something only in their own process (section 2.4.1)."""
-        if self._core is not None:
-            raise ValueError(f"cannot pickle {self!r}: an operation goes on in its own process")
-        return "REQUEST_NULL" if self is REQUEST_NULL else (type(self), (REQUEST_NULL,))
-
     def __repr__(self) -> str:
         return "<Request null>" if self._core is None else repr(self._core)
 
@@ -518,3 +513,5 @@ def _tell_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -
 
 
 REQUEST_NULL: Request[None] = Request()
+
+Request._constants = {"REQUEST_NULL": REQUEST_NULL}
