@@ -32,7 +32,8 @@ class Settings:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
-        transports: names of transports that may be used, comma-separated in the environment; empty means all.
+        transports: names of transports that may be used, comma-separated in the environment; empty means all. Without
+            shared_memory among them, ranks share no memory with their IMPI host either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
         spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
             default: 200e-6 where there is a core for each rank of the host, otherwise never.

@@ -169,6 +169,10 @@ class Host:
             raise _broken(packet, f"is one too many: hiwater is {self._universe.hiwater}")
         return dest
 
+    def addressee(self, packet: Packet) -> int | None:
+        """Whom a packet says that it is for, before all of it is here: a COMM_WORLD rank."""
+        return self._ranks.get(packet.pk_dest)
+
     def overdue(self, proc: int) -> list[tuple[int, bytes]]:
         """Acknowledgements for packets to a proc that has ended, so that nobody waits for it (section 3.8).
 

@@ -21,9 +21,12 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from aiompi.impi.slots import Slot, Slots
 
 HEADER: Final = struct.Struct(">II 24s24s QQQ ii QQ qQQ".replace(" ", ""))
 HEADER_BYTES: Final = HEADER.size
@@ -166,15 +169,19 @@ class Reader:
     Args:
         maxdatalen: most bytes of data that a packet may have (IMPI_Pk_maxdatalen).
         on_packet: takes the packets; the data of a packet begins at HEADER_BYTES.
+
+    Attributes:
+        slots: that the stream may refer to.
     """
 
-    __slots__ = ("_end", "_maxdatalen", "_on_packet", "_view")
+    __slots__ = ("_end", "_maxdatalen", "_on_packet", "_view", "slots")
 
     def __init__(self, maxdatalen: int, on_packet: OnPacket) -> None:
         self._maxdatalen = maxdatalen
         self._on_packet = on_packet
         self._view = memoryview(bytearray(READ_AHEAD))
         self._end = 0
+        self.slots: Slots | None = None
 
     @property
     def between_packets(self) -> bool:
@@ -201,6 +208,10 @@ class Reader:
         # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
         try:
             while end - start >= HEADER_BYTES:
+                if self.slots is not None and (slot := self.slots.referred(self._view, start)) is not None:
+                    start += HEADER_BYTES
+                    self._referred(slot)
+                    continue
                 packet = unpack(self._view, start)
                 needed = self._length(packet)
                 if end - start < needed:
@@ -211,6 +222,14 @@ class Reader:
                 self._on_packet(packet, whole)
         finally:
             self._keep(start, end, needed)
+
+    def _referred(self, slot: Slot) -> None:
+        """A packet that is not in the stream."""
+        try:
+            packet = unpack(slot.view)
+            self._on_packet(packet, slot.view[: self._length(packet)])
+        finally:
+            slot.release()
 
     def _length(self, packet: Packet) -> int:
         if packet.pk_len > self._maxdatalen:

@@ -1,11 +1,15 @@
 """The IMPI host of a rank: packets for ranks of other clients, over one Unix socket to the launcher's agent.
 
-After the hello (role ROLE_HOST) both directions are what hosts say to each other (IMPI 0.0, section 3.5): the host
-passes packets on as they are. With a FINI a rank tells its host that it is finished.
+After the hello (role ROLE_HOST) the rank hands over memory for long packets, if it has some (`aiompi.impi.slots`); then
+both directions are what hosts say to each other (IMPI 0.0, section 3.5): the host passes packets on as they are. With a
+FINI a rank tells its host that it is finished.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -15,10 +19,15 @@ from aiompi.engine import Engine, Request
 from aiompi.engine.gateway import Gateway
 from aiompi.engine.seams import Owner
 from aiompi.errors import JobAbortedError
+from aiompi.impi import slots
 from aiompi.impi.packet import Reader
+from aiompi.impi.slots import SharedPackets
 from aiompi.transport.dial import Dialling
+from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.stream import Connection
 from aiompi.transport.unix import SEND_BUFFER
+from aiompi.wire import memory
+from aiompi.wire.frame import Payload
 from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Connector
 
 SCHEME: Final = "unix:"
@@ -28,8 +37,23 @@ class HostLink(Connection):
     """Packets of all ranks of other clients."""
 
     def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
-        super().__init__(host, host, Reader(gateway.limits.datalen, gateway.packet))
+        self._packets = Reader(gateway.limits.datalen, gateway.packet)
+        super().__init__(host, host, self._packets)
         self._gateway = gateway
+        self._shared: SharedPackets | None = None
+
+    def share(self, shared: SharedPackets) -> None:
+        """Use memory that is shared with the host."""
+        self._shared = shared
+        self._packets.slots = shared.inbound
+
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        if self._shared is not None and sum(map(len, payload)) >= slots.LONG:
+            slot = self._shared.outbound.take()
+            if slot is not None:
+                slot.write((header, *payload))
+                return super().send(slot.reference, (), owner)
+        return super().send(header, payload, owner)
 
     def detach(self, owner: Owner) -> None:
         """Copy everything: only the last packet of a message tells whose it is."""
@@ -38,6 +62,10 @@ class HostLink(Connection):
     def _readable(self) -> None:
         super()._readable()
         self._keeper.drained()  # an acknowledgement may have let the last packet go
+
+    def close(self) -> None:
+        self._shared = self._packets.slots = None  # the memory goes when its last view does
+        super().close()
 
     def _eof(self) -> None:
         if self._gateway.closed:
@@ -83,9 +111,38 @@ class ImpiHost:
             self.connected.fail(JobAbortedError(f"the IMPI host at {self._address} cannot be reached: {cause}"))
             return
         dialling.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self._share(dialling.socket)
         self.links.add(self.link)
         self.link.open(dialling.socket)
         self.connected.complete()
+
+    def _share(self, sock: socket.socket) -> None:
+        """Hand over memory for long packets, if there are any; a broken connection is noticed later."""
+        datalen = self._gateway.limits.datalen
+        nbytes = slots.nbytes(datalen)
+        if not nbytes:
+            return
+        with contextlib.suppress(OSError):
+            made = self._memory(nbytes)
+            if made is None:
+                sock.send(slots.NOT_SHARED)
+                return
+            fd, shared = made
+            try:
+                socket.send_fds(sock, [slots.SHARED], [fd])
+            finally:
+                os.close(fd)
+            self.link.share(SharedPackets(shared, datalen, rank=True))
+
+    def _memory(self, nbytes: int) -> tuple[int, mmap.mmap] | None:
+        """Memory and its descriptor, if there may and can be some."""
+        names = self.engine.settings.transports
+        if not memory.ORDERED or (names and SharedMemory.name not in names):
+            return None
+        try:
+            return memory.create(nbytes)
+        except OSError:
+            return None
 
     def idle(self) -> bool:
         """Whether every packet has left this process, none waiting for flow control."""

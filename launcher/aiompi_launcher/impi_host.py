@@ -1,7 +1,7 @@
 """An IMPI host in the launcher: its sockets around `aiompi.impi.host`.
 
-Ranks come over a Unix socket, prove the key of the job, and then exchange packets as hosts do among themselves. Hosts
-of other clients come over TCP.
+Ranks come over a Unix socket, prove the key of the job, hand over memory for long packets, and then exchange packets as
+hosts do among themselves. Hosts of other clients come over TCP.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.impi import slots
 from aiompi.impi.host import Host, State
 from aiompi.impi.packet import Packet, PacketType
+from aiompi.impi.slots import SharedPackets, Slot
 from aiompi.impi.universe import Universe
-from aiompi.wire import hello
-from aiompi_launcher.impi_stream import PacketStream, Piece, copied, discard
+from aiompi.wire import hello, memory
+from aiompi_launcher.impi_cutter import Cutter
+from aiompi_launcher.impi_parts import Part, copied, discard
+from aiompi_launcher.impi_stream import PacketStream
 from aiompi_launcher.listen import Entrance, keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
@@ -67,7 +71,7 @@ class HostAgent:
         self._links: dict[int, PacketStream] = {}
         self._silent: set[int] = set()  # ranks that have nothing more to say
         self._gone: set[int] = set()  # ranks that hear nothing more
-        self._early: dict[int, list[list[Piece]]] = {}  # packets for ranks that are not here yet
+        self._early: dict[int, list[list[Part]]] = {}  # packets for ranks that are not here yet
         self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
         self._newcomers: dict[asyncio.Task[None], str] = {}  # with their addresses
         self._entrances: list[Entrance] = []
@@ -151,12 +155,10 @@ class HostAgent:
         keep_alive(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._core.connected(rank)
-        self._channels[rank] = stream = PacketStream(
-            sock,
-            self._universe.datalen,
-            lambda packet, pieces: self._from_channel(rank, packet, pieces),
-            lambda error: self._channel_ended(rank, error),
+        cutter = Cutter(
+            self._universe.datalen, lambda packet, parts: self._from_channel(rank, packet, parts), self._place
         )
+        self._channels[rank] = stream = PacketStream(sock, cutter, lambda error: self._channel_ended(rank, error))
         stream.on_drained = lambda: self._release(rank)
         self._changed.set()
 
@@ -211,33 +213,54 @@ class HostAgent:
             handshake.receive_data(data)
             if answer := handshake.data_to_send():
                 await self._loop.sock_sendall(sock, answer)
+        shared = await self._take_memory(sock)
         rank = handshake.peer_rank
         if rank not in self._core.procs or rank in self._links or rank in self._gone:
             raise RemoteProtocolError(f"it says that it is rank {rank}, which is not awaited here")
+        self._open_link(rank, sock, shared)
+
+    async def _take_memory(self, sock: socket.socket) -> SharedPackets | None:
+        """What a rank hands over for long packets."""
+        datalen = self._universe.datalen
+        if not slots.nbytes(datalen):
+            return None
+        await readable(sock)
+        data, descriptors, _, _ = socket.recv_fds(sock, 1, 1)
+        try:
+            if data == slots.SHARED and descriptors:
+                return SharedPackets(memory.accept(descriptors[0], slots.nbytes(datalen)), datalen, rank=False)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if data != slots.NOT_SHARED:
+            raise RemoteProtocolError("it did not say whether it has memory for long packets")
+        return None
+
+    def _open_link(self, rank: int, sock: socket.socket, shared: SharedPackets | None) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self._links[rank] = stream = PacketStream(
-            sock,
+        cutter = Cutter(
             self._universe.datalen,
-            lambda packet, pieces: self._from_rank(rank, packet, pieces),
-            lambda error: self._link_ended(rank, error),
+            lambda packet, parts: self._from_rank(rank, packet, parts),
+            slots=None if shared is None else shared.inbound,
         )
-        for pieces in self._early.pop(rank, ()):
-            stream.send(pieces)
+        self._links[rank] = stream = PacketStream(sock, cutter, lambda error: self._link_ended(rank, error), shared)
+        for parts in self._early.pop(rank, ()):
+            stream.send(parts)
 
     # Traffic.
 
-    def _from_rank(self, rank: int, packet: Packet, pieces: list[Piece]) -> None:
+    def _from_rank(self, rank: int, packet: Packet, parts: list[Part]) -> None:
         if packet.pk_type == PacketType.FINI:
-            discard(pieces)
+            discard(parts)
             self._silent.add(rank)
             self._changed.set()
             return
         peer = self._core.outgoing(packet, rank)
         channel = self._channels.get(peer)
         if channel is None:  # nobody is there any more, which is told elsewhere unless it was in order
-            discard(pieces)
+            discard(parts)
             return
-        channel.send(pieces)
+        channel.send(parts)
         if channel.backlog > CONGESTION:
             self._links[rank].pause()
             self._held.setdefault(peer, []).append(self._links[rank])
@@ -246,26 +269,32 @@ class HostAgent:
         for link in self._held.pop(peer, ()):
             link.resume()
 
-    def _from_channel(self, peer: int, packet: Packet, pieces: list[Piece]) -> None:
+    def _from_channel(self, peer: int, packet: Packet, parts: list[Part]) -> None:
         if packet.pk_type == PacketType.FINI:
-            discard(pieces)
+            discard(parts)
             self._core.hear_fini(peer)
             self._check_channel(peer)
             return
         rank = self._core.incoming(packet, peer)
         link = self._links.get(rank)
         if link is not None:
-            link.send(pieces)
+            link.send(parts)
         elif rank in self._gone:
-            discard(pieces)
+            discard(parts)
             self._acknowledge(rank)
         else:
-            self._early.setdefault(rank, []).append(copied(pieces))
+            self._early.setdefault(rank, []).append(copied(parts))
+
+    def _place(self, packet: Packet) -> Slot | None:
+        """Memory of the rank that a long packet is for."""
+        rank = self._core.addressee(packet)
+        link = None if rank is None else self._links.get(rank)
+        return None if link is None else link.slot()
 
     def _acknowledge(self, rank: int) -> None:
         for peer, ack in self._core.overdue(rank):
             if peer in self._channels:
-                self._channels[peer].send([(ack, None)])
+                self._channels[peer].send([Part(ack)])
 
     def _link_ended(self, rank: int, error: Exception | None) -> None:
         del self._links[rank]
@@ -303,7 +332,7 @@ class HostAgent:
         procs = self._core.procs
         await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
         for peer in self._core.say_fini():
-            self._channels[peer].send([(_FINI, None)])
+            self._channels[peer].send([Part(_FINI)])
             self._check_channel(peer)
         await self._until(lambda: self._core.closed)
         with contextlib.suppress(TimeoutError):
@@ -331,3 +360,13 @@ class HostAgent:
         for entrance in self._entrances:
             entrance.close()
         self._listener.close()
+
+
+async def readable(sock: socket.socket) -> None:
+    """Wait until a socket has something to be received, or has ended."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sock)

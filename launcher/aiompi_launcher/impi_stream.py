@@ -1,7 +1,8 @@
 """Packets over a non-blocking stream socket, whole ones in and out.
 
-What is passed on is not copied: sockets are read into blocks of memory, packets are pieces of these, and a block is
-used again when the last of its pieces has been sent.
+What is passed on is not copied: sockets are read into blocks of memory, packets are parts of these, and a block is
+used again when the last of its parts has been sent. Long packets from and to ranks are in memory that is shared with
+them (`aiompi.impi.slots`).
 """
 
 from __future__ import annotations
@@ -12,63 +13,15 @@ import contextlib
 import itertools
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.impi.packet import HEADER_BYTES, Packet, describe, unpack
+from aiompi.impi.slots import SharedPackets, Slot
+from aiompi_launcher.impi_cutter import Cutter
+from aiompi_launcher.impi_parts import Part, Shared, discard
 
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
-_PIECES: Final = 64  # of memory per system call, well below IOV_MAX
-_BLOCK_BYTES: Final = 256 * 2**10
-_LEAST_ROOM: Final = 16 * 2**10  # bytes that a read must have room for
-_SPARE_BLOCKS: Final = 64
-#: pieces up to this size are copied when they have to wait, and do not keep a block from being used
-_COPIED: Final = 4 * 2**10
-
-
-class Block:
-    """Memory that sockets are read into.
-
-    Attributes:
-        view: all of it.
-        pieces: number of its pieces that are still needed.
-    """
-
-    __slots__ = ("pieces", "view")
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(_BLOCK_BYTES))
-        self.pieces = 0
-
-    def release(self) -> None:
-        """A piece is not needed any more."""
-        self.pieces -= 1
-        if not self.pieces and len(_spare) < _SPARE_BLOCKS:
-            _spare.append(self)
-
-
-#: Blocks that nobody uses: fresh memory costs a page fault for every 4 KiB.
-_spare: Final[list[Block]] = []
-
-#: a part of a packet, and the block that it is in if it is in one
-Piece: TypeAlias = tuple[bytes | memoryview, Block | None]
-
-#: takes a packet: its header, and all of it, which must be sent, discarded or copied
-OnPacket: TypeAlias = Callable[[Packet, list[Piece]], object]
-
-
-def discard(pieces: Sequence[Piece]) -> None:
-    """Nobody needs this packet."""
-    for _, block in pieces:
-        if block is not None:
-            block.release()
-
-
-def copied(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same packet in memory of its own, to be kept for longer."""
-    data = b"".join(piece for piece, _ in pieces)
-    discard(pieces)
-    return [(data, None)]
+_PARTS: Final = 64  # of memory per system call, well below IOV_MAX
 
 
 class PacketStream:
@@ -76,10 +29,10 @@ class PacketStream:
 
     Args:
         sock: connected; the stream closes it.
-        maxdatalen: most bytes of data in a packet.
-        on_packet: takes what arrives.
+        cutter: takes what is read.
         on_end: called once, when the far end has closed the connection, it broke, or what came are no packets: with
             the error, None for an end between two packets.
+        shared: memory that is shared with the far end.
 
     Attributes:
         backlog: bytes that the socket has not taken yet.
@@ -87,57 +40,43 @@ class PacketStream:
     """
 
     def __init__(
-        self, sock: socket.socket, maxdatalen: int, on_packet: OnPacket, on_end: Callable[[Exception | None], object]
+        self,
+        sock: socket.socket,
+        cutter: Cutter,
+        on_end: Callable[[Exception | None], object],
+        shared: SharedPackets | None = None,
     ) -> None:
         self.backlog = 0
         self.on_drained: Callable[[], object] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._socket = sock
-        self._maxdatalen = maxdatalen
-        self._on_packet = on_packet
+        self._cutter = cutter
         self._on_end = on_end
-        self._queue: collections.deque[Piece] = collections.deque()
+        self._shared = shared
+        self._queue: collections.deque[Part] = collections.deque()
         self._paused = False
         self._shutting = False
-        self._block = _new_block()
-        self._start = self._read = 0  # between them is what has been read and not been handed over
-        self._packet: Packet | None = None  # the one that is being read
-        # Of it, in blocks that are full. One piece of each block, however small the portions that it comes in: there
-        # is a limit to the pieces of a system call.
-        self._pieces: list[Piece] = []
-        self._missing = 0  # bytes of it from `_start` on
         self._loop.add_reader(sock, self._readable)
 
-    def send(self, pieces: Sequence[Piece]) -> None:
-        """Send a packet; its pieces are the stream's from now on."""
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send a packet; its parts are the stream's from now on."""
         if self._socket.fileno() < 0:
-            discard(pieces)
+            discard(parts)
             return
-        if not self._queue:
-            pieces = self._send_at_once(pieces)
-            if pieces:
+        parts = [part.reference() if isinstance(part, Shared) else part for part in parts]
+        waiting = bool(self._queue)
+        self._queue.extend(parts)
+        self.backlog += sum(len(part.view) for part in parts)
+        if not waiting:
+            self._flush()
+            if self._queue:
                 self._loop.add_writer(self._socket, self._writable)
-        for piece in pieces:
-            self._queue.append(_settled(piece))
-            self.backlog += len(piece[0])
+        for part in parts if waiting else self._queue:
+            part.settle()
 
-    def _send_at_once(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
-        """Send what the socket takes; returns the rest."""
-        try:
-            done = self._socket.sendmsg([piece for piece, _ in pieces[:_PIECES]])
-        except BlockingIOError:
-            return pieces
-        except OSError as error:
-            if not isinstance(error, ConnectionError):  # of those the reading side tells, behind what has come before
-                self._loop.call_soon(self._break, error)
-            discard(pieces)
-            return ()
-        for index, (piece, block) in enumerate(pieces):
-            if done < len(piece):
-                return [(memoryview(piece)[done:], block), *pieces[index + 1 :]]
-            done -= len(piece)
-            discard(pieces[index : index + 1])
-        return ()
+    def slot(self) -> Slot | None:
+        """Where a long packet for the far end may be written, if there is such a place."""
+        return None if self._shared is None else self._shared.outbound.take()
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -163,7 +102,9 @@ class PacketStream:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
-            discard((*self._queue, *self._pieces, (b"", self._block)))
+            self._cutter.close()
+            discard(self._queue)
+            self._shared = None  # the memory goes when its last view does
 
     def _shut_down(self) -> None:
         if self._socket.fileno() >= 0:
@@ -182,103 +123,62 @@ class PacketStream:
 
     def _readable(self) -> None:
         for _ in _TURNS:
-            room = self._room()
+            buffers = self._cutter.buffers()
             try:
-                nbytes = self._socket.recv_into(room)
+                nbytes = self._socket.recvmsg_into(buffers)[0]
             except BlockingIOError:
                 return
             except OSError as error:
                 self._end(error)
                 return
             if not nbytes:
-                cut = self._packet is not None or self._start < self._read
+                cut = not self._cutter.between_packets
                 self._end(RemoteProtocolError("the connection ended in the middle of a packet") if cut else None)
                 return
-            self._read += nbytes
             try:
-                self._cut()
+                self._cutter.updated(nbytes)
             except RemoteProtocolError as error:
                 self._end(error)
                 return
             # Memory that was not filled means that there was no more; a handler may have paused or closed us.
-            if nbytes < len(room) or self._paused or self._socket.fileno() < 0:
+            if nbytes < sum(map(len, buffers)) or self._paused or self._socket.fileno() < 0:
                 return
-
-    def _room(self) -> memoryview:
-        """Memory for the next bytes: behind the last ones, or from the beginning of a block that nobody else needs."""
-        if self._start == self._read and self._block.pieces == 1:
-            self._start = self._read = 0
-        elif len(self._block.view) - self._read < _LEAST_ROOM:
-            self._change_block()
-        return self._block.view[self._read :]
-
-    def _change_block(self) -> None:
-        """Read on in another block: what there is of a packet stays where it is, what there is of a header moves."""
-        block, rest = self._block, self._block.view[self._start : self._read]
-        self._block = _new_block()
-        if self._packet is not None:
-            self._pieces.append((rest, block))
-            self._missing -= len(rest)
-            self._start = self._read = 0
-            return
-        self._block.view[: len(rest)] = rest
-        self._start, self._read = 0, len(rest)
-        block.release()
-
-    def _cut(self) -> None:
-        """Hand over the packets that are complete."""
-        while self._socket.fileno() >= 0:
-            if self._packet is None:
-                if self._read - self._start < HEADER_BYTES:
-                    return
-                self._packet = packet = unpack(self._block.view, self._start)
-                if packet.pk_len > self._maxdatalen:
-                    raise RemoteProtocolError(
-                        f"{describe(packet)} has {packet.pk_len} bytes of data; {self._maxdatalen} were agreed upon"
-                    )
-                self._missing = HEADER_BYTES + packet.pk_len
-            end = self._start + self._missing
-            if self._read < end:
-                return
-            self._block.pieces += 1
-            packet, pieces = self._packet, [*self._pieces, (self._block.view[self._start : end], self._block)]
-            self._start = end
-            self._packet = None
-            self._pieces.clear()
-            self._on_packet(packet, pieces)
 
     # Writing.
 
     def _writable(self) -> None:
-        queue = self._queue
-        for _ in _TURNS:
-            pieces = list(itertools.islice(queue, _PIECES))
-            rest = self._send_at_once(pieces)
-            for piece, _block in pieces:
-                queue.popleft()
-                self.backlog -= len(piece)
-            queue.extendleft(reversed(rest))
-            self.backlog += sum(len(piece) for piece, _block in rest)
-            if rest or not queue:
-                break
-        if not queue:
+        self._flush()
+        if not self._queue:
             self._loop.remove_writer(self._socket)
             if self._shutting:
                 self._shut_down()
             self.on_drained()
 
+    def _flush(self) -> None:
+        """Send what the socket takes, and not too much at a time."""
+        try:
+            for _ in _TURNS:
+                if not self._queue or not self._send_once():
+                    return
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if not isinstance(error, ConnectionError):  # of those the reading side tells, behind what has come before
+                self._loop.call_soon(self._break, error)
+            discard(self._queue)
+            self._queue.clear()
+            self.backlog = 0
 
-def _new_block() -> Block:
-    block = _spare.pop() if _spare else Block()
-    block.pieces = 1  # what is read next
-    return block
-
-
-def _settled(piece: Piece) -> Piece:
-    """A piece that has to wait."""
-    data, block = piece
-    if block is None or len(data) > _COPIED:
-        return piece
-    small = bytes(data)
-    block.release()
-    return small, None
+    def _send_once(self) -> bool:
+        """Send with one system call; returns whether the socket may take more."""
+        views = [part.view for part in itertools.islice(self._queue, _PARTS)]
+        done = nbytes = self._socket.sendmsg(views)
+        self.backlog -= done
+        while nbytes:
+            part = self._queue[0]
+            if nbytes < len(part.view):
+                part.view = memoryview(part.view)[nbytes:]
+                break
+            nbytes -= len(part.view)
+            self._queue.popleft().release()
+        return done == sum(map(len, views))

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
 
+from aiompi.impi import slots
 from aiompi.impi.address import host_identifier
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
+from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
-from aiompi.wire import hello
+from aiompi.wire import hello, memory
 from aiompi_launcher import impi_host
 from aiompi_launcher.impi_host import CONGESTION, HostAgent
-from aiompi_launcher.impi_stream import _BLOCK_BYTES
+from aiompi_launcher.impi_parts import BLOCK_BYTES
 from aiompi_launcher.listen import listen_tcp, listen_unix
 from aiompi_launcher.rendezvous import RendezvousError
 
@@ -69,6 +72,21 @@ class Channel:
 
     def close(self) -> None:
         self.writer.close()
+
+
+async def modest(link: Channel) -> None:
+    """Have no memory for long packets."""
+    await link.send(slots.NOT_SHARED)
+
+
+def handing_over(*descriptors: int, said: bytes = slots.SHARED) -> Callable[[Channel], Awaitable[None]]:
+    """Hand over something."""
+
+    async def introduce(link: Channel) -> None:
+        with socket.socket(fileno=os.dup(link.writer.get_extra_info("socket").fileno())) as sock:
+            socket.send_fds(sock, [said], descriptors)
+
+    return introduce
 
 
 class Place:
@@ -126,8 +144,14 @@ class Place:
         await self.channels[-1].expect(struct.pack(">I", self.rank))
         return self.channels[-1]
 
-    async def join(self, rank: int | None = None, key: bytes = KEY) -> Channel:
-        """Connect to the agent as its rank."""
+    async def join(
+        self, rank: int | None = None, key: bytes = KEY, introduce: Callable[[Channel], Awaitable[object]] = modest
+    ) -> Channel:
+        """Connect to the agent as its rank.
+
+        Args:
+            introduce: says whether there is memory for long packets.
+        """
         rank = self.rank if rank is None else rank
         link = Channel(*await asyncio.open_unix_connection(self.path))
         self.channels.append(link)
@@ -135,6 +159,7 @@ class Place:
         await link.send(handshake.data_to_send())
         handshake.receive_data(await link.reader.readexactly(handshake.needed))
         await link.send(handshake.data_to_send())
+        await introduce(link)
         return link
 
     async def up(self) -> tuple[list[Channel], Channel]:
@@ -326,6 +351,59 @@ async def test_a_rank_that_is_none(place: Callable[..., Place], rank: int, key: 
     await here.up()
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "said"),
+    [(None, slots.SHARED), (None, b"?"), (4096, slots.SHARED)],
+    ids=["no memory", "nonsense", "too little memory"],
+)
+async def test_a_rank_that_hands_over_something_else(
+    place: Callable[..., Place], nbytes: int | None, said: bytes
+) -> None:
+    here = place(1)
+    descriptors = [] if nbytes is None else [memory.create(nbytes)[0]]
+    link = await here.join(introduce=handing_over(*descriptors, said=said))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    await link.end()
+    assert "dropped a connection from this machine" in here.said[0]
+    await here.up()
+
+
+@pytest.mark.spec("I3.1-1", "I3.1-4")
+async def test_long_packets_pass_through_memory_of_the_rank(place: Callable[..., Place]) -> None:
+    """Only to and from the rank; it may be slow, and then they come through the socket."""
+    here = place(1)
+    fd, made = memory.create(slots.nbytes(DATALEN))
+    shared = SharedPackets(made, DATALEN, rank=True)
+    connecting = here.connecting()
+    channels = [await here.accept(0), await here.dial(2), await here.dial(3)]
+    await connecting
+    link = await here.join(introduce=handing_over(fd))
+    os.close(fd)
+
+    slot = shared.outbound.take()
+    assert slot is not None
+    data = packet(1, 2, bytes(DATALEN))
+    slot.write([data])
+    await link.send(packet(1, 2, b"before") + slot.reference + packet(1, 2, b"behind"))
+    await channels[1].expect(packet(1, 2, b"before") + data + packet(1, 2, b"behind"))
+
+    count = len(list(iter(shared.outbound.take, None)))
+    sent = [packet(2, 1, bytes([number]) * DATALEN) for number in range(count + 3)]
+    for data in sent:
+        await channels[1].send(data)
+    got = []
+    for number in range(len(sent)):
+        whole = await link.reader.readexactly(HEADER_BYTES)
+        found = shared.inbound.referred(whole, 0)
+        if found is None:
+            whole += await link.reader.readexactly(DATALEN)
+            assert number >= count
+        got.append(whole if found is None else bytes(found.view[: HEADER_BYTES + DATALEN]))
+    assert got == sent
+    assert here.failures == []
+
+
 async def test_packets_wait_for_a_rank_that_is_not_here_yet(place: Callable[..., Place]) -> None:
     here = place(0)
     connecting = here.connecting()
@@ -417,7 +495,7 @@ async def test_a_host_that_does_not_read_holds_up_nobody_else(place: Callable[..
         await asyncio.sleep(0)
     for _ in range(1000):
         await asyncio.sleep(0)
-    assert stream.backlog <= CONGESTION + _BLOCK_BYTES + len(flood)
+    assert stream.backlog <= CONGESTION + BLOCK_BYTES + len(flood)
     assert not sending.done()
     for channel, rank in ((zero, 0), (two, 2), (three, 3)):
         await channel.send(packet(rank, 1, b"ping"))

@@ -4,41 +4,83 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import mmap
 import random
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import pytest
+import pytest_asyncio
 
-from aiompi.impi.packet import Packet, PacketType
-from aiompi_launcher import impi_stream
-from aiompi_launcher.impi_stream import _BLOCK_BYTES, PacketStream
+from aiompi.impi import slots
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader
+from aiompi.impi.slots import SharedPackets
+from aiompi_launcher import impi_parts
+from aiompi_launcher.impi_cutter import Cutter
+from aiompi_launcher.impi_parts import BLOCK_BYTES, Part
+from aiompi_launcher.impi_stream import PacketStream
 
 pytestmark = pytest.mark.asyncio
 
-MAXDATALEN = 2 * _BLOCK_BYTES
+MAXDATALEN = 2 * BLOCK_BYTES
+SLOTS = 8  # of a direction, with such packets
 
 
 def packet(data: bytes, kind: PacketType = PacketType.DATA) -> bytes:
     return Packet(kind, len(data), pk_msglen=len(data)).pack() + data
 
 
-class Relay:
-    """Two streams, of which the second sends what the first receives; the sockets `near` and `far` are the ends."""
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
 
-    def __init__(self) -> None:
+
+def memory() -> tuple[SharedPackets, SharedPackets]:
+    """What a rank and its host share."""
+    made = mmap.mmap(-1, slots.nbytes(MAXDATALEN))
+    return SharedPackets(made, MAXDATALEN, rank=True), SharedPackets(made, MAXDATALEN, rank=False)
+
+
+class Relay:
+    """Two streams, of which the second sends what the first receives; the sockets `near` and `far` are the ends.
+
+    Args:
+        sharing: which of the ends are ranks that share memory with the relay.
+    """
+
+    def __init__(self, sharing: str = "") -> None:
         self.near, inward = socket.socketpair()
         self.far, outward = socket.socketpair()
         for sock in (self.near, self.far, inward, outward):
             sock.setblocking(False)
         self.ends: list[Exception | None] = []
         self.outward_socket = outward
-        self.outward = PacketStream(outward, MAXDATALEN, lambda *_: None, self.ends.append)
-        self.inward = PacketStream(inward, MAXDATALEN, lambda _, pieces: self.outward.send(pieces), self.ends.append)
+        self.near_memory, inward_memory = memory() if "near" in sharing else (None, None)
+        self.far_memory, outward_memory = memory() if "far" in sharing else (None, None)
+        blind = Cutter(MAXDATALEN, lambda *_: None)
+        self.outward = PacketStream(outward, blind, self.ends.append, outward_memory)
+        cutter = Cutter(
+            MAXDATALEN,
+            lambda _, parts: self.outward.send(parts),
+            lambda _: self.outward.slot(),
+            inward_memory.inbound if inward_memory else None,
+        )
+        self.inward = PacketStream(inward, cutter, self.ends.append)
 
-    async def pass_on(self, portions: Iterator[bytes], nbytes: int) -> bytes:
-        """Write portions one after the other; returns the `nbytes` that come out."""
+    def stream(self, packets: Iterable[bytes]) -> bytes:
+        """What the near end writes."""
+        stream = b""
+        for whole in packets:
+            slot = self.near_memory.outbound.take() if self.near_memory and len(whole) > slots.LONG else None
+            if slot is not None:
+                slot.write([whole])
+            stream += whole if slot is None else slot.reference
+        return stream
+
+    async def pass_on(self, portions: Iterable[bytes], nbytes: int) -> bytes:
+        """Write portions one after the other; returns the `nbytes` of packets that come out."""
         loop = asyncio.get_running_loop()
         reading = asyncio.create_task(self._read(nbytes))
         for portion in portions:
@@ -48,16 +90,25 @@ class Relay:
             return await reading
 
     async def _read(self, nbytes: int) -> bytes:
-        loop, data = asyncio.get_running_loop(), b""
-        while len(data) < nbytes and (piece := await loop.sock_recv(self.far, 2**20)):
-            data += piece
-        return data
+        loop, packets = asyncio.get_running_loop(), bytearray()
+        reader = Reader(MAXDATALEN, lambda _, whole: packets.extend(whole))
+        reader.slots = self.far_memory.inbound if self.far_memory else None
+        while len(packets) < nbytes and (count := await loop.sock_recv_into(self.far, reader.get_buffer())):
+            reader.buffer_updated(count)
+        return bytes(packets)
 
     def close(self) -> None:
         self.inward.close()
         self.outward.close()
         self.near.close()
         self.far.close()
+
+
+@pytest_asyncio.fixture
+async def relay(request: pytest.FixtureRequest) -> AsyncIterator[Relay]:
+    made = Relay(getattr(request, "param", ""))
+    yield made
+    made.close()
 
 
 def cut(stream: bytes, chance: random.Random, sizes: tuple[int, ...]) -> Iterator[bytes]:
@@ -71,8 +122,8 @@ def cut(stream: bytes, chance: random.Random, sizes: tuple[int, ...]) -> Iterato
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few blocks are kept, so that one that is used too early is soon another's."""
-    monkeypatch.setattr(impi_stream, "_spare", [])
-    monkeypatch.setattr(impi_stream, "_SPARE_BLOCKS", 2)
+    monkeypatch.setattr(impi_parts, "_spare", [])
+    monkeypatch.setattr(impi_parts, "_SPARE_BLOCKS", 2)
 
 
 @pytest.mark.usefixtures("bounded")
@@ -82,46 +133,90 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ("lengths", "sizes"),
     [
         ((0, 1, 127, 128, 129, 3000), (1, 2, 50)),
-        ((0, 1, 20_000, _BLOCK_BYTES - 128, _BLOCK_BYTES), (100, 2**20)),
+        ((0, 1, 20_000, BLOCK_BYTES - 128, BLOCK_BYTES), (100, 2**20)),
         ((MAXDATALEN, 0), (2000, 50_000, 2**20)),
     ],
     ids=["small", "blocks", "longest"],
 )
-async def test_any_packets_in_any_portions(seed: int, lengths: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("relay", ["", "near", "far", "near and far"], indirect=True)
+async def test_any_packets_in_any_portions(
+    relay: Relay, seed: int, lengths: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
     chance = random.Random(seed)
-    sent = b"".join(packet(chance.randbytes(chance.choice(lengths))) for _ in range(12))
-    relay = Relay()
-    try:
-        assert await relay.pass_on(cut(sent, chance, sizes), len(sent)) == sent
-        assert relay.ends == []
-    finally:
-        relay.close()
+    sent = [packet(chance.randbytes(chance.choice(lengths))) for _ in range(12)]
+    whole = b"".join(sent)
+    assert await relay.pass_on(cut(relay.stream(sent), chance, sizes), len(whole)) == whole
+    assert relay.ends == []
+    for shared in (relay.near_memory, relay.far_memory):
+        assert shared is None or len(list(iter(shared.outbound.take, None))) == SLOTS, "they are free again"
 
 
 @pytest.mark.usefixtures("bounded")
-async def test_a_packet_in_single_bytes_while_nobody_reads() -> None:
-    """Each byte would be a piece of its own; there are more of them than a system call takes."""
+async def test_a_packet_in_single_bytes_while_nobody_reads(relay: Relay) -> None:
+    """Each byte would be a part of its own; there are more of them than a system call takes."""
     data = packet(b"0123456789" * 300)
-    relay = Relay()
     relay.outward_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-    try:
-        assert await relay.pass_on(iter([bytes([byte]) for byte in data]), len(data)) == data
-    finally:
-        relay.close()
+    assert await relay.pass_on([bytes([byte]) for byte in data], len(data)) == data
 
 
-async def test_more_packets_than_a_system_call_takes_wait_for_their_reader() -> None:
+async def test_more_packets_than_a_system_call_takes_wait_for_their_reader(relay: Relay) -> None:
     data = b"".join(packet(struct.pack(">I", number)) for number in range(5000))
-    relay = Relay()
     relay.outward_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-    loop = asyncio.get_running_loop()
-    try:
-        await loop.sock_sendall(relay.near, data)
-        assert relay.outward.backlog > 0
-        assert await relay.pass_on(iter(()), len(data)) == data
-        assert relay.outward.backlog == 0
-    finally:
-        relay.close()
+    await asyncio.get_running_loop().sock_sendall(relay.near, data)
+    assert relay.outward.backlog > 0
+    assert await relay.pass_on([], len(data)) == data
+    assert relay.outward.backlog == 0
+
+
+@pytest.mark.parametrize("relay", ["near"], indirect=True)
+@pytest.mark.parametrize(
+    ("header", "cause"),
+    [
+        (Packet(PacketType.DATA, MAXDATALEN + 1, pk_msglen=2**40), "were agreed upon"),
+        (Packet(PacketType.DATA, 2, pk_msglen=1), "brings 2 bytes of a message that has 1"),
+        (Packet(9), "there is no such type"),
+    ],
+)
+async def test_packets_in_slots_are_checked(relay: Relay, header: Packet, cause: str) -> None:
+    await relay.pass_on([relay.stream([header.pack() + bytes(slots.LONG)])], 0)
+    await until(lambda: relay.ends)
+    assert cause in str(relay.ends[0])
+
+
+@pytest.mark.parametrize("relay", ["near"], indirect=True)
+async def test_a_header_in_a_slot_cannot_change_after_it_was_checked(relay: Relay) -> None:
+    relay.outward_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    assert relay.near_memory is not None
+    data = packet(bytes(MAXDATALEN))
+    slot = relay.near_memory.outbound.take()
+    assert slot is not None
+    slot.write([data])
+    await asyncio.get_running_loop().sock_sendall(relay.near, packet(bytes(2**18)) + slot.reference)
+    await until(lambda: relay.outward.backlog > MAXDATALEN)
+    slot.write([b"\xff" * HEADER_BYTES])
+    assert (await relay.pass_on([], 2**18 + HEADER_BYTES + len(data)))[-len(data) :] == data
+
+
+@pytest.mark.parametrize("relay", ["far"], indirect=True)
+async def test_packets_that_find_no_slot_pass_through_the_socket(relay: Relay) -> None:
+    """The rank does not read: what comes for it is read all the same."""
+    sent = [packet(bytes([number]) * MAXDATALEN) for number in range(SLOTS + 4)]
+    await asyncio.get_running_loop().sock_sendall(relay.near, b"".join(sent))
+    await until(lambda: relay.outward.backlog > MAXDATALEN)
+    assert await relay.pass_on([], sum(map(len, sent))) == b"".join(sent)
+
+
+@pytest.mark.parametrize("relay", ["far"], indirect=True)
+@pytest.mark.parametrize("first", [200, MAXDATALEN + 400])
+async def test_slots_of_packets_that_stay_incomplete_are_free_again(relay: Relay, first: int) -> None:
+    assert relay.far_memory is not None
+    data = packet(bytes(MAXDATALEN)) * 2
+    await asyncio.get_running_loop().sock_sendall(relay.near, data[:first])
+    relay.near.close()
+    await until(lambda: relay.ends)
+    assert "in the middle of a packet" in str(relay.ends[0])
+    free = len(list(iter(relay.outward.slot, None)))
+    assert free == SLOTS - (first > MAXDATALEN), "all but that of the packet that the rank has not read"
 
 
 class Exhausted(socket.socket):
@@ -135,9 +230,9 @@ async def test_a_packet_that_cannot_be_sent_ends_the_stream() -> None:
     """Nobody would miss it otherwise, while its receiver waits for ever."""
     near, far = socket.socketpair()
     ends: list[Exception | None] = []
-    stream = PacketStream(Exhausted(fileno=far.detach()), MAXDATALEN, lambda *_: None, ends.append)
+    stream = PacketStream(Exhausted(fileno=far.detach()), Cutter(MAXDATALEN, lambda *_: None), ends.append)
     with near:
-        stream.send([(packet(b"lost"), None)])
+        stream.send([Part(packet(b"lost"))])
         assert ends == [], "it is told afterwards: who sends is not ready for it"
         await asyncio.sleep(0)
         assert [type(end) for end in ends] == [OSError]
@@ -149,10 +244,10 @@ async def test_what_came_before_the_end_counts_although_sending_fails() -> None:
     got: list[Packet] = []
     ended = asyncio.Event()
     far.setblocking(False)
-    stream = PacketStream(far, MAXDATALEN, lambda found, _: got.append(found), lambda _: ended.set())
+    stream = PacketStream(far, Cutter(MAXDATALEN, lambda found, _: got.append(found)), lambda _: ended.set())
     near.sendall(packet(b"last words"))
     near.close()
-    stream.send([(packet(b"to nobody"), None)])
+    stream.send([Part(packet(b"to nobody"))])
     async with asyncio.timeout(5):
         await ended.wait()
     assert [found.pk_len for found in got] == [len(b"last words")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import mmap
 import os
 import select
 import socket
@@ -19,14 +21,18 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Engine
 from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError
+from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.transport.impi_host import ImpiHost
+from aiompi.wire import memory
 from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Acceptor
 
 UNIVERSE = universe(1, 2, ackmark=2, hiwater=3)
 PROCS = [pack_proc(proc.ipv6, proc.pid) for proc in UNIVERSE.procs]
+DATALEN = UNIVERSE.datalen
 LIMIT = 20.0
 
 
@@ -35,15 +41,16 @@ class Rank:
 
     Attributes:
         causes: why the connection was lost.
+        shared: the host's view of the memory that the rank has handed over.
     """
 
-    def __init__(self, directory: Path, universe: Universe = UNIVERSE) -> None:
+    def __init__(self, directory: Path, universe: Universe = UNIVERSE, transports: tuple[str, ...] = ()) -> None:
         self._path = path = str(directory / "host")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen()
         self.driver = BlockingDriver()
-        self.engine = Engine(0, 3, Settings(), self.driver)
+        self.engine = Engine(0, 3, Settings(transports=transports), self.driver)
         self.engine.enrol(0, 3, universe)
         self.engine.gateway = Gateway(self.engine, universe)
         self.causes: list[str] = []
@@ -51,6 +58,7 @@ class Rank:
         self.engine.connect = lambda peer: self.host.link
         self.comm: Communicator = make_communicator(self.engine, Group.of(range(3), 0), 0, "WORLD")
         self.socket: socket.socket | None = None
+        self.shared: SharedPackets | None = None
 
     def greet(self, key: bytes = KEY) -> socket.socket:
         """Let the rank in."""
@@ -63,6 +71,11 @@ class Rank:
             self.socket.sendall(handshake.data_to_send())
         assert handshake.peer_rank == 0
         self.until(self.host.connected.done)
+        said, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+        assert said == (slots.SHARED if descriptors else slots.NOT_SHARED)
+        for descriptor in descriptors:
+            self.shared = SharedPackets(memory.accept(descriptor, slots.nbytes(DATALEN)), DATALEN, rank=False)
+            os.close(descriptor)
         return self.socket
 
     def until(self, satisfied: Callable[[], bool]) -> None:
@@ -84,11 +97,13 @@ class Rank:
         """The next packet that the rank sends."""
         found: list[tuple[Packet, bytes]] = []
         reader = Reader(2**16, lambda packet, whole: found.append((packet, bytes(whole[HEADER_BYTES:]))))
+        reader.slots = self.shared.inbound if self.shared else None
         while not found:
             pour(reader, self.receive(1))
         return found[0]
 
     def close(self) -> None:
+        self.shared = None
         self.host.close()
         self.driver.close()
         self._listener.close()
@@ -98,8 +113,9 @@ class Rank:
 
 
 @pytest.fixture
-def rank(tmp_path: Path) -> Iterator[Rank]:
-    made = Rank(tmp_path)
+def rank(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rank]:
+    """A rank that may use these transports."""
+    made = Rank(tmp_path, transports=getattr(request, "param", ()))
     yield made
     made.close()
 
@@ -154,6 +170,64 @@ def test_packets_come_in_while_none_can_go_out(eager: Rank) -> None:
     assert not eager.host.idle()
 
 
+@pytest.mark.parametrize(
+    ("rank", "sharing"), [((), True), (("shared_memory", "tcp"), True), (("tcp",), False)], indirect=["rank"]
+)
+def test_long_messages(rank: Rank, sharing: bool) -> None:
+    """Through memory if there may be some; each is a packet that waits for its receive, and one more."""
+    host = rank.greet()
+    assert (rank.shared is not None) == sharing
+    data = pattern(DATALEN + 50_000)
+    send, receive = isend(rank.comm, data, 1, tag=4), irecv(rank.comm, 1)
+    packet, first = rank.packet()
+    assert (packet.pk_type, packet.pk_msglen, first) == (PacketType.DATASYNC, len(data), data[:DATALEN])
+    host.send(Packet(PacketType.SYNCACK, 0, PROCS[1], PROCS[0], packet.pk_srqid, 9).pack())
+    _, rest = rank.packet()
+    while not rest:  # which answers ours
+        _, rest = rank.packet()
+    assert first + rest == data
+    rank.until(send.done)
+    for whole in (
+        message(1, data[:DATALEN], pk_type=PacketType.DATASYNC, pk_msglen=len(data)),
+        message(1, data[DATALEN:], pk_msglen=len(data), pk_drqid=1),
+    ):
+        slot = rank.shared.outbound.take() if rank.shared else None
+        if slot is not None:
+            slot.write([whole])
+        host.sendall(whole if slot is None else slot.reference)
+        rank.driver.poll()
+    rank.until(receive.done)
+    assert receive.result() == data
+    if rank.shared:
+        assert len(list(iter(rank.shared.outbound.take, None))) == slots_of_a_direction(), "they are free again"
+
+
+def slots_of_a_direction() -> int:
+    fresh = SharedPackets(mmap.mmap(-1, slots.nbytes(DATALEN)), DATALEN, rank=True)
+    return len(list(iter(fresh.outbound.take, None)))
+
+
+def test_packets_that_find_no_slot_pass_through_the_socket(eager: Rank) -> None:
+    eager.greet()
+    count = slots_of_a_direction() + 3
+    sends = [isend(eager.comm, bytes([number]) * 20_000, 1) for number in range(count)]
+    assert eager.socket is not None
+    found = [eager.packet()[1] for _ in range(count)]
+    assert found == [bytes([number]) * 20_000 for number in range(count)]
+    eager.until(lambda: all(send.done() for send in sends))
+
+
+def test_no_memory_to_be_had(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(nbytes: int) -> None:
+        raise OSError(errno.ENOSYS, "no such system call")
+
+    monkeypatch.setattr(memory, "create", create)
+    rank.greet()
+    assert rank.shared is None
+    isend(rank.comm, bytes(50_000), 1)
+    assert rank.packet()[1] == bytes(50_000)
+
+
 @pytest.mark.spec("I3.8-1", "I3.8-2", "I3.8-4")
 def test_fini_is_last(rank: Rank) -> None:
     """What flow control holds back comes before it; the counter does not stop it."""
@@ -196,6 +270,7 @@ def test_after_fini_packets_are_acknowledged_and_messages_dropped(rank: Rank) ->
         (message(1, b"x", pk_src=PROCS[0]), "its sender is no process of another client"),
         (message(1, b"x", pk_dest=PROCS[1]), "is not for rank 0"),
         (message(1, b"", pk_type=99), "there is no such type"),
+        (b"\xa1\x0a\0\0" + b"\xff" * 124, "it refers to slot 4294967295 of 16"),
         (message(1, b"", pk_len=2**31, pk_msglen=2**31), "bytes of data; 65536 were agreed upon"),
         (message(1, b"x", pk_msglen=9, pk_drqid=3), "continues message 3, which is not arriving here"),
     ],

@@ -1,7 +1,7 @@
 """Shared memory, between ranks of one host: a ring for each direction between two ranks, made when they first talk.
 
 `segment` is the memory, `ring` what is in it, `link` carries frames through it, `transport` makes links. What goes to
-several ranks lies in the `pool` of its sender. `memory` is where all memory comes from.
+several ranks lies in the `pool` of its sender. `descriptors` is how all that is handed over.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

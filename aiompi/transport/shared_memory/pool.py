@@ -19,7 +19,8 @@ from collections import deque
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory import memory
+from aiompi.transport.shared_memory import descriptors
+from aiompi.wire import memory
 from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks, of which pages are taken that are written
@@ -156,10 +157,10 @@ class Loan:
             RemoteProtocolError: what came is no pool.
             OSError: there is nothing, the connection failed, or the memory cannot be mapped.
         """
-        data, fds = memory.receive(sock, _NUMBER.size, 1)
+        data, fds = descriptors.receive(sock, _NUMBER.size, 1)
         if not data:
             return None
-        with memory.closing(fds):
+        with descriptors.closing(fds):
             if len(data) != _NUMBER.size or len(fds) != 1:
                 raise RemoteProtocolError("it spoke where it must be silent")
             (number,) = _NUMBER.unpack(data)

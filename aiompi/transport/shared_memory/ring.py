@@ -13,8 +13,9 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
-Memory ordering. Only x86 is served (`ORDERED`), whose stores become visible in program order, and whose loads are
-not passed by later ones. A word is read and written by one aligned 8-byte access of memoryview, hence never torn.
+Memory ordering. Only processors are served (`aiompi.wire.memory.ORDERED`) whose stores become visible in program order,
+and whose loads are not passed by later stores. A word is read and written by one aligned 8-byte access of memoryview,
+hence never torn.
 
 * Data before HEAD, and the reader's loads before TAIL: stores in program order. String instructions (`rep movsb`)
   and the non-temporal stores of large copies in libc, which ends them with a store fence, keep that order towards
@@ -29,7 +30,6 @@ not passed by later ones. A word is read and written by one aligned 8-byte acces
 
 from __future__ import annotations
 
-import platform
 import struct
 import threading
 from collections.abc import Callable
@@ -37,9 +37,6 @@ from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Landing, Sink
-
-#: whether the processor keeps the order that rings depend on
-ORDERED: Final = platform.machine() in ("x86_64", "AMD64")
 
 ALIGN: Final = 64
 #: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own

@@ -9,8 +9,9 @@ import struct
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory import memory
+from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Inbound, Outbound
+from aiompi.wire import memory
 
 #: bytes before the rings, of which the control words of both take the first; a page, so that rings begin at one
 PREFIX: Final = mmap.PAGESIZE
@@ -50,7 +51,7 @@ class Segment:
             OSError: no memory, no descriptors, or no connection.
         """
         memory_fd, mapped = memory.create(PREFIX + 2 * size)
-        with memory.closing([memory_fd]), memory.closing([]) as undo:
+        with descriptors.closing([memory_fd]), descriptors.closing([]) as undo:
             bells = []
             for _ in range(2):
                 bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -68,10 +69,10 @@ class Segment:
             RemoteProtocolError: what came is no segment.
             OSError: the connection failed, or the memory cannot be mapped.
         """
-        data, fds = memory.receive(sock, _SIZE.size, _DESCRIPTORS)
+        data, fds = descriptors.receive(sock, _SIZE.size, _DESCRIPTORS)
         if not data:
             return None
-        with memory.closing(fds[:1]), memory.closing(fds[1:]) as undo:
+        with descriptors.closing(fds[:1]), descriptors.closing(fds[1:]) as undo:
             if len(data) != _SIZE.size or len(fds) != _DESCRIPTORS:
                 raise RemoteProtocolError(f"{len(data)} bytes and {len(fds)} descriptors are no shared memory")
             (size,) = _SIZE.unpack(data)

@@ -7,12 +7,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Party, Peer
-from aiompi.transport.shared_memory import memory
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
-from aiompi.transport.shared_memory.ring import ORDERED
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
+from aiompi.wire import memory
 from aiompi.wire.frame import Payload
 
 
@@ -36,7 +35,7 @@ class SharedMemory(Unix):
         engine.lending = self
 
     def address(self) -> Any:
-        return super().address() if ORDERED and memory.available() else None
+        return super().address() if memory.ORDERED and memory.available() else None
 
     @staticmethod
     def home(address: Any) -> Hashable:

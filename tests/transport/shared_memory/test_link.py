@@ -16,11 +16,11 @@ from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.settings import Settings
-from aiompi.transport.shared_memory import SharedMemory, transport
-from aiompi.transport.shared_memory import memory as shared
+from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.ring import TAIL
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
+from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER, Header
 
 NewPolled = Callable[..., PolledWorld]
@@ -86,7 +86,7 @@ def test_sizes_that_cannot_be(size: int) -> None:
 
 
 def test_not_offered_where_stores_may_be_reordered(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "ORDERED", False)
+    monkeypatch.setattr(shared, "ORDERED", False)
     assert polled().addresses == [None, None]
 
 

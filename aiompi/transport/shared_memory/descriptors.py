@@ -1,0 +1,39 @@
+"""How memory and doorbells are handed over: as file descriptors, by SCM_RIGHTS."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import socket
+
+from aiompi.errors import RemoteProtocolError
+
+
+def receive(sock: socket.socket, nbytes: int, most: int) -> tuple[bytes, list[int]]:
+    """What a peer says, up to `nbytes`, and the descriptors that it hands over with it, which the caller closes.
+
+    Raises:
+        RemoteProtocolError: there are more than `most`.
+        OSError: the connection failed, or there is nothing yet.
+    """
+    fds = array.array("i")
+    # Not socket.recv_fds, which forgets its flags.
+    space = socket.CMSG_LEN(most * fds.itemsize)
+    data, ancillary, flags, _ = sock.recvmsg(nbytes, space, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) // fds.itemsize * fds.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise RemoteProtocolError("it handed over more descriptors than shared memory has, or than fit here")
+    return data, list(fds)
+
+
+def closing(fds: list[int]) -> contextlib.ExitStack:
+    """Closes descriptors at the end, unless its `pop_all` is called."""
+    stack = contextlib.ExitStack()
+    for fd in fds:
+        stack.callback(os.close, fd)
+    return stack
