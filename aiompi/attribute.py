@@ -7,6 +7,7 @@ deleted in the reverse order.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping
 from operator import index
@@ -171,14 +172,14 @@ class Attributes:
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
             TypeError: the key is for integers, and this is none.
-            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
+            aiompi.Exception: the callback that deletes the old value failed; that one is still there.
         """
         self._keyvals.check_own(keyval, "set")
         key = self._keyvals.find(keyval)
         if key.integers:
             value = index(value)
         if keyval in self._values:
-            self.delete(owner, keyval)
+            self._forget(owner, keyval)
         self._values[keyval] = key, value
 
     def delete(self, owner: Any, keyval: int) -> None:
@@ -186,14 +187,21 @@ class Attributes:
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is forgotten nevertheless.
+            aiompi.Exception: the callback failed; the value is still there.
         """
         self._keyvals.check_own(keyval, "deleted")
         if keyval not in self._values:
             self._keyvals.find(keyval)
             raise InvalidKeyvalError(f"{owner!r} has no attribute under key {keyval} that could be deleted")
-        key, value = self._values.pop(keyval)
-        key.delete(owner, value)
+        self._forget(owner, keyval)
+
+    def _forget(self, owner: Any, keyval: int) -> None:
+        key, value = self._values.pop(keyval)  # before the callback, which may ask for it
+        try:
+            key.delete(owner, value)
+        except BaseException:
+            self._values.setdefault(keyval, (key, value))
+            raise
 
     def copy(self, owner: Any, duplicate: Any) -> Attributes:
         """The attributes of a duplicate, as the copy callbacks say, in the order in which they were set.
@@ -212,7 +220,8 @@ class Attributes:
                 if copy is not NotImplemented:
                     copies._values[keyval] = key, copy
         except BaseException:
-            copies._clear(duplicate)
+            with contextlib.suppress(MPIException):
+                copies.discard(duplicate)
             raise
         return copies
 
@@ -220,13 +229,18 @@ class Attributes:
         """Forget all values, the latest first, because their owner is being freed (section 5.7.1).
 
         Raises:
-            aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
+            aiompi.Exception: a callback failed; its value and the earlier ones are still there, and so is the owner.
+                To free it again goes on with them.
         """
-        failures = self._clear(owner)
-        if failures:
-            raise failures[0]
+        while self._values:
+            self._forget(owner, next(reversed(self._values)))
 
-    def _clear(self, owner: Any) -> list[MPIException]:
+    def discard(self, owner: Any) -> None:
+        """Forget all values, the latest first, although callbacks fail: the owner is at its end in any case.
+
+        Raises:
+            aiompi.Exception: callbacks failed; this is the first failure.
+        """
         failures = []
         while self._values:
             key, value = self._values.popitem()[1]
@@ -234,7 +248,8 @@ class Attributes:
                 key.delete(owner, value)
             except MPIException as error:
                 failures.append(error)
-        return failures
+        if failures:
+            raise failures[0]
 
     def __len__(self) -> int:
         return len(self._values)
@@ -309,7 +324,7 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
-            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
+            aiompi.Exception: the callback that deletes the old value failed; that one is still there.
         """
         self._attributes.set(self, keyval, attrval)
 
@@ -318,6 +333,6 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is deleted nevertheless.
+            aiompi.Exception: the callback failed; the value is still there.
         """
         self._attributes.delete(self, keyval)

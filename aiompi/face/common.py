@@ -188,19 +188,23 @@ def hints(info: Info) -> dict[str, str]:
 
 
 def free(comm: Membership) -> Request[None]:
-    """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3)."""
+    """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3).
+
+    Raises:
+        aiompi.Exception: a callback failed; nothing is freed, and its attribute and the earlier ones are still there.
+    """
     if not comm._core.predefined:
-        clear_attributes(comm)
+        comm._core.attributes.clear(comm)
     return create.free(comm._core)
 
 
-def clear_attributes(comm: Membership) -> None:
-    """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
+def discard_attributes(comm: Membership) -> None:
+    """Forget all attributes of COMM_SELF at Finalize (MPI-2, section 4.8).
 
     Raises:
         aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
     """
-    comm._core.attributes.clear(comm)
+    comm._core.attributes.discard(comm)
 
 
 def attach(attachment: Attachment, buf: Any) -> None:

@@ -116,8 +116,10 @@ def test_failing_callbacks_fail_the_call(run: Run) -> None:
     async def main() -> None:
         world = aiompi.local_world(2)
 
+        failing = True
+
         def fail(comm: Any, keyval: int, value: Any) -> Any:
-            if value == "fail":
+            if value == "fail" and failing:
                 raise ValueError(value)
             return value
 
@@ -133,6 +135,8 @@ def test_failing_callbacks_fail_the_call(run: Run) -> None:
         comms[0].Set_attr(other, "fail")
         with pytest.raises(errors.OtherError, match="delete callback"):
             comms[0].Free()
+        assert comms[0].Get_attr(other) == "fail"
+        failing = False
         await everywhere(comms, lambda comm: comm.Free())
         assert not any(comms)
 
