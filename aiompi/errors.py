@@ -17,6 +17,9 @@ builtins.Exception
     │   └── AuthenticationError   a peer could not prove the key
     └── ProcessFailedError        ERR_OTHER: a peer is gone
         └── JobAbortedError       the whole job ended
+
+InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidOpError and InvalidArgumentError are ValueErrors
+as well, and InvalidBufferError is a BufferError: so Python, and mpi4py, call what is wrong with an argument.
 """
 
 from __future__ import annotations
@@ -147,19 +150,19 @@ class Exception(RuntimeError):
         return self.error_code >= int(other) if isinstance(other, int | Exception) else NotImplemented
 
 
-class InvalidBufferError(Exception):
+class InvalidBufferError(Exception, ValueError, BufferError):
     """Bad buffer: too small, read-only as a receive buffer, not contiguous, overlapping."""
 
     error_class = ERR_BUFFER
 
 
-class InvalidCountError(Exception):
+class InvalidCountError(Exception, ValueError):
     """Bad count argument."""
 
     error_class = ERR_COUNT
 
 
-class InvalidTypeError(Exception):
+class InvalidTypeError(Exception, ValueError):
     """Bad datatype argument."""
 
     error_class = ERR_TYPE
@@ -201,7 +204,7 @@ class InvalidGroupError(Exception):
     error_class = ERR_GROUP
 
 
-class InvalidOpError(Exception):
+class InvalidOpError(Exception, ValueError):
     """Bad reduction operation, or one that is not defined for the datatype (section 4.9.2)."""
 
     error_class = ERR_OP
@@ -219,7 +222,7 @@ class InvalidDimsError(Exception):
     error_class = ERR_DIMS
 
 
-class InvalidArgumentError(Exception):
+class InvalidArgumentError(Exception, ValueError):
     """Bad argument of another kind."""
 
     error_class = ERR_ARG

@@ -36,7 +36,15 @@ def test_classes_are_those_of_the_standard_and_distinct() -> None:
 def test_every_class_has_its_own_exception(name: str, value: int) -> None:
     exception = errors.ERROR_CLASSES[value]
     assert exception.error_class == value, name
-    assert exception.__bases__ == (errors.Exception,)
+    assert exception.__bases__[0] is errors.Exception
+
+
+def test_errors_in_arguments_are_what_python_calls_them() -> None:
+    for exception in (errors.InvalidCountError, errors.InvalidTypeError, errors.InvalidOpError):
+        assert issubclass(exception, ValueError)
+    assert issubclass(errors.InvalidArgumentError, ValueError)
+    assert issubclass(errors.InvalidBufferError, ValueError)
+    assert issubclass(errors.InvalidBufferError, BufferError)
 
 
 @pytest.mark.parametrize(("name", "value"), LATER.items())
@@ -206,5 +214,5 @@ def test_bad_arguments_of_added_codes() -> None:
 def test_tree_in_the_documentation_is_the_real_one() -> None:
     tree = (errors.__doc__ or "").splitlines()
     for exception in EXCEPTIONS:
-        if exception.__bases__ != (errors.Exception,) or exception is errors.InvalidBufferError:
+        if exception.__bases__[0] is not errors.Exception or exception is errors.InvalidBufferError:
             assert any(f"─ {exception.__name__} " in line for line in tree), exception

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidCountError, InvalidTypeError
+from aiompi.errors import InvalidArgumentError, InvalidCountError, InvalidTypeError
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -16,34 +16,14 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Numbers: TypeAlias = Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
-# What is wrong with an argument before any communication is for mpi4py an error of Python's, and so it is here as well.
-
-
-class LengthError(InvalidArgumentError, ValueError):
-    """Sequences that belong together differ in length."""
-
-
-class NumberError(InvalidCountError, ValueError):
-    """A number of items or a displacement cannot be, or does not follow from the memory."""
-
-
-class ExtentError(InvalidBufferError, ValueError):
-    """The memory does not hold the items that are said to be there."""
-
-
-class UnreachableError(InvalidBufferError, BufferError):
-    """The memory cannot be used: read-only, on a device, with gaps."""
-
-
-class UnusableTypeError(InvalidTypeError, ValueError):
-    """The datatype is null, freed, a marker or not committed, or two of one call differ."""
+# These are errors of Python's for mpi4py, and so they are here as well.
 
 
 class UnknownFormatError(InvalidTypeError, BufferError):
     """No datatype corresponds to the elements of the memory."""
 
 
-class InvalidCodeError(InvalidTypeError, KeyError, ValueError):
+class InvalidCodeError(InvalidTypeError, KeyError):
     """There is no such type code, or a datatype has none."""
 
 
@@ -70,12 +50,12 @@ def count(value: object, name: str) -> int:
     """A number of copies.
 
     Raises:
-        NumberError: it is negative.
+        InvalidCountError: it is negative.
         TypeError: not an integer.
     """
     number = integer(value, name)
     if number < 0:
-        raise NumberError(f"{name} is {number}: expected 0 or more")
+        raise InvalidCountError(f"{name} is {number}: expected 0 or more")
     return number
 
 
@@ -122,12 +102,12 @@ def same_length(**sequences: Any) -> None:
     """Check that sequences, given by their names, have one entry for each block or dimension.
 
     Raises:
-        LengthError: they differ in length.
+        InvalidArgumentError: they differ in length.
     """
     lengths = {name: len(sequence) for name, sequence in sequences.items()}
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{name} has {n}" for name, n in lengths.items())
-        raise LengthError(f"sequences of one length are expected, with an entry for each block, but {given}")
+        raise InvalidArgumentError(f"sequences of one length are expected, with an entry for each block, but {given}")
 
 
 def check_reach(displacements: Integers, lengths: Integers | int, scale: int, extent: int) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiompi import constants
 from aiompi.attribute import Attributes
-from aiompi.datatype.arguments import UnusableTypeError
 from aiompi.datatype.typemap import Compose, Integers, TypeMap
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import Opaque
@@ -147,10 +146,10 @@ class Handle(Opaque):
         if self._state.committed and not self._null:
             return
         if self._null:
-            raise UnusableTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as BYTE")
+            raise InvalidTypeError(f"{name} is MPI_DATATYPE_NULL, or was freed; pass a datatype, such as BYTE")
         if self._map.is_marker:
-            raise UnusableTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
-        raise UnusableTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
+            raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
+        raise InvalidTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
 
     def __bool__(self) -> bool:
         return not self._null

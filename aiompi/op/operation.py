@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
-from aiompi.datatype.arguments import NumberError, UnusableTypeError
-from aiompi.errors import InvalidOpError
+from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op.combine import combiner
 from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
 from aiompi.opaque import Reference
-
-
-class NoOperationError(InvalidOpError, ValueError):
-    """There is no operation to reduce with. As for mpi4py it is a ValueError."""
 
 
 class Operation:
@@ -25,7 +20,7 @@ class Operation:
         combine: two Python objects.
         kernel: combines two vectors.
         commute: whether the order of the operands does not matter.
-        types: datatypes on which it is defined (section 4.9.2); None: any.
+        types: datatypes on which it is defined, by the names of their groups (section 4.9.2); None: any.
         function: of the user; None: it is predefined.
     """
 
@@ -38,7 +33,7 @@ class Operation:
         kernel: Kernel,
         *,
         commute: bool,
-        types: Sequence[Datatype] | None,
+        types: Mapping[str, Sequence[Datatype]] | None,
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
@@ -46,7 +41,7 @@ class Operation:
         self.kernel = kernel
         self.commute = commute
         self.types = types
-        self._identities = None if types is None else {datatype.identity for datatype in types}
+        self._identities = None if types is None else {one.identity for group in types.values() for one in group}
         self.function = function
 
     def takes(self, datatype: Datatype) -> bool:
@@ -79,7 +74,7 @@ class Op(Reference[Operation]):
             InvalidOpError: the handle is null.
         """
         if self._denoted is None:
-            raise NoOperationError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
+            raise InvalidOpError("the operation is OP_NULL or was freed; pass one such as SUM, or Op.Create one")
         return self._denoted
 
     @property
@@ -91,11 +86,6 @@ class Op(Reference[Operation]):
     def commute(self) -> bool:
         """Whether the order of the operands does not matter."""
         return self._valid.commute
-
-    @property
-    def types(self) -> Sequence[Datatype] | None:
-        """Datatypes on which it is defined (section 4.9.2); None: any."""
-        return self._valid.types
 
     @classmethod
     def Create(cls, function: Callable[..., Any], commute: bool = False) -> Self:
@@ -199,19 +189,19 @@ class Op(Reference[Operation]):
 
     def _check_pair(self, left: Buffer, right: Buffer) -> None:
         if left.datatype != right.datatype:
-            raise UnusableTypeError(
+            raise InvalidTypeError(
                 f"Reduce_local: inbuf holds {left.datatype}, inoutbuf {right.datatype}; pass the same datatype"
             )
         if left.count != right.count:
-            raise NumberError(
+            raise InvalidCountError(
                 f"Reduce_local: inbuf holds {left.count} items, inoutbuf {right.count}; pass as many in both"
             )
         self.check(right.datatype)
         check_disjoint(left, right, "inbuf", "inoutbuf")
 
     def _undefined(self, datatype: Datatype) -> InvalidOpError:
-        names = sorted(known.name for known in self.types or ())
-        remedy = f"it is defined for {', '.join(names)}" if names else "it is for one-sided operations only"
+        groups = " and ".join(", ".join(self._valid.types or ()).rsplit(", ", 1))
+        remedy = f"it is defined for {groups} types" if groups else "it is for one-sided operations only"
         return InvalidOpError(
             f"{self.name} is not defined for {datatype.name} (section 4.9.2): {remedy}; other "
             "combinations take an operation made with Op.Create"

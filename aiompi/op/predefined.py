@@ -44,11 +44,20 @@ PAIRS: Final = (
     mpi.TWOREAL, mpi.TWODOUBLE_PRECISION, mpi.TWOINTEGER,
 )  # fmt: skip
 
-_ORDERED: Final = (*C_INTEGER, *FORTRAN_INTEGER, *FLOATING)
-_ARITHMETIC: Final = (*_ORDERED, *COMPLEX)
-_LOGICAL: Final = (*C_INTEGER, *LOGICAL)
-_BITWISE: Final = (*C_INTEGER, *FORTRAN_INTEGER, *BYTE)
-_NONE: Final[tuple[Datatype, ...]] = ()
+_GROUPS: Final = {
+    "C integer": C_INTEGER,
+    "Fortran integer": FORTRAN_INTEGER,
+    "floating-point": FLOATING,
+    "logical": LOGICAL,
+    "complex": COMPLEX,
+    "byte": BYTE,
+    "pair": PAIRS,
+}
+_ORDERED: Final = ("C integer", "Fortran integer", "floating-point")
+_ARITHMETIC: Final = (*_ORDERED, "complex")
+_LOGICAL: Final = ("C integer", "logical")
+_BITWISE: Final = ("C integer", "Fortran integer", "byte")
+_PAIRS: Final = ("pair",)
 
 
 def _elementwise(ufunc: np.ufunc) -> Kernel:
@@ -121,9 +130,10 @@ def _define(
     name: str,
     combine: Callable[[Any, Any], Any],
     kernel: Kernel,
-    types: tuple[Datatype, ...],
+    groups: tuple[str, ...],
     commute: bool = True,
 ) -> Op:
+    types = {group: _GROUPS[group] for group in groups}
     PREDEFINED[name] = op = Op._denote(Operation(name, combine, kernel, commute=commute, types=types))
     return op
 
@@ -138,10 +148,10 @@ LXOR: Final = _define("MPI_LXOR", _lxor, _elementwise(np.logical_xor), _LOGICAL)
 BAND: Final = _define("MPI_BAND", operator.and_, _elementwise(np.bitwise_and), _BITWISE)
 BOR: Final = _define("MPI_BOR", operator.or_, _elementwise(np.bitwise_or), _BITWISE)
 BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise(np.bitwise_xor), _BITWISE)
-MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), PAIRS)
-MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), PAIRS)
+MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), _PAIRS)
+MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), _PAIRS)
 
 # Not reductions: mpi4py offers them on objects; on vectors the standard has them in one-sided operations only.
-REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, _NONE, commute=False)
-NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, _NONE, commute=False)
+REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, (), commute=False)
+NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, (), commute=False)
 PREDEFINED["MPI_OP_NULL"] = OP_NULL = Op()

@@ -153,7 +153,10 @@ def test_the_matrix_covers_every_operation() -> None:
 
 
 def test_refusal_names_the_types_that_would_do() -> None:
-    with pytest.raises(InvalidOpError, match=r"it is defined for MPI_C_BOOL, MPI_INT, .*MPI_LOGICAL.* Op\.Create"):
+    with pytest.raises(
+        InvalidOpError,
+        match=r"it is defined for C integer and logical types; .*Op\.Create",
+    ):
         op.LAND.check(datatype.FLOAT)
     with pytest.raises(InvalidOpError, match="one-sided operations only"):
         op.REPLACE.check(datatype.INT)

@@ -14,14 +14,13 @@ from aiompi.coll.select import select_for_buffers
 from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
-from aiompi.datatype.arguments import NumberError, UnusableTypeError
 from aiompi.datatype.buffer.allocation import allocate, joined
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.external32 import is_native
-from aiompi.errors import InvalidBufferError, InvalidOpError
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op import Op
 from aiompi.op.combine import combiner
 
@@ -189,18 +188,18 @@ class Call:
 
     def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
         if sendbuf.datatype != recvbuf.datatype:
-            raise UnusableTypeError(
+            raise InvalidTypeError(
                 f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
                 "datatype"
             )
 
     def check_counts(self, sendbuf: Buffer, count: int, otherwise: str) -> None:
         if sendbuf.count != count:
-            raise NumberError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
+            raise InvalidCountError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
 
     def check_blocks(self, sent: int, received: int) -> None:
         if sent != received:
-            raise NumberError(
+            raise InvalidCountError(
                 f"{self.where}: sendbuf has {sent} bytes for a rank, recvbuf {received}; they must be equal (an "
                 "explicit count is the one of one rank's block)"
             )

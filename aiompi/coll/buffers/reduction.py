@@ -11,7 +11,6 @@ from aiompi.coll.operand import Operand
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.datatype import arguments
-from aiompi.datatype.arguments import NumberError
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.bufspec import IN_PLACE
 from aiompi.errors import InvalidArgumentError, InvalidCountError
@@ -179,7 +178,7 @@ def check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> N
     call.check_types(sendbuf, recvbuf)
     call.check_apart([sendbuf], [recvbuf])
     if recvbuf.count != count:
-        raise NumberError(
+        raise InvalidCountError(
             f"{call.where}: recvbuf holds {recvbuf.count} items, recvcounts[{call.comm.rank}] is {count}; pass as many "
             "in both"
         )

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from aiompi.datatype import external32
-from aiompi.datatype.arguments import NumberError
 from aiompi.datatype.buffer.address import Piece, registry
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
-from aiompi.errors import InvalidBufferError, InvalidTypeError
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
 
 
 class Buffer:
@@ -219,7 +218,7 @@ def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
     """
     count, rest = divmod(buffer.count, n)
     if rest:
-        raise NumberError(
+        raise InvalidCountError(
             f"{name} holds {buffer.count} items of {buffer.datatype}, which cannot be cut into {n} equal "
             f"blocks, one per rank; pass a multiple of {n} items"
         )

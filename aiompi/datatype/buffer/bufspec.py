@@ -223,7 +223,7 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
     if datatype is None:
         datatype = where.datatype()
     if count == 0 and not 0 <= displ * datatype.extent <= where.nbytes:
-        raise arguments.ExtentError(
+        raise InvalidBufferError(
             f"{name} holds {where.nbytes} bytes, of which {displ} items of {datatype} are to be skipped; pass a "
             "displacement within them"
         )

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from aiompi.datatype.arguments import UnreachableError
 from aiompi.datatype.buffer.exporters import Array, Description
+from aiompi.errors import InvalidBufferError
 
 #: kinds of devices whose memory is memory of the process: CPU, and pinned or managed memory of GPUs
 _OF_THE_HOST: Final = {1: "CPU", 3: "CUDAHost", 11: "ROCMHost", 13: "CUDAManaged"}
@@ -60,12 +60,12 @@ def from_dlpack(producer: Any) -> Array:
     """The memory of an object with `__dlpack__` as an array, which keeps it.
 
     Raises:
-        UnreachableError: it is on a device, of another version, has gaps, or there is none.
+        InvalidBufferError: it is on a device, of another version, has gaps, or there is none.
         TypeError, ValueError: the object describes it wrongly.
     """
     kind, number = producer.__dlpack_device__()
     if index(kind) not in _OF_THE_HOST or index(number) < 0:
-        raise UnreachableError(f"DLPack memory on device {kind}: only memory of the host can be sent; copy it there")
+        raise InvalidBufferError(f"DLPack memory on device {kind}: only memory of the host can be sent; copy it there")
     capsule = _capsule(producer)
     tensor, readonly = _tensor(capsule)
     shape, strides = _shape(tensor)
@@ -74,7 +74,7 @@ def from_dlpack(producer: Any) -> Array:
     if strides is not None:
         strides = tuple(itemsize * (stride if n > 1 else 1) for n, stride in zip(shape, strides, strict=True))
     if any(stride <= 0 for n, stride in zip(shape, strides or (), strict=False) if n > 1):
-        raise UnreachableError(f"DLPack memory with strides {strides} has gaps or overlaps; pass a contiguous copy")
+        raise InvalidBufferError(f"DLPack memory with strides {strides} has gaps or overlaps; pass a contiguous copy")
     address = (tensor.data or 0) + tensor.byte_offset
     return Description((producer, capsule), address, shape, strides, code, readonly).array()
 
@@ -92,21 +92,21 @@ def _tensor(capsule: object) -> tuple[_Tensor, bool]:
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
-            raise UnreachableError(f"DLPack version {versioned.major}.{versioned.minor} is not known: 1 is")
+            raise InvalidBufferError(f"DLPack version {versioned.major}.{versioned.minor} is not known: 1 is")
         return versioned.tensor, bool(versioned.flags & _READ_ONLY)
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor")), False
-    raise UnreachableError(f"__dlpack__ gave {capsule!r}, which is no capsule of DLPack, or was consumed before")
+    raise InvalidBufferError(f"__dlpack__ gave {capsule!r}, which is no capsule of DLPack, or was consumed before")
 
 
 def _shape(tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Number of elements along each axis, and distances in elements, None in C order without gaps."""
     n = tensor.ndim
     if n < 0 or (n and not tensor.shape):
-        raise UnreachableError(f"DLPack memory of {n} dimensions{'' if n < 0 else ' without a shape'}")
+        raise InvalidBufferError(f"DLPack memory of {n} dimensions{'' if n < 0 else ' without a shape'}")
     shape = tuple(tensor.shape[i] for i in range(n))
     if min(shape, default=0) < 0:
-        raise UnreachableError(f"DLPack memory of shape {shape}, which has a negative number")
+        raise InvalidBufferError(f"DLPack memory of shape {shape}, which has a negative number")
     if 0 in shape or not tensor.strides:
         return shape, None
     return shape, tuple(tensor.strides[i] for i in range(n))

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from aiompi.datatype.arguments import UnreachableError
+from aiompi.errors import InvalidBufferError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Foreign: TypeAlias = "Array | memoryview"
@@ -23,7 +23,7 @@ def exported(memory: object) -> Foreign | None:
     """The memory of an object, None if it does not say where that is.
 
     Raises:
-        UnreachableError: it is not in the memory of this process, has gaps, or is described wrongly.
+        InvalidBufferError: it is not in the memory of this process, has gaps, or is described wrongly.
         TypeError, ValueError, KeyError: a description has parts of a wrong kind.
     """
     try:
@@ -77,7 +77,7 @@ class Description:
         """The memory as an array that keeps this description.
 
         Raises:
-            UnreachableError: it is not all in memory of this process, or the elements do not lie without gaps.
+            InvalidBufferError: it is not all in memory of this process, or the elements do not lie without gaps.
         """
         interface = self.__array_interface__
         address, shape, typestr = interface["data"][0], interface["shape"], interface["typestr"]
@@ -85,7 +85,7 @@ class Description:
             return np.empty(shape, typestr)
         array = np.asarray(self)
         if not array.flags.forc:
-            raise UnreachableError(
+            raise InvalidBufferError(
                 f"the memory of shape {shape} with strides {interface['strides']} has gaps; pass a contiguous copy"
             )
         check_reachable(address, array.nbytes)
@@ -106,13 +106,13 @@ def check_reachable(address: int, nbytes: int) -> None:
     """Check that the first and the last of so many bytes are in memory of this process.
 
     Raises:
-        UnreachableError: they are not.
+        InvalidBufferError: they are not.
     """
     for place in {address, address + nbytes - 1}:
         byte = ctypes.create_string_buffer(1)
         here, there = _Range(ctypes.addressof(byte), 1), _Range(place, 1)
         if _read(os.getpid(), here, 1, there, 1, 0) != 1:
-            raise UnreachableError(
+            raise InvalidBufferError(
                 f"address {place:#x} is in no memory that this process can read, but maybe in that of a device; "
                 "copy the data to the host first"
             )
@@ -123,7 +123,7 @@ def _of_interface(owner: object, interface: Any) -> Array:
     if not isinstance(interface, dict):
         raise TypeError(f"__cuda_array_interface__ is of type {type(interface).__name__}: expected a dict")
     if interface.get("mask") is not None:
-        raise UnreachableError("__cuda_array_interface__ has a mask, which messages cannot have; apply it first")
+        raise InvalidBufferError("__cuda_array_interface__ has a mask, which messages cannot have; apply it first")
     address, readonly = interface["data"]
     typestr = interface["typestr"]
     if not isinstance(typestr, str):
@@ -133,7 +133,7 @@ def _of_interface(owner: object, interface: Any) -> Array:
     strides = interface.get("strides")
     _check_description(interface.get("descr"), typestr)
     if min(shape, default=0) < 0:
-        raise UnreachableError(f"shape {shape} of __cuda_array_interface__ has a negative number")
+        raise InvalidBufferError(f"shape {shape} of __cuda_array_interface__ has a negative number")
     return Description(
         owner,
         int(address),
@@ -148,13 +148,13 @@ def _itemsize(typestr: str) -> int:
     """Bytes of an element.
 
     Raises:
-        UnreachableError: the elements are not in native byte order.
+        InvalidBufferError: the elements are not in native byte order.
     """
     if typestr[:1] not in ("<", ">", "|", "="):
-        raise UnreachableError(f"typestr {typestr!r} has no byte order that is known")
+        raise InvalidBufferError(f"typestr {typestr!r} has no byte order that is known")
     itemsize = int(typestr[2:])
     if typestr[0] not in "|=" and not np.dtype(typestr).isnative:
-        raise UnreachableError(f"typestr {typestr!r} is not in native byte order; convert the data first")
+        raise InvalidBufferError(f"typestr {typestr!r} is not in native byte order; convert the data first")
     return itemsize
 
 

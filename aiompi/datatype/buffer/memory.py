@@ -78,7 +78,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
         Raises:
             ValueError: the length is negative, or the address 0.
-            UnreachableError: this process has no memory there.
+            InvalidBufferError: this process has no memory there.
         """
         if index(nbytes) < 0 or (nbytes and not address):
             raise ValueError(f"{nbytes} bytes at address {address}: expected 0 or more, and an address that is not 0")

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from aiompi.datatype.arguments import ExtentError, NumberError, UnreachableError, UnusableTypeError
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer, is_dense
@@ -15,7 +14,7 @@ from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.codes import SIMPLE, from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
-from aiompi.errors import InvalidBufferError, InvalidCountError
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
 
 
 class Region(ABC):
@@ -60,13 +59,13 @@ class Region(ABC):
 
     def _too_small(self, nbytes: int, datatype: Datatype, count: int, nblocks: int) -> InvalidBufferError:
         blocked = f" in {nblocks} blocks" if nblocks > 1 else ""
-        return ExtentError(
+        return InvalidBufferError(
             f"{self.name} holds {nbytes} bytes, but {count} items of {datatype}{blocked} take "
             f"{count * datatype.extent}; pass a larger buffer or a smaller count"
         )
 
     def _not_whole(self, nbytes: int, datatype: Datatype, displ: int) -> InvalidCountError:
-        return NumberError(
+        return InvalidCountError(
             f"{self.name} is {nbytes} bytes, which is not a whole number of {datatype} of {datatype.extent} "
             f"bytes (after {displ} skipped); pass the count, as in [buf, count, type]"
         )
@@ -106,7 +105,7 @@ class Flat(Region):
         if nbytes < 0 < extent:
             raise self._too_small(self._view.nbytes, datatype, displ, 1)
         if extent <= 0:
-            raise NumberError(
+            raise InvalidCountError(
                 f"{self.name}: how many items of {datatype} are meant does not follow from the length of the "
                 f"memory, because their extent is {extent}; pass the count, as in [buf, count, type]"
             )
@@ -123,7 +122,7 @@ class Flat(Region):
             return buffer
         if is_dense(datatype) and start >= 0:
             raise self._too_small(view.nbytes, datatype, displ + count, nblocks)
-        raise ExtentError(
+        raise InvalidBufferError(
             f"{self.name} holds {view.nbytes} bytes, but {count} items of {datatype}, after {displ} skipped, "
             f"reach from byte {start} to byte {stop}; pass a larger buffer, a smaller count or another displacement"
         )
@@ -190,7 +189,7 @@ class Absolute(Region):
         return math.inf
 
     def datatype(self) -> Datatype:
-        raise UnusableTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")
+        raise InvalidTypeError(f"{self.name} is BOTTOM without a datatype; pass it, as in [BOTTOM, 1, type]")
 
     def infer(self, datatype: Datatype, displ: int) -> int:
         return 0
@@ -221,7 +220,7 @@ def region(memory: object, name: str, writable: bool) -> Region:
     else:
         found = _of_exporter(memory, name)
     if writable and found.readonly:
-        raise UnreachableError(
+        raise InvalidBufferError(
             f"{name} is read-only and cannot receive; pass writable memory such as a bytearray or a numpy array"
         )
     return found

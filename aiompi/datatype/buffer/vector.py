@@ -33,6 +33,7 @@ from aiompi.datatype.buffer.bufspec import resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
 from aiompi.datatype.buffer.region import Region, region
 from aiompi.datatype.datatype import Datatype
+from aiompi.errors import InvalidArgumentError, InvalidCountError
 
 Numbers: TypeAlias = int | list[int] | None
 
@@ -112,7 +113,7 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> list[Buff
 def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
     count, rest = divmod(items, nblocks)
     if rest:
-        raise arguments.NumberError(
+        raise InvalidCountError(
             f"{name} holds {items} items of {datatype}, which cannot be cut into {nblocks} equal blocks, one per "
             "rank; pass the counts, as in [buf, counts]"
         )
@@ -123,9 +124,9 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     memory, counts, displs, given = _parse_typed(spec, name)
     types = [resolve_type(each, name) for each in given]
     if len(types) != nblocks:
-        raise arguments.LengthError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
+        raise InvalidArgumentError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
     if isinstance(memory, Bottom) and (counts is None or displs is None):
-        raise arguments.NumberError(f"{name} is BOTTOM without counts or displacements; pass both, for each rank")
+        raise InvalidCountError(f"{name} is BOTTOM without counts or displacements; pass both, for each rank")
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
@@ -189,7 +190,7 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
 def _counts(value: Any, name: str, nblocks: int) -> Numbers:
     numbers = _numbers(value, f"counts in {name}", nblocks)
     if min(_one_each(numbers, nblocks), default=0) < 0:
-        raise arguments.NumberError(f"counts in {name} are {numbers}: expected 0 or more")
+        raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
     return numbers
 
 
@@ -201,5 +202,5 @@ def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
         return arguments.integer(value, what)
     numbers = [arguments.integer(number, what) for number in value]
     if len(numbers) != nblocks:
-        raise arguments.LengthError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
+        raise InvalidArgumentError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
     return numbers
