@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aiompi.coll.fold import Fold
-from aiompi.coll.operand import Operand
+from aiompi.coll.operand import Operand, exchange
 from aiompi.comm import Channel
 
 
@@ -43,11 +43,7 @@ async def halve(channel: Channel, operand: Operand, fold: Fold, position: int) -
         low, high = operand.part(0, middle), operand.part(middle, operand.count)
         kept, given = (high, low) if position & distance else (low, high)
         partner = fold.rank(position ^ distance)
-        arrival = kept.incoming().irecv(channel, partner)
-        send = given.slot().isend(channel, partner)
-        await arrival
-        await send
-        kept.absorb(lower=partner < channel.rank)
+        await exchange(channel, given, kept, partner)
         halves.append(Half(operand, kept, given, distance, partner))
         operand = kept
         distance *= 2

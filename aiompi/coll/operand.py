@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from aiompi.coll.slot import Slot
+from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
@@ -83,6 +84,15 @@ class Operand(ABC):
 
     def _whole(self) -> InternalError:
         return InternalError(f"a {type(self).__name__} cannot be cut; the algorithm must not be `any_form`")
+
+
+async def exchange(channel: Channel, given: Operand, kept: Operand, partner: int) -> None:
+    """Send a partner one partial result, and combine what comes from it with another, which may be the same one."""
+    arrival = kept.incoming().irecv(channel, partner)
+    send = given.slot().isend(channel, partner)
+    await arrival
+    await send
+    kept.absorb(lower=partner < channel.rank)
 
 
 class Pool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.fold import Fold
+from aiompi.coll.operand import Operand, exchange
 from aiompi.comm import Channel
 
 
@@ -24,31 +25,19 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
                   2<----->4        01234 (in 2, 4)
         0---->1                    01234 (in 1)
     """
-    rank, size = channel.rank, channel.size
-    power = 1 << (size.bit_length() - 1)
-    paired = 2 * (size - power)
-    if rank < paired and rank % 2:
+    rank = channel.rank
+    fold = Fold(rank, channel.size)
+    if fold.position is None:
         await operand.slot().isend(channel, rank - 1)
         await operand.incoming().irecv(channel, rank - 1)
         operand.adopt()
         return
-    if rank < paired:
-        await operand.incoming().irecv(channel, rank + 1)
+    if fold.partner is not None:
+        await operand.incoming().irecv(channel, fold.partner)
         operand.absorb(lower=False)
-    position = rank // 2 if rank < paired else rank - paired // 2
     distance = 1
-    while distance < power:
-        other = position ^ distance
-        partner = 2 * other if 2 * other < paired else other + paired // 2
-        await _exchange(channel, operand, partner)
+    while distance < fold.power:
+        await exchange(channel, operand, operand, fold.rank(fold.position ^ distance))
         distance *= 2
-    if rank < paired:
-        await operand.slot().isend(channel, rank + 1)
-
-
-async def _exchange(channel: Channel, operand: Operand, partner: int) -> None:
-    arrival = operand.incoming().irecv(channel, partner)
-    send = operand.slot().isend(channel, partner)
-    await arrival
-    await send
-    operand.absorb(lower=partner < channel.rank)
+    if fold.partner is not None:
+        await operand.slot().isend(channel, fold.partner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiompi.coll.operand import Operand
+from aiompi.coll.scan.recursive_doubling import scan
 from aiompi.comm import Channel
 
 
@@ -29,13 +30,4 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
         return
     await arrival
     operand.adopt()
-    distance = 1
-    while distance < size - 1:
-        above, below = rank + distance, rank - distance
-        arrival = operand.incoming().irecv(channel, below) if below >= 1 else None
-        if above < size:
-            await operand.slot().isend(channel, above)
-        if arrival is not None:
-            await arrival
-            operand.absorb(lower=True)
-        distance *= 2
+    await scan(channel, operand, first=1)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from aiompi.coll.fold import Fold
-from aiompi.coll.operand import Operand
+from aiompi.coll.operand import Operand, exchange
 from aiompi.comm import Channel
 
 
@@ -56,11 +56,6 @@ async def _halve(channel: Channel, operand: Operand, fold: Fold, position: int, 
         start, middle, stop = (bounds[fold.first((position & -2 * distance) + i * distance)] for i in range(3))
         low, high = operand.part(0, middle - start), operand.part(middle - start, stop - start)
         operand, given = (high, low) if position & distance else (low, high)
-        partner = fold.rank(position ^ distance)
-        arrival = operand.incoming().irecv(channel, partner)
-        send = given.slot().isend(channel, partner)
-        await arrival
-        await send
-        operand.absorb(lower=partner < channel.rank)
+        await exchange(channel, given, operand, fold.rank(position ^ distance))
         distance //= 2
     return operand

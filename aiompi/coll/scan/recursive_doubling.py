@@ -21,11 +21,16 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
         step 2   0        01       012      0123     1234
         step 3   0        01       012      0123     01234
     """
+    await scan(channel, operand, first=0)
+
+
+async def scan(channel: Channel, operand: Operand, first: int) -> None:
+    """Scan what the ranks from `first` on hold; this one is among them."""
     rank, size = channel.rank, channel.size
     distance = 1
-    while distance < size:
+    while distance < size - first:
         above, below = rank + distance, rank - distance
-        arrival = operand.incoming().irecv(channel, below) if below >= 0 else None
+        arrival = operand.incoming().irecv(channel, below) if below >= first else None
         if above < size:
             await operand.slot().isend(channel, above)
         if arrival is not None:

@@ -233,26 +233,39 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
 
 def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | None, int, Datatype | None]:
     """Memory, count of one block, displacement in items, datatype."""
-    count: Any = None
-    displ: Any = None
-    datatype: Any = None
-    match spec:
-        case (memory, str() | Datatype() as datatype):
-            pass
-        case (memory, count):
-            pass
-        case (memory, count, datatype):
-            pass
-        case (memory, count, displ, datatype):
-            pass
-        case _:
-            raise arguments.SpecificationError(
-                f"{name} is a {type(spec).__name__} of {len(spec)} items, not a buffer specification: pass "
-                "[buf, type], [buf, count], [buf, count, type] or [buf, (count, displ), type]"
-            )
-    if isinstance(count, tuple) and len(count) == 2 and len(spec) < 4:
-        count, displ = count
+    forms = "a buffer specification: pass [buf, type], [buf, count], [buf, count, type] or [buf, (count, displ), type]"
+    memory, count, displ, datatype = parts(spec, name, forms)
     if count is not None:
         count = arguments.count(count, f"count in {name}")
     displ = 0 if displ is None else arguments.count(displ, f"displ in {name}")
     return memory, count, displ, resolve_type(datatype, name)
+
+
+def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[object, Any, Any, Any]:
+    """Memory, counts, displacements and datatype; None for what is not given.
+
+    Args:
+        spec: the specification.
+        name: of the argument, for messages.
+        forms: what it should be, and the forms of that.
+
+    Raises:
+        SpecificationError: it has none of them.
+    """
+    counts: Any = None
+    displs: Any = None
+    datatype: Any = None
+    match spec:
+        case (memory, str() | Datatype() as datatype):
+            pass
+        case (memory, counts):
+            pass
+        case (memory, counts, datatype):
+            pass
+        case (memory, counts, displs, datatype):
+            pass
+        case _:
+            raise arguments.SpecificationError(f"{name} is a {type(spec).__name__} of {len(spec)} items, not {forms}")
+    if isinstance(counts, tuple) and len(counts) == 2 and len(spec) < 4:
+        counts, displs = counts
+    return memory, counts, displs, datatype

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.buffer import Buffer
-from aiompi.datatype.buffer.bufspec import resolve_type
+from aiompi.datatype.buffer.bufspec import parts, resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
 from aiompi.datatype.buffer.region import Region, region
 from aiompi.datatype.datatype import Datatype
@@ -164,25 +164,8 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
     """Memory, counts, displacements, datatype."""
     if not isinstance(spec, list | tuple):
         return spec, None, None, None
-    counts: Any = None
-    displs: Any = None
-    datatype: Any = None
-    match spec:
-        case (memory, str() | Datatype() as datatype):
-            pass
-        case (memory, counts):
-            pass
-        case (memory, counts, datatype):
-            pass
-        case (memory, counts, displs, datatype):
-            pass
-        case _:
-            raise arguments.SpecificationError(
-                f"{name} is a {type(spec).__name__} of {len(spec)} items, not a vector specification: pass "
-                "[buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
-            )
-    if isinstance(counts, tuple) and len(counts) == 2 and len(spec) < 4:
-        counts, displs = counts
+    forms = "a vector specification: pass [buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
+    memory, counts, displs, datatype = parts(spec, name, forms)
     numbers = _counts(counts, name, nblocks)
     return memory, numbers, _numbers(displs, f"displs in {name}", nblocks), resolve_type(datatype, name)
 
