@@ -72,7 +72,7 @@ class Settings:
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
     impi_native: bool = True
     impi_any_source: bool = False
-    impi_datalen: int = 256 * 2**10
+    impi_datalen: int = 512 * 2**10
     impi_tagub: int = 2**31 - 1
     impi_ackmark: int = 10
     impi_hiwater: int = 20
