@@ -148,6 +148,21 @@ def Iflush_buffer() -> Request[None]:
         return Request._denote(attachment.flush())
 
 
+def Alloc_mem(size: int, info: object = None) -> buffer:
+    """New memory (MPI_Alloc_mem, MPI-2).
+
+    Long messages in it are copied once on their way to another rank of this machine, by their receiver; others twice.
+
+    Args:
+        size: bytes.
+        info: hints, of which none is known.
+
+    Raises:
+        ValueError: the size is negative.
+    """
+    return _process.runtime.allocate(size)
+
+
 def Wtime() -> float:
     """Seconds since some moment in the past; the same clock for all processes of a machine (section 7.4)."""
     return _time.monotonic()

@@ -14,6 +14,7 @@ from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
+from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores
 from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError
@@ -358,6 +359,16 @@ class Runtime:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
+
+    def allocate(self, nbytes: int) -> buffer:
+        """Memory for messages (MPI_Alloc_mem, MPI-2): such as other ranks of this machine can read, if possible.
+
+        Raises:
+            ValueError: the length is negative.
+        """
+        lending = self.engine.lending
+        room = lending.allocate(nbytes) if lending is not None and nbytes > 0 else None
+        return buffer.allocate(nbytes) if room is None else buffer.over(room)
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
     from aiompi.engine.pt2pt import Receive
+    from aiompi.wire.frame import Offer
 
 _SCRATCH: Final = memoryview(bytearray(64 * 2**10))
 
@@ -22,6 +23,7 @@ class Message:
         source, tag, length: envelope; the source is a rank of the communicator, the length is in bytes.
         srqid: the sender's id; for a long message (`rts`) needed to ask for it, in synchronous mode to acknowledge.
         note: a number that the sender has for the receive, 0 if none.
+        offer: from where a long message can be copied, None if it must be asked for.
         order: its place among the unexpected messages.
         data: payload of an eager message that is complete.
         landing: where the payload of an eager message is arriving.
@@ -35,6 +37,7 @@ class Message:
         "length",
         "matcher",
         "note",
+        "offer",
         "order",
         "peer",
         "rts",
@@ -69,6 +72,7 @@ class Message:
         self.eager = 0
         self.data: memoryview | None = None
         self.landing: Landing | None = None
+        self.offer: Offer | None = None
 
     def envelope(self) -> Status:
         return Status.of(self.source, self.tag, self.length)

@@ -3,8 +3,9 @@
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
 The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
 any frame, or after `ackmark` bytes in a frame of its own. Rendezvous: any other message announces itself (RTS),
-is asked for when it is matched (CTS) and goes from user memory to user memory (DATA). So a sender without credit
-waits for its receiver, and memory at the receiver stays bounded, while order and progress are kept.
+is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read
+the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver,
+and memory at the receiver stays bounded, while order and progress are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import OtherError, RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import EAGER, HEADER, Payload
+from aiompi.wire.frame import EAGER, HEADER, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
+
+#: bytes copied from a peer's memory before the event loop gets a turn
+_COPIED_PER_TURN: Final = 4 * 2**20
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
@@ -128,13 +132,26 @@ class Peer(Party):
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
         if not eager:
-            self.emit(long, tag, source, context, nbytes, request.srqid, note)
+            if long != frame.RTS or not self._offer(request, context, source, tag, note):
+                self.emit(long, tag, source, context, nbytes, request.srqid, note)
             return
         self.credit -= cost
         owed, self._owed = self._owed, 0
         header = _pack(short, tag, source, owed, context, nbytes, request.srqid, note)
         if (self.link or self._connect()).send(header, request.payload, request):
             request.sent()
+
+    def _offer(self, request: Send, context: int, source: int, tag: int, note: int) -> bool:
+        """Announce a message that the peer copies from where it is, if it can."""
+        lending, link = self.engine.lending, self.link
+        if lending is None or link is None:
+            return False
+        header = _pack(frame.RTS, tag, source, self._owed, context, request.nbytes, request.srqid, note)
+        if not lending.offer(request.payload, header, link):
+            return False
+        self._owed = 0
+        request.sent()
+        return True
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:
@@ -240,19 +257,27 @@ class Peer(Party):
         message.note = note
         self._keep(message)
 
+    def offer(self, header: tuple[int, ...], offer: Offer) -> None:
+        self.credit += header[3]
+        self._announced(header, offer)
+
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self._announced(header, None)
+
+    def _announced(self, header: tuple[int, ...], offer: Offer | None) -> None:
         kind, tag, source, _, context, length, srqid, note = header
         matcher = self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             receive.noted(note)
-            self._ask(receive, source, tag, length, srqid)
+            self._fetch(receive, source, tag, length, srqid, offer)
             return
         if kind == frame.RTS_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return
         message = Message(self, matcher, source, tag, length, srqid, rts=True, sync=False)
         message.note = note
+        message.offer = offer
         self._keep(message)
 
     def deliver(self, message: Message, receive: Receive) -> None:
@@ -260,7 +285,7 @@ class Peer(Party):
         if message.note:
             receive.noted(message.note)
         if message.rts:
-            self._ask(receive, message.source, message.tag, message.length, message.srqid)
+            self._fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)
             return
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
@@ -274,17 +299,41 @@ class Peer(Party):
         landing.eager = message.eager
         landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
 
-    def _ask(self, receive: Receive, source: int, tag: int, length: int, srqid: int) -> None:
+    def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
+        """Copy a long message from where it is, or ask for it."""
         wanted = receive.wanted(length)
-        drqid = self.engine.next_id()
         try:
             landing = receive.begin(self, source, tag, length, wanted)
         except (MemoryError, ValueError):
             receive.fail(OtherError(f"no memory for a message of {length} bytes from rank {source}, tag {tag}"))
-            wanted = 0
+            self.emit(frame.CTS, srqid=srqid)
         else:
-            self.engine.arriving[drqid] = landing
-        self.emit(frame.CTS, length=wanted, srqid=srqid, drqid=drqid)
+            if offer is None:
+                self._ask(landing, srqid)
+            else:
+                self._copy(landing, srqid, offer)
+
+    def _ask(self, landing: Landing, srqid: int) -> None:
+        drqid = self.engine.next_id()
+        self.engine.arriving[drqid] = landing
+        self.emit(frame.CTS, length=landing.length, srqid=srqid, drqid=drqid)
+
+    def _copy(self, landing: Landing, srqid: int, offer: Offer) -> None:
+        """Copy what is on offer, a part per turn."""
+        if landing not in self.landings:
+            return  # the peer is gone
+        start = landing.filled
+        stop = min(landing.length, start + _COPIED_PER_TURN)
+        offer.copy(start, landing.memory[start:stop])
+        if stop < landing.length:
+            landing.advance(stop - start)
+            self.engine.driver.call_soon(self._copy, landing, srqid, offer)
+        elif offer.stands():
+            self.emit(frame.SYNCACK, srqid=srqid)
+            landing.advance(stop - start)
+        else:
+            landing.filled = 0
+            self._ask(landing, srqid)
 
     def _landing(self, drqid: int, length: int) -> Landing:
         landing = self.engine.arriving.pop(drqid, None)

@@ -115,6 +115,12 @@ class Lending(Protocol[B]):
     def release(self, block: B) -> None:
         """The block is lent no more: its memory is free once all to whom it was have read it."""
 
+    def allocate(self, nbytes: int) -> Any:
+        """An array of bytes from which long messages are copied by their receiver only; None if there is no memory."""
+
+    def offer(self, payload: Payload, header: bytes, link: Link) -> bool:
+        """Announce a message that the receiver is to copy from where it is; False if it does not lie in such memory."""
+
 
 class Link(Protocol):
     """A path for frames to one peer, in order."""

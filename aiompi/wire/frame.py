@@ -81,8 +81,21 @@ class Landing(Protocol):
         """`nbytes` more have been written; True when the payload is complete."""
 
 
+class Offer(Protocol):
+    """A message that can be copied from where its sender has it."""
+
+    def copy(self, start: int, memory: memoryview) -> None:
+        """Copy bytes from `start` on."""
+
+    def stands(self) -> bool:
+        """Whether what has been copied so far is the message; otherwise it must be asked for."""
+
+
 class Sink(Protocol):
     """What the frames of one connection are handed to."""
+
+    def offer(self, header: tuple[int, ...], offer: Offer) -> None:
+        """An RTS whose message need not be asked for: once it has been copied, the answer is SYNCACK."""
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         """A whole frame. The payload is valid only during the call."""

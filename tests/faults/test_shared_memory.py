@@ -67,6 +67,29 @@ MULTICAST = """
     print("whole")
 """
 
+#: Messages in memory of Alloc_mem, which is used for the next one as soon as a send is complete.
+ALLOCATED = """
+    import random
+    import numpy as np
+    other, alike = 1 - comm.rank, random.Random(0)
+    sources = [np.frombuffer(random.Random(rank).randbytes(2**21), "B") for rank in range(2)]
+    memory = [np.frombuffer(ALLOCATE(2**20), "B") for _ in range(2)]
+    into = np.zeros(2**20, "B")
+    sends = []
+    for number in range(COUNT):
+        if len(sends) == 2:
+            await END(sends.pop(0))
+        nbytes, at = alike.choice((10, 70_000, 300_000, 2**20)), alike.randrange(2**20)
+        out = memory[number % 2][:nbytes]
+        out[:] = sources[comm.rank][at : at + nbytes]
+        sends.append(comm.Isend(out, dest=other))
+        await END(comm.Irecv(into, source=other))
+        assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
+    for send in sends:
+        await END(send)
+    print("whole")
+"""
+
 TALK = """
     for other in range(comm.size):
         if other != comm.rank:
@@ -85,16 +108,17 @@ LOST = """
 
 #: how a face waits for a request, and how for one whose status it wants
 WAIT = {
-    "native": {"ENVELOPE": "", "END": ""},
+    "native": {"ALLOCATE": "comm.Alloc_mem", "ENVELOPE": "", "END": ""},
     "blocking": {
+        "ALLOCATE": "MPI.Alloc_mem",
         "ENVELOPE": "(lambda request, status=MPI.Status(): request.Wait(status) and status)",
         "END": "MPI.Request.Wait",
     },
 }
 
 
-def stress(face: str, count: int) -> str:
-    text = STRESS.replace("COUNT", str(count))
+def stress(face: str, count: int, program: str = STRESS) -> str:
+    text = program.replace("COUNT", str(count))
     for name, code in WAIT[face].items():
         text = text.replace(name, code)
     return in_face(face, text)
@@ -113,8 +137,14 @@ def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size:
 @pytest.mark.parametrize("face", FACES)
 def test_messages_to_several_ranks_are_whole(site: Site, face: str, spin: str) -> None:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_COLL": "bcast=linear", "AIOMPI_SPIN": spin}
-    result = site.ok(4, in_face(face, MULTICAST.replace("COUNT", "120")), env=env)
+    result = site.ok(4, stress(face, 120, MULTICAST), env=env)
     assert result.lines == ["whole"] * 4
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_messages_in_memory_of_alloc_mem_are_whole(site: Site, face: str) -> None:
+    result = site.ok(2, stress(face, 150, ALLOCATED), env={"AIOMPI_TRANSPORTS": "shared_memory"})
+    assert result.lines == ["whole"] * 2
 
 
 def named(pid: int) -> set[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.exporters import Description, exported
 
-__all__ = ["Alloc_mem", "Free_mem", "buffer", "memory"]
+__all__ = ["Free_mem", "buffer", "memory"]
 
 
 class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that programs know
@@ -63,8 +63,13 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
         if index(nbytes) < 0:
             raise ValueError(f"nbytes is {nbytes}: expected 0 or more")
         room = np.zeros(max(nbytes, 1), np.uint8) if clear else np.empty(max(nbytes, 1), np.uint8)
-        made = room[:nbytes].view(buffer)
-        made.obj = room[:nbytes]
+        return buffer.over(room[:nbytes])
+
+    @classmethod
+    def over(cls, room: np.ndarray[Any, np.dtype[np.uint8]]) -> Self:
+        """An array of bytes, which is kept."""
+        made = room.view(cls)
+        made.obj = room
         return made
 
     @staticmethod
@@ -170,16 +175,6 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
 #: the name that it had in earlier versions of mpi4py
 memory = buffer
-
-
-def Alloc_mem(size: int, info: object = None) -> buffer:
-    """New memory (MPI_Alloc_mem, MPI-2): ordinary memory, which is as good as any here.
-
-    Args:
-        size: bytes.
-        info: hints, of which none is known.
-    """
-    return buffer.allocate(size)
 
 
 def Free_mem(mem: buffer) -> None:

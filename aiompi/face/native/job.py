@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
 from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
@@ -38,6 +39,20 @@ class World(Intracomm):
         Others that still wait for it get a ProcessFailedError.
         """
         return self._runtime.leave()
+
+    def Alloc_mem(self, size: int) -> buffer:
+        """New memory (MPI_Alloc_mem, MPI-2); it is freed when nothing refers to it any more.
+
+        Long messages in it are copied once on their way to another rank of this machine, by their receiver; others
+        twice.
+
+        Args:
+            size: bytes.
+
+        Raises:
+            ValueError: the size is negative.
+        """
+        return self._runtime.allocate(size)
 
 
 class Session:

@@ -10,7 +10,9 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.pool import Block, Borrower, Loan, Pool
+from aiompi.transport.shared_memory.area import Area, Borrower, Loan
+from aiompi.transport.shared_memory.arena import Arena
+from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     CHUNK,
     FRAME_COST,
@@ -84,8 +86,9 @@ class RingLink:
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
-        self._borrower: Borrower | None = None  # the peer, of the pool of this rank
-        self._loan: Loan | None = None  # the pool of the peer
+        self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
+        self._loans: dict[int, Loan] = {}  # the areas of the peer
+        self._offered: Arena | None = None  # where messages to the peer may lie
         self._queue: deque[_Frame] = deque()
         self._lingering = False
         self._closed = False
@@ -176,31 +179,46 @@ class RingLink:
         self._queue.append(frame)
         return self._kept(frame)
 
-    def open_to(self, pool: Pool) -> bool:
-        """Let the peer read a pool of this rank; whether it can."""
-        if self._borrower is None and self._segment is not None:
+    def open_to(self, area: Area) -> bool:
+        """Let the peer read an area of this rank; whether it can."""
+        if area not in self._borrowers and self._segment is not None:
             assert self._socket is not None
-            self._borrower = pool.open_to(self._socket)
-        return self._borrower is not None
+            borrower = area.open_to(self._socket)
+            if borrower is not None:
+                self._borrowers[area] = borrower
+        return area in self._borrowers
 
-    def lend(self, header: bytes, block: Block) -> bool:
+    def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
-        segment, borrower = self._segment, self._borrower
-        if segment is None or borrower is None or self._queue:
+        if not self._refer(header, block.start, 0):
+            return False
+        borrower = self._borrowers[pool]
+        block.lent.append((borrower, borrower.borrow()))
+        return True
+
+    def offer(self, header: bytes, place: int, arena: Arena) -> bool:
+        """Announce a message that lies in the arena; False if it cannot be done now."""
+        if not self.open_to(arena) or not self._refer(header, place, arena.epoch):
+            return False
+        self._offered = arena
+        return True
+
+    def _refer(self, header: bytes, place: int, epoch: int) -> bool:
+        segment = self._segment
+        if segment is None or self._queue:
             return False
         try:
-            written = segment.outbound.put(header, PLACE.pack(block.start), LENT)
+            written = segment.outbound.put(header, PLACE.pack(place, epoch), LENT)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
-        if written == NOT:
-            return False
-        borrower.borrow(block)
         if written == UNHEARD:
             segment.ring()
-        return True
+        return written != NOT
 
     def detach(self, owner: Owner) -> None:
+        if self._offered is not None:
+            self._offered.take_back()
         for frame in self._queue:
             if frame.owner is owner:
                 frame.copy()
@@ -317,28 +335,31 @@ class RingLink:
 
     # The end.
 
-    def _lender(self) -> Loan:
-        """The pool of the peer, which it handed over before it told of a block."""
-        if self._loan is None:
-            assert self._socket is not None
+    def _lender(self, kind: int) -> Loan:
+        """An area of the peer, which it handed over before it told of something in it."""
+        while kind not in self._loans:
             try:
-                self._loan = Loan.receive(self._socket)
+                if not self._receive_loan():
+                    raise RemoteProtocolError("it told of memory that it has not handed over")
             except OSError as error:
-                raise RemoteProtocolError(f"its pool has not come: {describe(error)}") from None
-            if self._loan is None:
-                raise RemoteProtocolError("it told of a pool that it has not handed over")
-        return self._loan
+                raise RemoteProtocolError(f"its memory has not come: {describe(error)}") from None
+        return self._loans[kind]
+
+    def _receive_loan(self) -> bool:
+        """The peer hands over an area; False if it has closed."""
+        assert self._socket is not None
+        loan = Loan.receive(self._socket)
+        if loan is None:
+            return False
+        if self._loans.setdefault(loan.kind, loan) is not loan:
+            raise RemoteProtocolError("it handed over the same memory twice")
+        return True
 
     def _spoken(self) -> None:
-        """The peer hands over its pool, or has closed."""
-        assert self._socket is not None
+        """The peer hands over memory, or has closed."""
         try:
-            if self._loan is None:
-                self._loan = Loan.receive(self._socket)
-                if self._loan is not None:
-                    return
-            elif self._socket.recv(1):
-                raise RemoteProtocolError("it spoke where it must be silent")
+            if self._receive_loan():
+                return
         except (BlockingIOError, InterruptedError):
             return
         except RemoteProtocolError as error:
@@ -386,10 +407,11 @@ class RingLink:
         if segment is not None:
             self._driver.remove_reader(segment.bell)
             segment.close()
-        borrower, self._borrower = self._borrower, None
-        if borrower is not None:
+        for borrower in self._borrowers.values():
             borrower.leave()
-        self._loan = None
+        self._borrowers.clear()
+        self._loans.clear()
+        self._offered = None
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

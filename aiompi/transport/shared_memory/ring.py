@@ -33,10 +33,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Landing, Sink
+from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
+from aiompi.wire.frame import HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
 #: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
@@ -59,9 +60,10 @@ FRAME_COST: Final = 4096
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
 
-#: bit of the kind of a frame whose payload is in the pool of the writer; in its place is where
+#: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
+#: in the arena; behind the header is its place, and for the arena its epoch
 LENT: Final = 0x80
-PLACE: Final = struct.Struct("=Q")
+PLACE: Final = struct.Struct("=QQ")
 
 _unpack_from: Final = HEADER.unpack_from
 _SKIP: Final = bytes(HEADER_BYTES)
@@ -71,14 +73,27 @@ def _aligned(position: int) -> int:
     return (position + ALIGN - 1) & -ALIGN
 
 
-class Lender(Protocol):
-    """The pool of the writer, to its reader."""
+def _nothing_lent(kind: int) -> Loan:
+    raise RemoteProtocolError("it told of memory that it has not handed over")
 
-    def read(self, start: int, nbytes: int) -> memoryview:
-        """A payload."""
 
-    def give_back(self) -> None:
-        """The payload is not needed any more."""
+class Offer:
+    """A message that lies in the arena of the writer."""
+
+    __slots__ = ("_epoch", "_loan", "_memory")
+
+    def __init__(self, loan: Loan, memory: memoryview, epoch: int) -> None:
+        self._loan = loan
+        self._memory = memory
+        self._epoch = epoch
+
+    def copy(self, start: int, memory: memoryview) -> None:
+        """Copy bytes from `start` on."""
+        memory[:] = self._memory[start : start + len(memory)]
+
+    def stands(self) -> bool:
+        """Whether what has been copied so far is the message; otherwise its sender has taken the memory back."""
+        return self._loan.epoch == self._epoch
 
 
 class _Ring:
@@ -221,7 +236,7 @@ class Inbound(_Ring):
 
     Attributes:
         landing: where the payload goes that is being read.
-        lender: gives the pool of the writer, which has been handed over.
+        lender: gives the area of the writer, of that kind, which has been handed over.
         stopped: set to hand out nothing any more.
     """
 
@@ -232,7 +247,7 @@ class Inbound(_Ring):
         self._tail = 0
         self._missing = 0
         self.landing: Landing | None = None
-        self.lender: Callable[[], Lender]
+        self.lender: Callable[[int], Loan] = _nothing_lent
         self.stopped = False
 
     @property
@@ -290,15 +305,20 @@ class Inbound(_Ring):
         return budget
 
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """A frame whose payload is in the pool of the writer; how much of the budget it takes."""
+        """A frame whose payload is in an area of the writer; how much of the budget it takes."""
         self._move(self._tail + ALIGN)
-        lender = self.lender()
-        payload = lender.read(PLACE.unpack_from(self._memory, place)[0], header[5])
+        kind, length = header[0] & ~LENT, header[5]
+        start, epoch = PLACE.unpack_from(self._memory, place)
+        if kind == RTS:
+            loan = self.lender(ARENA)
+            sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
+            return FRAME_COST
+        loan = self.lender(POOL)
         try:
-            sink.frame((header[0] & ~LENT, *header[1:]), payload)
+            sink.frame((kind, *header[1:]), loan.read(start, length))
         finally:
-            lender.give_back()
-        return len(payload) + FRAME_COST
+            loan.give_back()
+        return length + FRAME_COST
 
     def _advance(self, head: int) -> None:
         """There is more to read."""

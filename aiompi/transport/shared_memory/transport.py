@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.template import Site
@@ -18,7 +19,8 @@ from aiompi.wire.frame import Payload
 class SharedMemory(Unix):
     """A listener per rank; a connection per pair that talks, and with it a segment of two rings.
 
-    What goes to several ranks at once is lent to them from a pool of this rank, once it has talked with them.
+    What goes to several ranks at once is lent to them from a pool of this rank, once it has talked with them. Long
+    messages in memory of `allocate` are copied by their receiver only.
 
     Attributes:
         ring_size: bytes of each new ring.
@@ -32,6 +34,7 @@ class SharedMemory(Unix):
         super().__init__(engine, site)
         self.ring_size = engine.settings.ring_size
         self._pool: Pool | None = None
+        self._arena: Arena | None = None
         engine.lending = self
 
     def address(self) -> Any:
@@ -59,14 +62,29 @@ class SharedMemory(Unix):
         return pool.place(payload, nbytes) if all(link.open_to(pool) for link in links) else None
 
     def lend(self, block: Block, header: bytes, link: Link) -> bool:
-        return isinstance(link, RingLink) and link.lend(header, block)
+        return isinstance(link, RingLink) and self._pool is not None and link.lend(header, block, self._pool)
 
     def release(self, block: Block) -> None:
         block.open = False
 
+    def allocate(self, nbytes: int) -> Any:
+        if self._arena is None:
+            try:
+                self._arena = Arena()
+            except OSError:
+                return None
+        return self._arena.allocate(nbytes)
+
+    def offer(self, payload: Payload, header: bytes, link: Link) -> bool:
+        if self._arena is None or len(payload) != 1 or not isinstance(link, RingLink):
+            return False
+        place = self._arena.locate(payload[0])
+        return place is not None and link.offer(header, place, self._arena)
+
     def close(self) -> None:
         super().close()
         self.engine.lending = None
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        for area in (self._pool, self._arena):
+            if area is not None:
+                area.close()
+        self._pool = self._arena = None

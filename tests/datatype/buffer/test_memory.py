@@ -1,4 +1,4 @@
-"""Plain memory: `MPI.buffer`, Alloc_mem and Free_mem."""
+"""Plain memory: `MPI.buffer` and Free_mem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import array
 import numpy as np
 import pytest
 
-from aiompi.datatype.buffer.memory import Alloc_mem, Free_mem, buffer
+from aiompi.datatype.buffer.memory import Free_mem, buffer
 
 
 def test_no_memory() -> None:
@@ -62,12 +62,12 @@ def test_wrong_use() -> None:
 
 
 def test_new_memory() -> None:
-    memory = Alloc_mem(6)
+    memory = buffer.allocate(6)
     assert (memory.nbytes, memory.readonly) == (6, False)
     assert memory.address
     assert buffer.allocate(4, clear=True).tobytes() == bytes(4)
     with pytest.raises(ValueError, match="expected 0 or more"):
-        Alloc_mem(-1)
+        buffer.allocate(-1)
     Free_mem(memory)
     assert (memory.address, memory.nbytes, len(memory)) == (0, 0, 0)
 

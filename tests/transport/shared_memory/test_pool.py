@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,8 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.comm import Channel
 from aiompi.comm.channel import LENT as LEAST
-from aiompi.transport.shared_memory import pool
+from aiompi.transport.shared_memory import area, pool
+from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import ALIGN, LENT, PLACE
 from aiompi.wire import frame
@@ -63,7 +65,7 @@ def got(w: PolledWorld, receives: list[Any]) -> list[bytes]:
 
 def written(w: PolledWorld, rank: int) -> int:
     """Bytes that rank 0 has put into its ring to another one."""
-    link: Any = w.links(0, rank)[0]
+    link: Any = w.engines[0].peer(rank).link
     return int(link._segment.outbound._head)
 
 
@@ -234,7 +236,7 @@ def test_room_is_found_around_what_is_still_read() -> None:
         own = Pool()
         borrower = own.open_to(mine)
         assert borrower is not None
-        (fd,) = socket.recv_fds(theirs, 8, 1)[1]
+        (fd,) = socket.recv_fds(theirs, 16, 1)[1]
         os.close(fd)
         alive: list[Block] = []
         given_back = 0
@@ -245,11 +247,11 @@ def test_room_is_found_around_what_is_still_read() -> None:
                 assert alive, "all was free"
                 given_back += 1
                 alive.pop(0)
-                own._words[0] = given_back
+                own._words[8] = given_back
                 continue
             assert all(block.end <= other.start or other.end <= block.start for other in alive)
             assert 0 <= block.start < block.end <= pool.SIZE
-            borrower.borrow(block)
+            block.lent.append((borrower, borrower.borrow()))
             block.open = False
             alive.append(block)
         own.close()
@@ -269,7 +271,7 @@ def test_no_memory_for_a_pool(world: NewPolled, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_more_readers_than_there_is_place_for(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "READERS", 2)
+    monkeypatch.setattr(area, "READERS", 2)
     w = world()
     receives = receive(w)
     w.finish(*multicast(w, pattern(LONG)))
@@ -291,7 +293,7 @@ def test_an_error_of_a_handler_gives_the_block_back(world: NewPolled) -> None:
 # What is no pool.
 
 
-def memory(nbytes: int = pool._PREFIX + pool.SIZE, seals: int = 2 | 4 | 1) -> int:
+def memory(nbytes: int = PREFIX + pool.SIZE, seals: int = 2 | 4 | 1) -> int:
     assert seals in (0, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, nbytes)
@@ -299,14 +301,20 @@ def memory(nbytes: int = pool._PREFIX + pool.SIZE, seals: int = 2 | 4 | 1) -> in
     return fd
 
 
+def label(kind: int = area.POOL, reader: int = 0, nbytes: int = pool.SIZE) -> bytes:
+    return struct.pack("!IIQ", kind, reader, nbytes)
+
+
 BAD: dict[str, tuple[bytes, tuple[Callable[[], int], ...]]] = {
-    "no descriptor": (bytes(8), ()),
-    "two descriptors": (bytes(8), (memory, memory)),
-    "part of a number": (bytes(3), (memory,)),
-    "no place for the reader": (pool.READERS.to_bytes(8, "big"), (memory,)),
-    "shorter than it must be": (bytes(8), (lambda: memory(4096),)),
-    "not sealed": (bytes(8), (lambda: memory(seals=0),)),
-    "no memory": (bytes(8), (lambda: os.open(os.devnull, os.O_RDWR),)),
+    "no descriptor": (label(), ()),
+    "two descriptors": (label(), (memory, memory)),
+    "part of a label": (label()[:3], (memory,)),
+    "no such area": (label(2), (memory,)),
+    "no place for the reader": (label(reader=area.READERS), (memory,)),
+    "shorter than told": (label(), (lambda: memory(4096),)),
+    "too long": (label(nbytes=2**63), (memory,)),
+    "not sealed": (label(), (lambda: memory(seals=0),)),
+    "no memory": (label(), (lambda: os.open(os.devnull, os.O_RDWR),)),
 }
 
 
@@ -333,7 +341,7 @@ def test_peer_that_hands_over_two_pools_is_dropped(polled: NewPolled) -> None:
         w.until(lambda: bool(w.links(0, 1)))
         fd = memory()
         for _ in range(2):
-            socket.send_fds(raw.socket, [bytes(8)], [fd])
+            socket.send_fds(raw.socket, [label()], [fd])
             w.poll()
         os.close(fd)
         w.until(raw.dropped)
@@ -349,11 +357,11 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
         w.poll()
         if handed_over:
             fd = memory()
-            socket.send_fds(raw.socket, [bytes(8)], [fd])
+            socket.send_fds(raw.socket, [label()], [fd])
             os.close(fd)
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
-        raw.segment.outbound.put(header, PLACE.pack(place), LENT)
+        raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)
         raw.segment.ring()
         w.until(one.done)
         if place == 0 and handed_over:
@@ -370,9 +378,9 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         w.until(lambda: bool(w.links(0, 1)))
         w.poll()
         fd = memory()
-        socket.send_fds(raw.socket, [bytes(8)], [fd])
+        socket.send_fds(raw.socket, [label()], [fd])
         os.close(fd)
         assert raw.segment is not None
-        raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0), LENT)
+        raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), LENT)
         raw.segment.ring()
         w.until(raw.dropped)

@@ -1,0 +1,147 @@
+"""Memory of one rank that others read, and how it is handed over."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import struct
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory import descriptors
+from aiompi.wire import memory
+
+#: which area of a rank it is, as `pool` and `arena` say
+POOL: Final = 0
+ARENA: Final = 1
+AREAS: Final = (POOL, ARENA)
+
+#: ranks to whom an area can be handed over; each has a cache line for a word of its own
+READERS: Final = 4 * mmap.PAGESIZE // 64
+_WORDS: Final = 8
+#: bytes before the memory itself: a cache line for the owner's word, then those of the readers, up to a page
+PREFIX: Final = (READERS + 64) * 64
+#: bytes of memory that an area can have
+MOST: Final = 2**46
+
+#: area, reader, bytes
+_LABEL: Final = struct.Struct("!IIQ")
+
+
+class Area:
+    """The owner's side.
+
+    Args:
+        kind: POOL or ARENA.
+        nbytes: of memory; pages are taken when they are first written.
+
+    Raises:
+        OSError: there is none.
+    """
+
+    def __init__(self, kind: int, nbytes: int) -> None:
+        self._kind = kind
+        self._nbytes = nbytes
+        self._fd, mapped = memory.create(PREFIX + nbytes)
+        view = memoryview(mapped)
+        self._words = view[:PREFIX].cast("Q")
+        self._memory = view[PREFIX:]
+        self._readers = 0
+
+    def open_to(self, sock: socket.socket) -> Borrower | None:
+        """Hand the area over to one more reader; None if it cannot be."""
+        if self._readers == READERS:
+            return None
+        try:
+            socket.send_fds(sock, [_LABEL.pack(self._kind, self._readers, self._nbytes)], [self._fd])
+        except OSError:
+            return None  # if the connection is broken, the link will notice
+        self._readers += 1
+        return Borrower(self._words, self._readers * _WORDS)
+
+    def close(self) -> None:
+        """Hand over nothing any more; the memory goes when nobody uses it."""
+        os.close(self._fd)
+
+
+class Borrower:
+    """A reader, as the owner knows it: it counts in a word of its own what it has read."""
+
+    __slots__ = ("_gone", "_index", "_lent", "_words")
+
+    def __init__(self, words: memoryview, index: int) -> None:
+        self._words = words
+        self._index = index
+        self._lent = 0
+        self._gone = False
+
+    def borrow(self) -> int:
+        """Have been told of something to read; its number, from 1 on."""
+        self._lent += 1
+        return self._lent
+
+    def returned(self, number: int) -> bool:
+        """Whether it has read the first `number` that it was told of, or will not."""
+        return self._gone or self._words[self._index] >= number
+
+    def leave(self) -> None:
+        """It is gone."""
+        self._gone = True
+
+
+class Loan:
+    """An area of a peer, as its reader knows it.
+
+    Attributes:
+        kind: POOL or ARENA.
+    """
+
+    __slots__ = ("_index", "_memory", "_read", "_words", "kind")
+
+    def __init__(self, mapped: mmap.mmap, kind: int, reader: int) -> None:
+        view = memoryview(mapped)
+        self.kind = kind
+        self._words = view[:PREFIX].cast("Q")
+        self._memory = view[PREFIX:].toreadonly()
+        self._index = (reader + 1) * _WORDS
+        self._read = 0
+
+    @classmethod
+    def receive(cls, sock: socket.socket) -> Loan | None:
+        """An area that the peer hands over; None if it has closed the connection.
+
+        Raises:
+            RemoteProtocolError: what came is no area.
+            OSError: there is nothing, the connection failed, or the memory cannot be mapped.
+        """
+        data, fds = descriptors.receive(sock, _LABEL.size, 1)
+        if not data:
+            return None
+        with descriptors.closing(fds):
+            if len(data) != _LABEL.size or len(fds) != 1:
+                raise RemoteProtocolError("it spoke where it must be silent")
+            kind, reader, nbytes = _LABEL.unpack(data)
+            if kind not in AREAS or reader >= READERS or nbytes > MOST:
+                raise RemoteProtocolError(f"there is no area {kind} of {nbytes} bytes with a reader {reader}")
+            return cls(memory.accept(fds[0], PREFIX + nbytes), kind, reader)
+
+    def read(self, place: int, nbytes: int) -> memoryview:
+        """Memory that the peer has told of.
+
+        Raises:
+            RemoteProtocolError: it is not there.
+        """
+        if place + nbytes > len(self._memory):
+            raise RemoteProtocolError(f"a message of {nbytes} bytes at {place} is not in the memory that it shares")
+        return self._memory[place : place + nbytes]
+
+    def give_back(self) -> None:
+        """The next that the peer told of has been read."""
+        self._read += 1
+        self._words[self._index] = self._read
+
+    @property
+    def epoch(self) -> int:
+        """The word of the owner."""
+        return int(self._words[0])
