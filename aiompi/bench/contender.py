@@ -68,6 +68,7 @@ def _pair(name: str, module: str) -> Contender:
 
 SOCKET: Final = _pair("socket", "bare_socket")
 UVLOOP: Final = _pair("uvloop", "bare_uvloop")
+WAKE_UP: Final = _pair("eventfd", "bare_wake")
 
 
 def mpich_job(processes: int) -> Contender:

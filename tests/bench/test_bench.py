@@ -27,7 +27,8 @@ FIGURES = {
     "impi": 5,
     "collective": 60,
     "responsive": 3,
-    "mpich": 26,
+    "mpich": 27,
+    "asynchronous": 15,
 }
 
 

@@ -12,7 +12,7 @@ FAMILIES: Final = (
     "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "datatype", "impi",
 )  # fmt: skip
 #: what is measured only when it is named, because it needs what the extra `bench` installs
-COMPARISONS: Final = ("collective", "mpich")
+COMPARISONS: Final = ("collective", "mpich", "asynchronous")
 
 
 def family(name: str) -> Family:

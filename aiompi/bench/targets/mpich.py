@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from aiompi.bench.contender import (
     SOCKET,
+    WAKE_UP,
     Conversation,
     aiompi_job,
     bind,
@@ -80,7 +81,8 @@ def figures(options: Options) -> Iterator[Figure]:
 
 def _exchanges(options: Options) -> Iterator[Figure]:
     blocking, native = ([aiompi_job(2, wait, face=face) for wait in (_SLEEP, _SPIN)] for face in ("blocking", "native"))
-    with conversations(mpich_job(2), *blocking, *native) as (theirs, *ours):
+    with conversations(mpich_job(2), WAKE_UP, *blocking, *native) as (theirs, sleeper, *ours):
+        yield _wake_up(ours[0], sleeper, options)
         for exchange in _EXCHANGES:
             rounds = {"iterations": options.scaled(exchange.rounds), "blocks": _BLOCKS}
             asleep, spinning = ours[2:] if exchange.native else ours[:2]
@@ -94,6 +96,13 @@ def _exchanges(options: Options) -> Iterator[Figure]:
             yield Figure(f"{exchange.name}, asleep", "us", one, floor, Goal("ratio", "at most", exchange.asleep))
             yield Figure(f"{exchange.name}, spin", "us", other, floor, Goal("ratio", "at most", exchange.spinning))
         yield _idle(ours[1], theirs, options)
+
+
+def _wake_up(ours: Conversation, sleeper: Conversation, options: Options) -> Figure:
+    """A message to a rank that sleeps, beside the wake-up alone, which no library can be faster than."""
+    rounds = {"work": "latency", "iterations": options.scaled(500), "blocks": _BLOCKS}
+    message, wake_up = Side(ours, {**rounds, "nbytes": 8}, one_way), Side(sleeper, rounds, one_way)
+    return compare("8 B, asleep / bare eventfd", "us", options.repeat, message, wake_up)
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
