@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping
-from operator import index
 from typing import Any, ClassVar, Final, TypeAlias
 
+from aiompi.arguments import integer
 from aiompi.callback import call_back
 from aiompi.constants import KEYVAL_INVALID
 from aiompi.errors import Exception as MPIException
@@ -119,17 +119,26 @@ class Keyvals:
         Raises:
             InvalidKeyvalError: there is none.
         """
-        found = self._keyvals.get(index(keyval))
+        found = self._keyvals.get(keyval)
         if found is None:
             name = "KEYVAL_INVALID" if keyval == KEYVAL_INVALID else f"{keyval}, never created or freed,"
             raise InvalidKeyvalError(f"{name} is no key for attributes of a {self.kind}: use what Create_keyval gives")
         return found
 
+    def check(self, keyval: object) -> None:
+        """
+        Raises:
+            TypeError: it is no integer, and therefore no key.
+        """
+        integer(keyval, f"the key of an attribute of a {self.kind}")
+
     def check_own(self, keyval: int, what: str) -> None:
         """
         Raises:
             InvalidKeyvalError: a predefined key cannot be treated so.
+            TypeError: it is no integer.
         """
+        self.check(keyval)
         if keyval in self.predefined:
             raise InvalidKeyvalError(f"the predefined attribute key {keyval} cannot be {what}")
 
@@ -158,6 +167,7 @@ class Attributes:
         Raises:
             InvalidKeyvalError: there is no such key.
         """
+        self._keyvals.check(keyval)
         if keyval in self._values:
             return self._values[keyval][1]
         if keyval in self._keyvals.predefined:
@@ -177,7 +187,7 @@ class Attributes:
         self._keyvals.check_own(keyval, "set")
         key = self._keyvals.find(keyval)
         if key.integers:
-            value = index(value)
+            value = integer(value, f"the value of attribute key {keyval}, which is for integers,")
         if keyval in self._values:
             self._forget(owner, keyval)
         self._values[keyval] = key, value

@@ -24,10 +24,10 @@ as well, and InvalidBufferError is a BufferError: so Python, and mpi4py, call wh
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any, Final
 
 from aiompi import foreign_errors
+from aiompi.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
 __all__ = [
@@ -433,7 +433,11 @@ def Add_error_code(errorclass: int) -> int:
     Raises:
         InvalidArgumentError: there is no such class.
     """
-    if errorclass not in _TYPES and errorclass not in foreign_errors.TEXTS and not _codes.is_class(index(errorclass)):
+    if (
+        errorclass not in _TYPES
+        and errorclass not in foreign_errors.TEXTS
+        and not _codes.is_class(integer(errorclass, "Add_error_code: errorclass"))
+    ):
         raise InvalidArgumentError(f"{errorclass} is an error code, and not a class that could have codes of its own")
     return _codes.add(errorclass)
 
@@ -444,7 +448,7 @@ def Add_error_string(errorcode: int, string: str) -> None:
     Raises:
         InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
     """
-    if len(string) > MAX_ERROR_STRING:
+    if len(text(string, "Add_error_string: string")) > MAX_ERROR_STRING:
         raise InvalidArgumentError(f"an error string of {len(string)} characters: {MAX_ERROR_STRING} are allowed")
     _codes.strings[_codes.check(errorcode)] = string
 

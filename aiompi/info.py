@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
+from aiompi.arguments import several
 from aiompi.constants import MAX_INFO_KEY, MAX_INFO_VAL
 from aiompi.errors import (
     InfoNoKeyError,
@@ -268,7 +269,9 @@ def _check_key(key: str) -> str:
 
 
 def _pairs_of(items: Items) -> list[tuple[str, str]]:
-    return list(items.items() if isinstance(items, Info | Mapping) else items)
+    if isinstance(items, Info | Mapping):
+        return list(items.items())
+    return [(key, value) for key, value in several(items, "items", "pairs")]
 
 
 def _environment(args: Sequence[str]) -> dict[str, str]:

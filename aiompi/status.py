@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, Self
 
 from aiompi import errors
+from aiompi.arguments import integer
 from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 
 
@@ -89,19 +90,19 @@ class Status:
         return self.source
 
     def Set_source(self, source: int) -> None:
-        self.source = source
+        self.source = integer(source, "Set_source: source")
 
     def Get_tag(self) -> int:
         return self.tag
 
     def Set_tag(self, tag: int) -> None:
-        self.tag = tag
+        self.tag = integer(tag, "Set_tag: tag")
 
     def Get_error(self) -> int:
         return self.error
 
     def Set_error(self, error: int) -> None:
-        self.error = error
+        self.error = integer(error, "Set_error: error")
 
     def Get_count(self, datatype: _Datatype | None = None) -> int:
         """Number of items in the message (MPI_Get_count, section 3.2.5).
@@ -145,6 +146,7 @@ class Status:
             InvalidTypeError: the type is null or freed.
         """
         signature = _existing(datatype).signature
+        count = integer(count, "Set_elements: count")
         if count < 0 or (count and datatype.size == 0):
             raise errors.InvalidCountError(f"count is {count}: expected 0 or more, and 0 for a type without elements")
         self.nbytes = signature.nbytes(count)

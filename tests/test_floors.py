@@ -26,6 +26,7 @@ FLOORS: dict[str, float] = {
     "status": 0.2,
     "settings": 0.2,
     "callback": 0.15,
+    "arguments": 0,
     "attribute": 0.2,
     "opaque": 0.15,
     "hooks": 0.2,

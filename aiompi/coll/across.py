@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.arguments import integer
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
 from aiompi.coll.operand import Operand
@@ -17,7 +18,6 @@ from aiompi.coll.scatter.linear import linear as scatter_linear
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
-from aiompi.datatype.arguments import integer
 from aiompi.errors import InvalidRootError
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from operator import index
 from typing import Any, Final, TypeVar
 
+from aiompi.arguments import integer
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import EXTENSION_TAG, Channel
 from aiompi.comm.contexts import ContextIds
@@ -24,7 +25,6 @@ from aiompi.constants import (
     TAG_UB,
     UNEQUAL,
 )
-from aiompi.datatype.arguments import integer
 from aiompi.engine import (
     Engine,
     Message,

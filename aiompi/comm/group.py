@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import Final, Self
 
+from aiompi.arguments import instance, integer, integers, several
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
 from aiompi.opaque import Reference
@@ -117,8 +117,9 @@ class Group(Reference[_Members]):
         """
         members = self.members
         if group is not None:
-            group.members  # noqa: B018
-        return [self._translate(rank, group) for rank in (range(len(members)) if ranks is None else ranks)]
+            _valid(group, "group")
+        chosen = range(len(members)) if ranks is None else integers(ranks, "ranks")
+        return [self._translate(rank, group) for rank in chosen]
 
     def _translate(self, rank: int, other: Group | None) -> int:
         if rank == PROC_NULL:
@@ -128,13 +129,13 @@ class Group(Reference[_Members]):
 
     def _member(self, rank: int) -> int:
         members = self.members
-        if not 0 <= index(rank) < len(members):
+        if not 0 <= integer(rank, "rank") < len(members):
             raise InvalidRankError(f"rank {rank} is not in a group of {len(members)}")
         return members[rank]
 
     def Compare(self, group: Group) -> int:
         """IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare)."""
-        if self.members == group.members:
+        if self.members == _valid(group, "group"):
             return IDENT
         return SIMILAR if self._index.keys() == group._index.keys() else UNEQUAL
 
@@ -147,13 +148,13 @@ class Group(Reference[_Members]):
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
         """All members of the first group, then those of the second that are not in the first (MPI_Group_union)."""
-        first, second = group1.members, group2.members
+        first, second = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((*first, *(m for m in second if m not in group1._index)), _own(group1, group2))
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Self:
         """Members of the first group that are in the second too, in the order of the first."""
-        first, _ = group1.members, group2.members
+        first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m in group2._index), _own(group1, group2))
 
     Intersect = Intersection
@@ -161,7 +162,7 @@ class Group(Reference[_Members]):
     @classmethod
     def Difference(cls, group1: Group, group2: Group) -> Self:
         """Members of the first group that are not in the second, in the order of the first."""
-        first, _ = group1.members, group2.members
+        first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m not in group2._index), _own(group1, group2))
 
     def Incl(self, ranks: Sequence[int]) -> Self:
@@ -200,6 +201,7 @@ class Group(Reference[_Members]):
     def _distinct(self, ranks: Sequence[int]) -> list[int]:
         """World ranks of members."""
         self.members  # noqa: B018
+        ranks = integers(ranks, "ranks")
         chosen = dict.fromkeys(ranks)
         if len(chosen) != len(ranks):
             twice = next(rank for position, rank in enumerate(ranks) if rank in ranks[:position])
@@ -230,6 +232,16 @@ class Group(Reference[_Members]):
         return "Group(null)" if self._denoted is None else f"Group({list(self._denoted.ranks)})"
 
 
+def _valid(group: object, name: str) -> tuple[int, ...]:
+    """World ranks of a group that is an argument.
+
+    Raises:
+        InvalidGroupError: it is null.
+        TypeError: it is no group.
+    """
+    return instance(group, Group, name, "a Group").members
+
+
 def _own(first: Group, second: Group) -> int:
     """World rank of this process, which the groups made from GROUP_EMPTY do not know."""
     return max(first.own, second.own)
@@ -237,7 +249,11 @@ def _own(first: Group, second: Group) -> int:
 
 def _expanded(ranges: Sequence[tuple[int, int, int]]) -> list[int]:
     ranks: list[int] = []
-    for first, last, stride in ranges:
+    for i, given in enumerate(several(ranges, "ranks", "ranges")):
+        triple = integers(given, f"ranks[{i}]")
+        if len(triple) != 3:
+            raise InvalidArgumentError(f"ranks[{i}] is {triple}: expected (first, last, stride)")
+        first, last, stride = triple
         if stride == 0:
             raise InvalidArgumentError(f"range ({first}, {last}, {stride}): the stride must not be zero")
         if (last - first) * stride < 0:

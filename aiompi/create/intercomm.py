@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from operator import index
-
+from aiompi.arguments import integer
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
@@ -34,7 +33,7 @@ def create_intercomm(
     where = comm.where(operation)
     if comm.remote is not None:
         raise InvalidCommError(f"{where}: the local communicator must be an intracommunicator")
-    if not 0 <= index(tag) <= comm.tag_ub:
+    if not 0 <= integer(tag, f"{where}: tag") <= comm.tag_ub:
         raise InvalidTagError(f"{where}: tag {tag} is not in 0..{comm.tag_ub}")
     _check_leader(where, "local", leader, comm.size)
     if comm.rank == leader:
@@ -71,5 +70,5 @@ def _apart(where: str, comm: Communicator, remote: Group) -> Group:
 
 
 def _check_leader(where: str, which: str, rank: int, size: int) -> None:
-    if not 0 <= index(rank) < size:
+    if not 0 <= integer(rank, f"{where}: {which} leader") < size:
         raise InvalidRankError(f"{where}: {which} leader {rank} is not in 0..{size - 1}")

@@ -6,13 +6,13 @@ import struct
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final
 
+from aiompi.arguments import integer
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.clients import INT, OneGroupOverClients, Row, split_table
 from aiompi.create.members import members
 from aiompi.create.union import TwoGroups, collect
-from aiompi.datatype.arguments import integer
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 

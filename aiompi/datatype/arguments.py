@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from aiompi.arguments import integer
 from aiompi.errors import InvalidArgumentError, InvalidCountError, InvalidTypeError
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,18 +32,6 @@ class SpecificationError(TypeError, ValueError):
 
 
 _LARGEST: Final = 2**63 - 1
-
-
-def integer(value: object, name: str) -> int:
-    """An integer of any kind as an int.
-
-    Raises:
-        TypeError: not an integer.
-    """
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}: expected an integer") from None
 
 
 def count(value: object, name: str) -> int:

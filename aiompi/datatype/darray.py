@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aiompi.arguments import integer
 from aiompi.constants import (
     COMBINER_DARRAY,
     DISTRIBUTE_BLOCK,
@@ -80,7 +81,7 @@ def distributed(
     }
     check.same_length(**grid)
     check_dimensions(grid["gsizes"].size)
-    place = {"size": check.integer(size, "size"), "rank": check.integer(rank, "rank")}
+    place = {"size": integer(size, "size"), "rank": integer(rank, "rank")}
     position = _position(place["size"], place["rank"], grid["psizes"].tolist())
     dims = list(zip(*(values.tolist() for values in grid.values()), strict=True))
     owned = [
@@ -95,7 +96,7 @@ def distributed(
             stride *= dimension.size
         return part
 
-    given: dict[str, int | Integers] = {**place, **grid, "order": check.integer(order, "order")}
+    given: dict[str, int | Integers] = {**place, **grid, "order": integer(order, "order")}
     whole = math.prod(dimension.size for dimension in owned) * old.extent
     return TypeMap.derived(COMBINER_DARRAY, given, (old,), compose, markers=(0, whole))
 

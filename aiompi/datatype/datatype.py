@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
+from aiompi.arguments import integer, text
 from aiompi.constants import COMBINER_DUP
-from aiompi.datatype.arguments import InvalidCodeError, integer
+from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.contents import Decoding
 from aiompi.datatype.derived import Constructors
 from aiompi.datatype.handle import PREDEFINED
@@ -238,9 +239,7 @@ class Datatype(Constructors, Decoding, Packing):
         self._valid()
         if self.is_predefined and name != self._state.name:
             raise InvalidTypeError(f"{self} is predefined and keeps its name; name a Dup() of it")
-        if not isinstance(name, str):
-            raise TypeError(f"name is {name!r}: expected a string")
-        self._state.name = name
+        self._state.name = text(name, "name")
 
     @property
     def name(self) -> str:

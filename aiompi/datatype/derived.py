@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from aiompi import constants
+from aiompi.arguments import integer
 from aiompi.datatype import arguments as check
 from aiompi.datatype.arguments import Numbers
 from aiompi.datatype.attributes import Caching
@@ -206,7 +207,7 @@ class Constructors(Caching):
             extent: bytes from one item to the next; it may be less than the data take, 0, or negative.
         """
         old = self._component()
-        lb, extent = check.integer(lb, "lb"), check.integer(extent, "extent")
+        lb, extent = integer(lb, "lb"), integer(extent, "extent")
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
             return form(old)
@@ -220,7 +221,7 @@ class Constructors(Caching):
         """Blocks at a distance of `stride` units of so many bytes."""
         old = self._component()
         count, blocklength = check.count(count, "count"), check.count(blocklength, "blocklength")
-        stride = check.integer(stride, "stride")
+        stride = integer(stride, "stride")
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
             return form(old).repeat(blocklength, old.extent).repeat(count, stride * unit)

@@ -20,13 +20,13 @@ where `buf` is any object with the buffer protocol. The packing unit is plain me
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aiompi.datatype import external32
+from aiompi.arguments import integer
+from aiompi.datatype import arguments, external32
 from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.move import Memory
@@ -210,7 +210,7 @@ def _unpack(form: Representation, datatype: Datatype, inbuf: object, position: i
 def _size(form: Representation, datatype: Datatype, count: int) -> int:
     if not datatype:
         raise InvalidTypeError("datatype is DATATYPE_NULL, or was freed; use a datatype that exists")
-    return form.layout_of(datatype, 1).size * _count(count, "count")
+    return form.layout_of(datatype, 1).size * arguments.count(count, "count")
 
 
 class _Items:
@@ -268,27 +268,13 @@ def _parse(spec: object, name: str) -> tuple[object, int | None, int]:
         return spec, None, 0
     match spec:
         case (location, (count, displ)):
-            return location, _count(count, f"count in {name}"), _integer(displ, f"displ in {name}")
+            return location, arguments.count(count, f"count in {name}"), integer(displ, f"displ in {name}")
         case (location, count):
-            return location, _count(count, f"count in {name}"), 0
+            return location, arguments.count(count, f"count in {name}"), 0
     raise TypeError(
         f"{name} is a {type(spec).__name__} of {len(spec)} items: expected [buf, count] or [buf, (count, displ)]; the "
         "type of the items is that whose method is called"
     )
-
-
-def _integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}: expected an integer") from None
-
-
-def _count(value: Any, name: str) -> int:
-    count = _integer(value, name)
-    if count < 0:
-        raise InvalidCountError(f"{name} is {count}: expected 0 or more")
-    return count
 
 
 def _inferred(datatype: Datatype, nbytes: int, name: str) -> int:
@@ -337,7 +323,7 @@ def _unit(memory: object, position: int, nbytes: int, name: str, writable: bool)
         _check_writable(array, name)
     if not array.flags.forc:
         raise InvalidBufferError(f"{name} is not contiguous, as a packing unit must be; pass a bytearray")
-    start = _integer(position, "position")
+    start = integer(position, "position")
     stop = start + nbytes
     if start < 0:
         raise InvalidArgumentError(f"position is {start}: expected 0 or more, a number of bytes in {name}")

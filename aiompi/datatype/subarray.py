@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from aiompi.arguments import integer
 from aiompi.constants import COMBINER_SUBARRAY, ORDER_C, ORDER_FORTRAN
 from aiompi.datatype import arguments as check
 from aiompi.datatype.typemap import F, TypeMap
@@ -35,7 +36,7 @@ def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, orde
 
     whole = math.prod(size for size, _, _ in dims) * old.extent
     return TypeMap.derived(
-        COMBINER_SUBARRAY, {**given, "order": check.integer(order, "order")}, (old,), compose, markers=(0, whole)
+        COMBINER_SUBARRAY, {**given, "order": integer(order, "order")}, (old,), compose, markers=(0, whole)
     )
 
 
@@ -55,7 +56,7 @@ def direction(order: object) -> int:
         InvalidArgumentError: no such order.
     """
     steps = {ORDER_C: -1, ORDER_FORTRAN: 1}
-    number = check.integer(order, "order")
+    number = integer(order, "order")
     if number not in steps:
         raise InvalidArgumentError(f"order is {number}: expected ORDER_C or ORDER_FORTRAN")
     return steps[number]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aiompi import create
+from aiompi.arguments import instance, text
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import Attributes
 from aiompi.comm.null import is_null
@@ -43,7 +44,7 @@ class Membership:
 
     @name.setter
     def name(self, name: str) -> None:
-        self._core.name = name
+        self._core.name = text(name, "Set_name: name")
 
     @property
     def group(self) -> Group:
@@ -95,7 +96,7 @@ class Membership:
 
     def Set_name(self, name: str) -> None:
         """Give it a name for diagnostics, on this process (MPI_Comm_set_name)."""
-        self._core.name = name
+        self._core.name = text(name, "Set_name: name")
 
     def Get_group(self) -> Group:
         return self.group
@@ -132,8 +133,9 @@ class Membership:
     def Compare(self, comm: Membership) -> int:
         """IDENT for the same, CONGRUENT for the same processes in the same order, SIMILAR for the same processes,
         else UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""
-        comm._core.rank  # noqa: B018
-        return self._core.compare(comm._core)
+        other = instance(comm, Membership, "Compare: comm", "a communicator")._core
+        other.rank  # noqa: B018
+        return self._core.compare(other)
 
     def __bool__(self) -> bool:
         return not is_null(self._core)
@@ -157,22 +159,28 @@ async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: I
         make: the communicator of the face out of the core of one.
         info: hints instead of those of the old one.
     """
+    given = None if info is None else hints(info)
     attributes, request = comm._core.attributes, create.dup(comm._core)
-    return furnish(comm, attributes, await request, make, info)
+    return furnish(comm, attributes, await request, make, given)
 
 
 def furnish(
-    comm: Membership, attributes: Attributes, core: Communicator, make: Callable[[Communicator], C], info: Info | None
+    comm: Membership,
+    attributes: Attributes,
+    core: Communicator,
+    make: Callable[[Communicator], C],
+    given: dict[str, str] | None,
 ) -> C:
     """Give a duplicate its hints and attributes.
 
     Args:
         attributes: those of the old one at the time of the call.
         core: of the duplicate; it is released if a copy callback fails.
-        make, info: as of `duplicate`.
+        make: as of `duplicate`.
+        given: hints instead of those of the old one.
     """
-    if info is not None:
-        core.hints = hints(info)
+    if given is not None:
+        core.hints = given
     copy = make(core)
     try:
         core.attributes = attributes.copy(comm, copy)
@@ -182,9 +190,14 @@ def furnish(
     return copy
 
 
+def peer_of(comm: object) -> Communicator:
+    """The communicator of the leaders, an argument of Create_intercomm."""
+    return instance(comm, Membership, "Create_intercomm: peer_comm", "a communicator")._core
+
+
 def hints(info: Info) -> dict[str, str]:
     """What is in an info, which may be null."""
-    return dict(info.items()) if info else {}
+    return dict(instance(info, Info, "info", "an Info").items())
 
 
 def free(comm: Membership) -> Request[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -236,6 +237,22 @@ def test_freeing() -> None:
     with pytest.raises(InvalidGroupError, match="GROUP_EMPTY is predefined"):
         GROUP_EMPTY.Free()
     assert GROUP_EMPTY
+
+
+def test_arguments_of_another_kind_are_named() -> None:
+    group: Any = Group.of([1, 2])
+    for call, text in (
+        (lambda: group.Incl(3), "ranks is 3: expected a sequence of integers"),
+        (lambda: group.Excl(["x"]), r"ranks\[0\] is 'x': expected an integer"),
+        (lambda: group.Range_incl([(0, 1, None)]), r"ranks\[0\]\[2\] is None: expected an integer"),
+        (lambda: group.Translate_ranks([0], 4), "group is 4: expected a Group"),
+        (lambda: group.Compare(None), "group is None: expected a Group"),
+        (lambda: Group.Union(group, 4), "group2 is 4: expected a Group"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            call()
+    with pytest.raises(InvalidArgumentError, match=r"ranks\[0\] is \(0, 1\): expected \(first, last, stride\)"):
+        group.Range_excl([(0, 1)])
 
 
 @pytest.mark.spec("S2.4.1-7")

@@ -97,8 +97,10 @@ def test_bad_arguments() -> None:
     where = "on WORLD, rank 1: "
     with pytest.raises(InvalidDimsError, match=f"Cart_create {where}"):
         cart(comm, [3], None)
-    with pytest.raises(ValueError, match=f"Cart_create {where}"):
+    with pytest.raises(InvalidArgumentError, match=f"Cart_create {where}"):
         cart(comm, [2], [True, False])
+    with pytest.raises(TypeError, match=f"Cart_create {where}dims is 2: expected a sequence"):
+        cart(comm, 2, None)  # type: ignore[arg-type]
     with pytest.raises(InvalidTopologyError, match=f"Graph_create {where}"):
         graph(comm, [0, 0, 0, 0], [])
     with pytest.raises(InvalidRankError, match=f"Dist_graph_create {where}"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import ClassVar
 
+from aiompi.arguments import integer, integers, several
 from aiompi.constants import CART, PROC_NULL, UNDEFINED
 from aiompi.errors import InvalidArgumentError, InvalidDimsError, InvalidRankError
 
@@ -43,18 +43,19 @@ class Cartesian:
 
         Raises:
             InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
-            ValueError: dims and periods have different lengths.
+            InvalidArgumentError: dims and periods have different lengths.
+            TypeError: an argument is of another kind.
         """
-        dims = tuple(map(index, dims))
-        if periods is None or isinstance(periods, bool):
-            periods = [bool(periods)] * len(dims)
-        if len(periods) != len(dims):
-            raise ValueError(f"{len(periods)} periods for {len(dims)} dimensions: give one for each")
+        dims = integers(dims, "dims")
+        one_for_all = periods is None or isinstance(periods, bool)
+        closed = [periods] * len(dims) if one_for_all else several(periods, "periods", "booleans")
+        if len(closed) != len(dims):
+            raise InvalidArgumentError(f"{len(closed)} periods for {len(dims)} dimensions: give one for each")
         if any(dim < 1 for dim in dims):
             raise InvalidDimsError(f"the dimensions of a grid must be positive, not {list(dims)}")
         if math.prod(dims) > size:
             raise InvalidDimsError(f"a grid of {' x '.join(map(str, dims))} processes: there are only {size}")
-        return cls(dims, tuple(map(bool, periods)))
+        return cls(dims, tuple(map(bool, closed)))
 
     @property
     def nnodes(self) -> int:
@@ -78,8 +79,9 @@ class Cartesian:
 
         Raises:
             InvalidRankError: there is no such rank.
+            TypeError: it is no integer.
         """
-        if not 0 <= index(rank) < self.nnodes:
+        if not 0 <= integer(rank, "rank") < self.nnodes:
             raise InvalidRankError(f"rank {rank} is not in 0..{self.nnodes - 1}, those of the grid")
         coords = []
         for dim in reversed(self.dims):
@@ -94,18 +96,20 @@ class Cartesian:
             coords: one for each dimension; along a periodic one any number, which is wrapped around.
 
         Raises:
-            InvalidArgumentError: a coordinate is outside a dimension that is not periodic.
-            ValueError: there are more or less coordinates than dimensions.
+            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or there is not one for
+                each dimension.
+            TypeError: not a sequence of integers.
         """
+        coords = integers(coords, "coords")
         if len(coords) != self.ndims:
-            raise ValueError(f"{len(coords)} coordinates in a grid of {self.ndims} dimensions")
+            raise InvalidArgumentError(f"{len(coords)} coordinates in a grid of {self.ndims} dimensions")
         rank = 0
         for direction, (coord, dim, periodic) in enumerate(zip(coords, self.dims, self.periods, strict=True)):
-            if not periodic and not 0 <= index(coord) < dim:
+            if not periodic and not 0 <= coord < dim:
                 raise InvalidArgumentError(
                     f"coordinate {coord} in direction {direction} is not in 0..{dim - 1}, and the grid is not periodic"
                 )
-            rank = rank * dim + index(coord) % dim
+            rank = rank * dim + coord % dim
         return rank
 
     def shift(self, rank: int, direction: int, disp: int) -> tuple[int, int]:
@@ -120,15 +124,17 @@ class Cartesian:
 
         Raises:
             InvalidDimsError: there is no such direction.
+            TypeError: an argument is no integer.
         """
-        if not 0 <= index(direction) < self.ndims:
+        disp = integer(disp, "disp")
+        if not 0 <= integer(direction, "direction") < self.ndims:
             raise InvalidDimsError(f"direction {direction} in a grid of {self.ndims} dimensions: they count from 0")
         coords = self.coords(rank)
         return self._beside(coords, direction, -disp), self._beside(coords, direction, disp)
 
     def _beside(self, coords: list[int], direction: int, disp: int) -> int:
         there = [*coords]
-        there[direction] += index(disp)
+        there[direction] += disp
         if not self.periods[direction] and not 0 <= there[direction] < self.dims[direction]:
             return PROC_NULL
         return self.rank(there)
@@ -144,19 +150,23 @@ class Cartesian:
             it; the rank of the process there.
 
         Raises:
-            ValueError: it has not one item for each dimension.
+            InvalidArgumentError: it has not one item for each dimension.
+            TypeError: not a sequence.
         """
-        if len(remain_dims) != self.ndims:
-            raise ValueError(f"remain_dims has {len(remain_dims)} items for {self.ndims} dimensions: give one for each")
+        remain = several(remain_dims, "remain_dims", "booleans")
+        if len(remain) != self.ndims:
+            raise InvalidArgumentError(
+                f"remain_dims has {len(remain)} items for {self.ndims} dimensions: give one for each"
+            )
         coords = self.coords(rank)
-        kept, cut = self._some(remain_dims), self._some([not keep for keep in remain_dims])
+        kept, cut = self._some(remain), self._some([not keep for keep in remain])
         return (
             kept,
-            cut.rank([coord for coord, keep in zip(coords, remain_dims, strict=True) if not keep]),
-            kept.rank([coord for coord, keep in zip(coords, remain_dims, strict=True) if keep]),
+            cut.rank([coord for coord, keep in zip(coords, remain, strict=True) if not keep]),
+            kept.rank([coord for coord, keep in zip(coords, remain, strict=True) if keep]),
         )
 
-    def _some(self, chosen: Iterable[bool]) -> Cartesian:
+    def _some(self, chosen: Iterable[object]) -> Cartesian:
         directions = [direction for direction, choose in enumerate(chosen) if choose]
         return Cartesian(tuple(self.dims[d] for d in directions), tuple(self.periods[d] for d in directions))
 

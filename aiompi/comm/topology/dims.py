@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from operator import index
 
+from aiompi.arguments import integer, integers
 from aiompi.errors import InvalidDimsError
 
 
@@ -21,10 +21,12 @@ def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
         The grid. What was 0 is non-increasing; the largest of it is as small as possible, then the next one.
 
     Raises:
+        TypeError: an argument is of another kind.
         InvalidDimsError: nnodes is not positive, a dimension is negative, or those that are given do not divide nnodes.
     """
-    given = [0] * dims if isinstance(dims, int) else [index(dim) for dim in dims]
-    if index(nnodes) < 1:
+    nnodes = integer(nnodes, "Compute_dims: nnodes")
+    given = [0] * dims if isinstance(dims, int) else list(integers(dims, "Compute_dims: dims"))
+    if nnodes < 1:
         raise InvalidDimsError(f"a grid of {nnodes} processes: there must be at least one")
     if any(dim < 0 for dim in given):
         raise InvalidDimsError(f"dimensions {given}: give 0 for those that are wanted, and none that is negative")

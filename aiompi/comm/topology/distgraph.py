@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import ClassVar, TypeAlias
 
+from aiompi.arguments import integers
 from aiompi.constants import DIST_GRAPH, UNWEIGHTED, WEIGHTS_EMPTY
 from aiompi.errors import InvalidArgumentError, InvalidRankError
 
@@ -52,11 +52,13 @@ class DistributedGraph:
 
         Raises:
             InvalidRankError: there is no such process.
-            InvalidArgumentError: a weight is negative, or only one side has weights although both have edges.
-            ValueError: there is not one weight for each edge.
+            InvalidArgumentError: a weight is negative, there is not one for each edge, or only one side has weights
+                although both have edges.
+            TypeError: not sequences of integers.
         """
-        ends = _ranks(sources, size), _ranks(destinations, size)
-        incoming, outgoing = _weights(sourceweights, len(ends[0])), _weights(destweights, len(ends[1]))
+        ends = _ranks(sources, "sources", size), _ranks(destinations, "destinations", size)
+        incoming = _weights(sourceweights, "sourceweights", len(ends[0]))
+        outgoing = _weights(destweights, "destweights", len(ends[1]))
         for given, other in ((incoming, 0), (outgoing, 1)):
             if given is None and ends[other] and (incoming, outgoing) != (None, None):
                 raise InvalidArgumentError("edges with and without weights: give weights to both sides, or to none")
@@ -102,17 +104,18 @@ def split_edges(
 
     Raises:
         InvalidRankError: there is no such process.
-        InvalidArgumentError: a degree or weight is negative.
-        ValueError: the lengths do not fit.
+        InvalidArgumentError: a degree or weight is negative, or the lengths do not fit.
+        TypeError: not sequences of integers.
     """
-    tails, heads = _ranks(sources, size), _ranks(destinations, size)
+    tails, heads = _ranks(sources, "sources", size), _ranks(destinations, "destinations", size)
+    degrees = integers(degrees, "degrees")
     if len(degrees) != len(tails):
-        raise ValueError(f"{len(degrees)} degrees for {len(tails)} sources: give one for each")
-    if any(index(degree) < 0 for degree in degrees):
+        raise InvalidArgumentError(f"{len(degrees)} degrees for {len(tails)} sources: give one for each")
+    if any(degree < 0 for degree in degrees):
         raise InvalidArgumentError(f"degrees {list(degrees)}: a number of edges cannot be negative")
     if sum(degrees) != len(heads):
-        raise ValueError(f"{len(heads)} destinations for edges of degrees {list(degrees)}: give one for each")
-    given = _weights(weights, len(heads))
+        raise InvalidArgumentError(f"{len(heads)} destinations for edges of degrees {list(degrees)}: give one for each")
+    given = _weights(weights, "weights", len(heads))
     parts: list[Edges] = [([], []) for _ in range(size)]
     origins = [tail for tail, degree in zip(tails, degrees, strict=True) for _ in range(degree)]
     for tail, head, weight in zip(origins, heads, given or [1] * len(heads), strict=True):
@@ -121,24 +124,26 @@ def split_edges(
     return parts, given is not None
 
 
-def _ranks(ranks: Sequence[int] | None, size: int) -> tuple[int, ...]:
-    checked = tuple(map(index, ranks or ()))
+def _ranks(ranks: Sequence[int] | None, name: str, size: int) -> tuple[int, ...]:
+    checked = () if ranks is None else integers(ranks, name)
     if wrong := [rank for rank in checked if not 0 <= rank < size]:
-        raise InvalidRankError(f"edges at ranks {wrong}, which are not in 0..{size - 1}")
+        raise InvalidRankError(f"{name} has ranks {wrong}, which are not in 0..{size - 1}")
     return checked
 
 
-def _weights(weights: Weights, degree: int) -> tuple[int, ...] | None:
+def _weights(weights: Weights, name: str, degree: int) -> tuple[int, ...] | None:
     """The weights of so many edges, None if there are none."""
     if weights is None or (isinstance(weights, int) and weights == UNWEIGHTED):
         return None
     if isinstance(weights, int):
         if weights != WEIGHTS_EMPTY or degree:
-            raise ValueError(f"weights {weights} for {degree} edges: give one for each, UNWEIGHTED or WEIGHTS_EMPTY")
+            raise InvalidArgumentError(
+                f"{name} is {weights} for {degree} edges: give one for each, UNWEIGHTED or WEIGHTS_EMPTY"
+            )
         return ()
-    checked = tuple(map(index, weights))
+    checked = integers(weights, name)
     if len(checked) != degree:
-        raise ValueError(f"{len(checked)} weights for {degree} edges: give one for each")
+        raise InvalidArgumentError(f"{name} has {len(checked)} items for {degree} edges: give one for each")
     if any(weight < 0 for weight in checked):
-        raise InvalidArgumentError(f"weights {list(checked)}: they cannot be negative")
+        raise InvalidArgumentError(f"{name} is {list(checked)}: weights cannot be negative")
     return checked

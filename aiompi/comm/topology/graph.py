@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
-from operator import index as as_index
 from typing import ClassVar
 
+from aiompi.arguments import integer, integers
 from aiompi.constants import GRAPH, UNDEFINED
 from aiompi.errors import InvalidArgumentError, InvalidRankError, InvalidTopologyError
 
@@ -44,8 +44,9 @@ class Graph:
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
             InvalidArgumentError: index decreases or does not fit the edges, or an edge leads to no node.
+            TypeError: not sequences of integers.
         """
-        index, edges = tuple(map(as_index, index)), tuple(map(as_index, edges))
+        index, edges = integers(index, "index"), integers(edges, "edges")
         if len(index) == size + 1 and index[0] == 0:
             index = index[1:]
         nnodes = len(index)
@@ -77,7 +78,7 @@ class Graph:
         Raises:
             InvalidRankError: there is no such rank.
         """
-        if not 0 <= as_index(rank) < self.nnodes:
+        if not 0 <= integer(rank, "rank") < self.nnodes:
             raise InvalidRankError(f"rank {rank} is not in 0..{self.nnodes - 1}, the nodes of the graph")
         return list(self.edges[self.index[rank - 1] if rank else 0 : self.index[rank]])
 

@@ -26,6 +26,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from aiompi.arguments import integer
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.buffer import Buffer
@@ -182,8 +183,8 @@ def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
     if value is None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
-        return arguments.integer(value, what)
-    numbers = [arguments.integer(number, what) for number in value]
+        return integer(value, what)
+    numbers = [integer(number, what) for number in value]
     if len(numbers) != nblocks:
         raise InvalidArgumentError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
     return numbers

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from types import NoneType
 from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
+from aiompi.arguments import integer
 from aiompi.comm import Communicator, Group
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
@@ -21,7 +21,7 @@ from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import discard_attributes, duplicate, free, furnish
+from aiompi.face.common import discard_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.topology import (
     CartesianInquiry,
@@ -142,14 +142,14 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
-        errorcode = index(errorcode)
+        errorcode = integer(errorcode, "Abort: errorcode")
         process.abort(errorcode, f"rank {self._core.engine.rank} called Abort({errorcode})")
 
     def _duplicate(self: C, info: Info | None) -> C:
         core = self._admitted
-        attributes = core.attributes
+        given, attributes = None if info is None else hints(info), core.attributes
         made = self._finish(create.dup(core))
-        return furnish(self, attributes, made, self._like, info)
+        return furnish(self, attributes, made, self._like, given)
 
     def _made(self, request: EngineRequest[Communicator | None]) -> Any:
         """What a constructor has made, as a communicator of this face."""
@@ -193,7 +193,7 @@ class Intracomm(Comm, TopologyMap):
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
         refuse_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
-        request = create.create_intercomm(self._admitted, local_leader, peer_comm._core, remote_leader, tag)
+        request = create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag)
         return cast(Intercomm, self._made(request))
 
     def Create_cart(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
-from operator import index
 from typing import Any, Final
 
 from aiompi import hooks
+from aiompi.arguments import integer
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SINGLE
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
@@ -45,13 +45,14 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
         LocalProtocolError: the job has been joined already.
         InvalidArgumentError: there is no such level.
     """
-    if not THREAD_SINGLE <= index(required) <= THREAD_MULTIPLE:
+    required = integer(required, "Init_thread: required")
+    if not THREAD_SINGLE <= required <= THREAD_MULTIPLE:
         raise InvalidArgumentError(f"Init_thread: {required} is none of the THREAD_ levels")
     if process.initialized:
         raise LocalProtocolError(
             "MPI_Init_thread was called after MPI_Init, or a communicator has been used: call it first and once"
         )
-    process.start(index(required))
+    process.start(required)
     return Query_thread()
 
 
@@ -102,7 +103,7 @@ def Pcontrol(level: int, *args: Any) -> None:
             the meaning that the profiler gives them. Programs start as if 1 had been called.
         args: for the profiler.
     """
-    index(level)
+    integer(level, "Pcontrol: level")
 
 
 def _world() -> errhandlers.ErrorHandling | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from types import NoneType
 from typing import Any, Final, NoReturn, TypeVar
 
 from aiompi import create
+from aiompi.arguments import integer
 from aiompi.comm import Communicator, Group
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
@@ -15,7 +15,7 @@ from aiompi.engine import Request
 from aiompi.errors import JobAbortedError
 from aiompi.face.absent import PROCESSES, absent
 from aiompi.face.attributes import Caching
-from aiompi.face.common import duplicate, free
+from aiompi.face.common import duplicate, free, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
@@ -146,7 +146,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         Raises:
             JobAbortedError: this process was not started by a launcher.
         """
-        errorcode = index(errorcode)
+        errorcode = integer(errorcode, "Abort: errorcode")
         reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
         self._runtime.abort(errorcode, reason)
         if self._runtime.launched:
@@ -211,7 +211,7 @@ class Intracomm(Comm, TopologyMap):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidCommError: awaiting it: the groups have processes in common.
         """
-        return self._made(create.create_intercomm(self._core, local_leader, peer_comm._core, remote_leader, tag))
+        return self._made(create.create_intercomm(self._core, local_leader, peer_of(peer_comm), remote_leader, tag))
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False

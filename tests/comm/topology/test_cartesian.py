@@ -159,12 +159,29 @@ def test_errors() -> None:
         with pytest.raises(errors.InvalidDimsError, match="must be positive"):
             Cartesian.create(dims, False, 5)
     for periods in ([], [True] * 2):
-        with pytest.raises(ValueError, match="periods for 1 dimensions"):
+        with pytest.raises(errors.InvalidArgumentError, match="periods for 1 dimensions"):
             Cartesian.create([5], periods, 5)
     grid = Cartesian.create([2, 2], True, 4)
     for rank in (-1, 4):
         with pytest.raises(errors.InvalidRankError, match=r"is not in 0\.\.3"):
             grid.coords(rank)
     for call in (lambda: grid.rank([0]), lambda: grid.sub(0, [True] * 3)):
-        with pytest.raises(ValueError, match=r"dimensions"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"dimensions"):
+            call()
+
+
+def test_arguments_of_another_kind_are_named() -> None:
+    grid: Any = Cartesian.create([2, 2], True, 4)
+    create: Any = Cartesian.create
+    for call, text in (
+        (lambda: create(4, None, 4), "dims is 4: expected a sequence of integers"),
+        (lambda: create([2, None], None, 4), r"dims\[1\] is None: expected an integer"),
+        (lambda: create([2], 3, 4), "periods is 3: expected a sequence of booleans"),
+        (lambda: grid.coords("x"), "rank is 'x': expected an integer"),
+        (lambda: grid.rank([0, "x"]), r"coords\[1\] is 'x': expected an integer"),
+        (lambda: grid.shift(0, "x", 1), "direction is 'x': expected an integer"),
+        (lambda: grid.shift(0, 1, "x"), "disp is 'x': expected an integer"),
+        (lambda: grid.sub(0, 1), "remain_dims is 1: expected a sequence of booleans"),
+    ):
+        with pytest.raises(TypeError, match=text):
             call()

@@ -42,14 +42,16 @@ def test_adjacent(arguments: Any, weights: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "text"),
     [
-        (([3], [], None, None), errors.InvalidRankError, r"edges at ranks \[3\], which are not in 0..2"),
-        (([], [-1], None, None), errors.InvalidRankError, r"\[-1\]"),
+        (([3], [], None, None), errors.InvalidRankError, r"sources has ranks \[3\], which are not in 0..2"),
+        (([], [-1], None, None), errors.InvalidRankError, r"destinations has ranks \[-1\]"),
+        (([0], 1, None, None), TypeError, "destinations is 1: expected a sequence of integers"),
+        (([0], [0], ["x"], [1]), TypeError, r"sourceweights\[0\] is 'x': expected an integer"),
         (([0], [0], [1], None), errors.InvalidArgumentError, "give weights to both sides"),
         (([0], [0], UNWEIGHTED, [1]), errors.InvalidArgumentError, "give weights to both sides"),
         (([0], [0], [-1], [1]), errors.InvalidArgumentError, "cannot be negative"),
-        (([0], [0], [1, 2], [1]), ValueError, "2 weights for 1 edges"),
-        (([0], [0], WEIGHTS_EMPTY, WEIGHTS_EMPTY), ValueError, "for 1 edges"),
-        (([0], [0], 17, None), ValueError, "weights 17 for 1 edges"),
+        (([0], [0], [1, 2], [1]), errors.InvalidArgumentError, "weights has 2 items for 1 edges"),
+        (([0], [0], WEIGHTS_EMPTY, WEIGHTS_EMPTY), errors.InvalidArgumentError, "for 1 edges"),
+        (([0], [0], 17, None), errors.InvalidArgumentError, "sourceweights is 17 for 1 edges"),
     ],
 )
 def test_errors_of_adjacent(arguments: Any, kind: type[Exception], text: str) -> None:
@@ -62,10 +64,10 @@ def test_errors_of_adjacent(arguments: Any, kind: type[Exception], text: str) ->
     [
         (([3], [1], [0], None), errors.InvalidRankError, r"\[3\]"),
         (([0], [1], [4], None), errors.InvalidRankError, r"\[4\]"),
-        (([0], [1, 1], [0, 0], None), ValueError, "2 degrees for 1 sources"),
-        (([0], [2], [0], None), ValueError, r"1 destinations for edges of degrees \[2\]"),
+        (([0], [1, 1], [0, 0], None), errors.InvalidArgumentError, "2 degrees for 1 sources"),
+        (([0], [2], [0], None), errors.InvalidArgumentError, r"1 destinations for edges of degrees \[2\]"),
         (([0, 1], [2, -1], [0], None), errors.InvalidArgumentError, "cannot be negative"),
-        (([0], [1], [0], [1, 2]), ValueError, "2 weights for 1 edges"),
+        (([0], [1], [0], [1, 2]), errors.InvalidArgumentError, "weights has 2 items for 1 edges"),
     ],
 )
 def test_errors_of_edges(arguments: Any, kind: type[Exception], text: str) -> None:
