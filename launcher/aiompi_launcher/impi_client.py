@@ -103,28 +103,36 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Agree with the other clients, which are all aiompi, on a key; empty when the server does not let us."""
+        """Agree with the other clients, which are all aiompi, on a key; empty when ranks are to talk IMPI.
+
+        That is so for all when one client has given up waiting: then it has no part in KEY, which everybody sees.
+        """
         exchange = native.KeyExchange(self._client.rank)
         try:
             async with asyncio.timeout(self._timeout):
-                publics = await self._share(native.EXCHANGE, exchange.public, count)
+                publics = await self._share(native.EXCHANGE, exchange.public)
         except TimeoutError:
-            self._say("warning: the IMPI server keeps private labels to itself; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)")
-            self._client.done()
-            await self._flush()
-            return b""
+            return await self._give_up("the IMPI server keeps private labels to itself, or a client does not answer")
+        if absent := _absent(publics, count):
+            return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
+        key = b"" if self._client.rank else os.urandom(native.KEY_BYTES)
         try:
-            if self._client.rank:
-                sealed = await self._share(native.KEY, b"", count)
-                return exchange.open(sealed[0], publics)
-            key = os.urandom(native.KEY_BYTES)
-            await self._share(native.KEY, exchange.seal(key, publics), count)
+            sealed = await self._share(native.KEY, exchange.seal(key, publics) if key else b"")
+            if absent := _absent(sealed, count):
+                return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
+            return key or exchange.open(sealed[0], publics)
         except MPIError as error:
             raise self._error(str(error)) from None
-        return key
 
-    async def _share(self, label: int, data: bytes, count: int) -> dict[int, bytes]:
-        """Submit a private label; returns what all clients have submitted."""
+    async def _give_up(self, cause: str) -> bytes:
+        """Go on without private labels."""
+        self._say(f"warning: {cause}; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)")
+        self._client.done()
+        await self._flush()
+        return b""
+
+    async def _share(self, label: int, data: bytes) -> dict[int, bytes]:
+        """Submit a private label; returns what each client has submitted that did."""
         self._client.submit(label, data)
         if label == native.CARDS:
             self._client.done()
@@ -132,17 +140,15 @@ class RemoteServer(Rendezvous):
         while True:
             event = await self._next()
             if isinstance(event, PrivateLabel) and event.label == label:
-                break
-        missing = sorted(set(range(count)) - event.parts.keys())
-        if missing:
-            raise self._error(f"client {missing[0]} does not connect its ranks with those of others (label {label:#x})")
-        return event.parts
+                return event.parts
 
     async def exchange(self, cards: list[BusinessCard]) -> list[BusinessCard]:
         self._exchanged = True
         parts = [cards if rank == self._client.rank else [] for rank in range(len(self._universe.clients))]
         if self._client.may_submit:
-            encoded = await self._share(native.CARDS, native.encode_cards(cards), len(parts))
+            encoded = await self._share(native.CARDS, native.encode_cards(cards))
+            if absent := _absent(encoded, len(parts)):
+                raise self._error(f"client {absent[0]} does not connect its ranks with those of others")
             parts = [self._decode(rank, data, bool(cards)) for rank, data in sorted(encoded.items())]
         await asyncio.shield(self._start_linking())
         return [
@@ -277,6 +283,11 @@ class RemoteServer(Rendezvous):
 
     def _error(self, cause: str) -> RendezvousError:
         return RendezvousError(f"IMPI server {self._address}: {cause}")
+
+
+def _absent(parts: dict[int, bytes], count: int) -> list[int]:
+    """Clients that have not submitted a label."""
+    return [rank for rank in range(count) if rank not in parts]
 
 
 def _in_words(error: Exception) -> str:

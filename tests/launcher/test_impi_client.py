@@ -44,16 +44,16 @@ class Meddler(Server):
 
 
 class Clients:
-    """Two clients of one rank each.
+    """Clients of one rank each.
 
     Attributes:
         said: what they have told their users.
     """
 
-    def __init__(self, home: Path, port: int, timeout: float) -> None:
+    def __init__(self, home: Path, count: int, port: int, timeout: float) -> None:
         self.said: list[str] = []
-        self.remotes = []
-        for rank in range(2):
+        self.remotes: list[RemoteServer] = []
+        for rank in range(count):
             directory = home / str(rank)
             directory.mkdir()
             place = Home(directory=str(directory), key=bytes(32), owner=self)
@@ -82,16 +82,16 @@ class Clients:
 
 @pytest_asyncio.fixture
 async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
-    """Makes a server of a kind, and two clients of it."""
+    """Makes a server of a kind, and its clients."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def make(kind: type[Server], timeout: float = 10.0) -> Clients:
-            rendezvous = Rendezvous(kind(2, NONE), "server", verbose=False)
+        async def make(kind: type[Server], timeout: float = 10.0, count: int = 2) -> Clients:
+            rendezvous = Rendezvous(kind(count, NONE), "server", verbose=False)
             stack.push_async_callback(rendezvous.close)
             loop = asyncio.get_running_loop()
             listening = await loop.create_server(lambda: Connection(rendezvous), "127.0.0.1", 0)
             stack.callback(listening.close)
-            made = Clients(home, listening.sockets[0].getsockname()[1], timeout)
+            made = Clients(home, count, listening.sockets[0].getsockname()[1], timeout)
             stack.push_async_callback(made.close)
             return made
 
@@ -126,10 +126,45 @@ async def test_a_server_that_drops_private_labels(clients: Callable[..., object]
         assert world.hosts[0].startswith("unix:")
     assert (
         both.said
-        == ["warning: the IMPI server keeps private labels to itself; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)"] * 2
+        == [
+            "warning: the IMPI server keeps private labels to itself, or a client does not answer; ranks talk IMPI "
+            "(AIOMPI_IMPI_NATIVE=0)"
+        ]
+        * 2
     )
     assert await both.exchange({"at": 0}, {"at": 1}) == [[{"at": 0}, {}], [{}, {"at": 1}]]
     await both.finish()
+
+
+@pytest.mark.parametrize(
+    ("count", "stalled", "hasty"),
+    [(2, 1, 0), (2, 0, 1), (3, 0, 2), (3, 2, 0)],
+)
+async def test_a_client_that_stalls_falls_back_with_those_that_have_given_up(
+    clients: Callable[..., object], count: int, stalled: int, hasty: int
+) -> None:
+    """One of those that wait loses its patience; the others, which wait still, learn of it from the label KEY."""
+    all_: Clients = await clients(Server, count=count)  # type: ignore[misc]
+    gate, share = asyncio.Event(), all_.remotes[stalled]._share
+
+    async def late(own: int, data: bytes) -> dict[int, bytes]:
+        if own == native.EXCHANGE:
+            await gate.wait()
+        return await share(own, data)
+
+    all_.remotes[stalled]._share = late  # type: ignore[method-assign]
+    all_.remotes[hasty]._timeout = 0.1
+    meeting = asyncio.create_task(all_.meet())
+    async with asyncio.timeout(10):
+        while not all_.said:
+            await asyncio.sleep(0.001)
+        gate.set()
+        worlds = await meeting
+    assert [world.key for world in worlds] == [b""] * count
+    assert not any(Universe.unpack(world.universe).native for world in worlds)
+    assert sum(f"client {hasty} has given up waiting for an answer" in text for text in all_.said) == count - 1
+    await all_.exchange(*({"at": rank} for rank in range(count)))
+    await all_.finish()
 
 
 async def test_a_key_that_was_changed_on_its_way(clients: Callable[..., object]) -> None:
