@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -252,13 +252,9 @@ def _startup() -> Iterable[Fault]:
     yield Fault("data-after-fini", "I3.8-1", quirk="data-after-fini")
 
 
-def _all() -> dict[str, Fault]:
-    faults: dict[str, Fault] = {}
+def _every() -> Iterator[Fault]:
     for part in (_fields, _flow, _long_messages, _collectives, _startup):
-        for fault in part():
-            assert fault.name not in faults
-            faults[fault.name] = fault
-    return faults
+        yield from part()
 
 
 def fault(name: str) -> Fault:
@@ -267,9 +263,12 @@ def fault(name: str) -> Fault:
     Raises:
         KeyError: there is none of this name.
     """
-    return _all()[name]
+    for fault in _every():
+        if fault.name == name:
+            return fault
+    raise KeyError(name)
 
 
 def names() -> list[str]:
     """All faults."""
-    return list(_all())
+    return [fault.name for fault in _every()]

@@ -38,7 +38,8 @@ class Peer:
                 await self._follow()
             await self._client.finalize()
         finally:
-            await self._client.close()
+            self._client.close()
+            await self._client.closed()
 
     async def _follow(self) -> None:
         procs = [proc for host in self._client.hosts for proc in host.procs.values()]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from aiompi_launcher.conformance.journal import Deviation, Journal, Severity
 from aiompi_launcher.conformance.wire import startup
+from aiompi_launcher.conformance.wire.listener import Listener, settle
 from aiompi_launcher.conformance.wire.startup import COMMAND_NAMES, LABELS, broadcast, command, label_name
 
 _PATIENCE = 30.0  # seconds for authentication
@@ -225,24 +226,25 @@ class Server:
         self.started = asyncio.Event()
         self.may_finish = False
         self.address = ("", 0)
-        self._listener: asyncio.Server
+        self._listener = Listener(self._accept)
         self._ranks: dict[int, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sent: set[int] = set()
 
     async def start(self, host: str, port: int = 0) -> None:
         """Listen; `address` says where."""
-        self._listener = await asyncio.start_server(self._accept, host, port)
-        self.address = self._listener.sockets[0].getsockname()[:2]
+        self.address = await self._listener.start(host, port)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close everything as it is."""
         self._listener.close()
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await asyncio.sleep(0)  # in which the connections are closed
+
+    async def closed(self) -> None:
+        """Wait until everything is closed."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await settle()
 
     async def ended(self) -> None:
         """Wait until all clients have sent FINI, or have gone."""

@@ -339,10 +339,14 @@ class Session:
             await self._server.ended()
 
     async def close(self) -> None:
-        """Close everything as it is."""
-        await asyncio.gather(*(client.close() for client in self._clients))
+        """Close everything as it is, also when this is cancelled."""
+        for client in self._clients:
+            client.close()
         if self._server is not None:
-            await self._server.close()
+            self._server.close()
+        await asyncio.gather(*(client.closed() for client in self._clients))
+        if self._server is not None:
+            await self._server.closed()
 
 
 async def abandon(task: asyncio.Future[Any]) -> None:

@@ -196,6 +196,7 @@ def test_selection(groups: list[str], chosen: list[str], expected: int):
 
 
 def test_every_fault_is_caught_by_a_script():
+    assert len(set(names())) == len(names())
     assert {fault for script in ALL for fault in script.caught} <= set(names())
     assert len({fault for script in ALL for fault in script.caught}) > 100
 

@@ -29,7 +29,8 @@ async def serving(clients: int, key: int | None = None) -> AsyncIterator[tuple[S
     try:
         yield server, journal
     finally:
-        await server.close()
+        server.close()
+        await server.closed()
 
 
 async def talk(server: Server, data: bytes, step: int) -> bytes:

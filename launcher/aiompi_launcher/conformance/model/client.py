@@ -15,6 +15,7 @@ from aiompi_launcher.conformance.model.comm import Comm
 from aiompi_launcher.conformance.model.host import Host, Observer
 from aiompi_launcher.conformance.model.universe import Joint, Universe, combine
 from aiompi_launcher.conformance.wire import startup
+from aiompi_launcher.conformance.wire.listener import Listener, settle
 from aiompi_launcher.conformance.wire.packet import Packet
 from aiompi_launcher.conformance.wire.startup import LABELS, command, submission
 
@@ -98,13 +99,11 @@ class Client:
         self.universe: Universe
         self.hosts: list[Host] = []
         self._observer = observer
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._early: list[asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter | None = None
-        self._accepted: list[asyncio.StreamWriter] = []
-        self._closed = False
 
     async def start(self, address: str, port: int) -> None:
         """Hold the start-up with a server, and connect to all other hosts.
@@ -126,7 +125,7 @@ class Client:
             self._keep(asyncio.create_task(self._accept(index, host)))
         await asyncio.gather(*(host.connect() for host in self.hosts))
         for listener in self._listeners:
-            listener.close()
+            listener.stop()
 
     # Towards the server.
 
@@ -215,16 +214,9 @@ class Client:
     async def _listen(self, index: int) -> int:
         queue: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
         self._early.append(queue)
-
-        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._accepted.append(writer)
-            queue.put_nowait((reader, writer))
-            if self._closed:
-                writer.close()
-
-        listener = await asyncio.start_server(take, self.part.addresses[index], 0)
+        listener = Listener(lambda reader, writer: queue.put_nowait((reader, writer)))
         self._listeners.append(listener)
-        port: int = listener.sockets[0].getsockname()[1]
+        _, port = await listener.start(self.part.addresses[index])
         return port
 
     async def _accept(self, index: int, host: Host) -> None:
@@ -249,24 +241,24 @@ class Client:
         assert self._writer is not None
         with contextlib.suppress(OSError):
             await self._writer.drain()
-        await self.close()
+        self.close()
+        await self.closed()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close everything as it is."""
-        self._closed = True
-        for listener in self._listeners:
-            listener.close()
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for host in self.hosts:
-            await host.close()
-        for writer in self._accepted:
-            writer.close()
         if self._writer is not None:
             self._writer.close()
+        for listener in self._listeners:
+            listener.close()
+        for host in self.hosts:
+            host.close()
+
+    async def closed(self) -> None:
+        """Wait until everything is closed."""
+        await asyncio.gather(*self._tasks, *(host.closed() for host in self.hosts), return_exceptions=True)
+        if self._writer is not None:
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
-        for _ in range(4):  # rounds of the loop, in which the last connections are accepted and closed again
-            await asyncio.sleep(0)
+        await settle()

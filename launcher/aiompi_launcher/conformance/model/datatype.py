@@ -68,6 +68,12 @@ class Datatype:
 
     def unpack(self, data: bytes, memory: memoryview) -> None:
         """Store what has travelled, as far as it goes and there is room; gaps stay untouched."""
+        basic = self._run
+        if basic is not None:
+            number = min(len(data) // basic.wire_size, len(memory) // basic.size)
+            numbers = struct.unpack_from(f">{number}{basic.wire}", data)
+            struct.pack_into(f"{number}{basic.native}", memory, 0, *numbers)
+            return
         position = 0
         start = 0
         while position < len(data) and self.entries:

@@ -411,21 +411,25 @@ class Host:
                 self.emit(peer, self._nonsense(peer), Options())
         for farewell in self._farewells.values():
             await farewell.wait()
-        await self.close()
+        self.close()
+        await self.closed()
 
     def _nonsense(self, peer: int) -> Packet:
         """A message that nobody expects."""
         there = next(proc for proc in self.universe.procs if proc.host == peer)
         return self.pair(min(self.procs), there.rank).packet(Kind.DATA)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all channels as they are."""
         for reader in self._readers.values():
             reader.cancel()
-        if self._readers:
-            await asyncio.wait(self._readers.values())
         for writer in self._writers.values():
             writer.close()
+
+    async def closed(self) -> None:
+        """Wait until all channels are closed."""
+        await asyncio.gather(*self._readers.values(), return_exceptions=True)
+        for writer in self._writers.values():
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -49,8 +50,9 @@ _CONVERSION: Final = re.compile(r"%(?:%|(?:\d{0,2}(?:\.\d)?)f)|%")
 _PLURALS: Final = {"requests": "request", "statuses": "status", "ints": "int"}
 
 
+@functools.lru_cache(maxsize=32)
 def parse(source: str) -> Program:
-    """A program of a source text.
+    """A program of a source text, which all processes of the tester share.
 
     Raises:
         ScriptError: the text is no script; the message names line and column.

@@ -119,9 +119,12 @@ class Cells:
             return
         if code not in "fd":
             value = int(value)
-            bits = 8 * struct.calcsize(code)
-            if code.isupper():
-                value &= (1 << bits) - 1
-            elif not -(1 << bits - 1) <= value < 1 << bits - 1:
-                raise OverflowError(f"{value} does not fit {self.type.name}")
-        struct.pack_into(code, self.data, self.offset(index), value)
+        if code.isupper():
+            value = int(value) & (1 << 8 * struct.calcsize(code)) - 1
+        try:
+            if self._plain is not None:
+                self._plain.pack_into(self.data, index * self.type.size, value)
+            else:
+                struct.pack_into(code, self.data, self.offset(index), value)
+        except struct.error:
+            raise OverflowError(f"{value} does not fit {self.type.name}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _LONG_DOUBLE: Final = ctypes.sizeof(ctypes.c_longdouble)
@@ -19,22 +19,20 @@ class Basic:
         native: struct code in memory; `g` for long double.
         wire: struct code in a message, big-endian; `g` for binary128.
         kind: `integer`, `float` or `byte`.
+        size, wire_size: in memory and in a message, in bytes.
     """
 
     name: str
     native: str
     wire: str
     kind: str
+    size: int = field(init=False)
+    wire_size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """In memory, in bytes."""
-        return _LONG_DOUBLE if self.native == "g" else struct.calcsize(self.native)
-
-    @property
-    def wire_size(self) -> int:
-        """In a message, in bytes."""
-        return 16 if self.wire == "g" else struct.calcsize(">" + self.wire)
+    def __post_init__(self) -> None:
+        long_double = self.native == "g"
+        object.__setattr__(self, "size", _LONG_DOUBLE if long_double else struct.calcsize(self.native))
+        object.__setattr__(self, "wire_size", 16 if long_double else struct.calcsize(">" + self.wire))
 
     def to_wire(self, memory: memoryview | bytes | bytearray, offset: int) -> bytes:
         """The element at an offset in memory, as it travels; a long keeps its low 32 bits."""

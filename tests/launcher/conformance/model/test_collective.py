@@ -57,8 +57,10 @@ async def messages(
         procs = [proc for client in clients for host in client.hosts for proc in host.procs.values()]
         await asyncio.gather(*(call(Comm(proc, 0, list(range(len(procs))))) for proc in procs))
     finally:
-        await asyncio.gather(*(client.close() for client in clients))
-        await server.close()
+        for client in clients:
+            client.close()
+        server.close()
+        await asyncio.gather(server.closed(), *(client.closed() for client in clients))
     assert recorder.journal.errors == []
     return recorder.sent
 
