@@ -38,7 +38,7 @@ OPERATIONS: Final = str(PROGRAMS / "operations.py")
 )  # fmt: skip
 @pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp"), (1, "")])
 def test_operations(site: Site, size: int, transports: str) -> None:
-    result = site.launch("-n", str(size), OPERATIONS, env={"AIOMPI_TRANSPORTS": transports}).finish()
+    result = site.launch("-n", str(size), OPERATIONS, env={"AIOMPI_TRANSPORTS": transports}).finish(50.0)
     assert (result.code, result.err) == (0, "")
     assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
     assert len(result.lines) == size
@@ -47,8 +47,11 @@ def test_operations(site: Site, size: int, transports: str) -> None:
 @pytest.mark.spec("I1.1-1", "I1.1-2", "I1.1-3")
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (1, 1, 1)])
 def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
-    """All but those that only ranks of one client have, in jobs whose clients talk IMPI with each other."""
-    env = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0"}
+    """All but those that only ranks of one client have, in jobs whose clients talk IMPI with each other.
+
+    Packets are short, so that long messages take several.
+    """
+    env = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0", "AIOMPI_IMPI_DATALEN": "64K"}
     server = site.launch("--server", str(len(sizes)), env=env)
     server.expect("\n")
     address = server.out.strip()
