@@ -41,6 +41,8 @@ class Settings:
             address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
+        impi_start_timeout: seconds after which the IMPI server fails a job of which all clients are there, and one
+            sends none of the standard labels that the others wait for, and at most twice as many; 0 for never.
         impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
             between them is IMPI traffic between their hosts.
         impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
@@ -70,6 +72,7 @@ class Settings:
     bind: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    impi_start_timeout: float = 300.0
     impi_native: bool = True
     impi_any_source: bool = False
     impi_datalen: int = 512 * 2**10
@@ -98,6 +101,10 @@ class Settings:
             raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
+        if not 0 <= self.impi_start_timeout < math.inf:
+            raise InvalidArgumentError(
+                f"impi_start_timeout is a time in seconds, 0 for never, and cannot be {self.impi_start_timeout}"
+            )
         for name in ("impi_native_order", "impi_reduce_point_to_point"):
             clients = getattr(self, name)
             if not all(client.isdecimal() for client in clients):

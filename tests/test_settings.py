@@ -35,6 +35,7 @@ def test_defaults() -> None:
         bind="",
         connect_timeout=30.0,
         coll={},
+        impi_start_timeout=300.0,
         impi_native=True,
         impi_native_order=(),
         impi_reduce_point_to_point=(),
@@ -177,6 +178,13 @@ def test_window_fits_the_field_that_returns_it() -> None:
 def test_connect_timeout_is_a_time(timeout: float) -> None:
     with pytest.raises(InvalidArgumentError, match="connect_timeout"):
         Settings(connect_timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])
+def test_impi_start_timeout_is_a_time(timeout: float) -> None:
+    assert Settings(impi_start_timeout=0.0).impi_start_timeout == 0
+    with pytest.raises(InvalidArgumentError, match="impi_start_timeout"):
+        Settings(impi_start_timeout=timeout)
 
 
 @pytest.mark.parametrize("spin", [-1e-6, float("nan"), float("inf")])

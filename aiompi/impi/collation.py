@@ -58,13 +58,23 @@ class Collation:
         self._reached[rank] = _AFTER_ALL
 
     @property
+    def frontier(self) -> int:
+        """The highest label up to which all are complete."""
+        return min(self._reached)
+
+    @property
+    def hindmost(self) -> int:
+        """A client for whose next label others wait, or will."""
+        return self._reached.index(self.frontier)
+
+    @property
     def complete(self) -> bool:
         """Whether all clients have submitted all labels."""
         return all(reached == _AFTER_ALL for reached in self._reached)
 
     def ready(self) -> list[Broadcast]:
         """Joint arrays of the labels that have become complete, ascending, each returned once."""
-        frontier = min(self._reached)
+        frontier = self.frontier
         broadcasts = []
         while self._waiting and self._waiting[0] <= frontier:
             broadcasts.append(self._join(heapq.heappop(self._waiting)))

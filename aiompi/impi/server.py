@@ -14,6 +14,9 @@ A connection goes through these states:
 
 Before a client has a rank, whatever goes wrong concerns its connection only: the server drops it and waits on.
 Afterwards it is the end of the job: the server says so, and closes all connections.
+
+Clients may come as late as they like. Once all are here, one that sends no more of the standard labels, for which the
+others wait, fails the job after a time. Behind these labels there is no limit: clients may wait for their programs.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from aiompi.impi.command import (
     encode_broadcast,
     encode_impi,
 )
+from aiompi.impi.label import FIRST_PRIVATE
 
 
 class State(enum.Enum):
@@ -275,6 +279,8 @@ class Server:
         credentials: authentication methods that the user enabled.
         preference: methods that may be used, the most preferred first; see `auth.parse_preference`.
         auth_timeout: seconds that a connection has to become a client.
+        start_timeout: seconds after which a client fails the job that sends none of the labels that the others wait
+            for, and at most twice as many; 0 for never.
         max_label_bytes: what the labels of one client that wait for other clients may hold.
 
     Raises:
@@ -293,6 +299,7 @@ class Server:
         *,
         preference: Sequence[int] = tuple(auth.METHODS),
         auth_timeout: float = 30.0,
+        start_timeout: float = 300.0,
         max_label_bytes: int = MAX_LABEL_BYTES,
     ) -> None:
         if not 1 <= count <= MAX_CLIENTS:
@@ -306,6 +313,10 @@ class Server:
         self.max_label_bytes = max_label_bytes
         self.failed = False
         self._auth_timeout = auth_timeout
+        self._start_timeout = start_timeout
+        self._now = 0.0  # as late as we know
+        self._check: float | None = None  # when to see whether the start goes on
+        self._moved = False  # whether it has since the last check
         self._collation = Collation(count, max_label_bytes)
         self._clients: dict[int, ServerConnection] = {}
         self._newcomers: list[ServerConnection] = []
@@ -319,7 +330,8 @@ class Server:
     @property
     def deadline(self) -> float | None:
         """When `handle_timer` is due next, None when it is not."""
-        return min((c.deadline for c in self._newcomers if c.deadline is not None), default=None)
+        due = [connection.deadline for connection in self._newcomers] + [self._check]
+        return min((deadline for deadline in due if deadline is not None), default=None)
 
     def add_connection(self, peer: str, now: float) -> ServerConnection:
         """A connection was accepted.
@@ -331,6 +343,7 @@ class Server:
         Returns:
             The connection; it is `closing` already when nobody can join any more.
         """
+        self._now = now
         connection = ServerConnection(self, peer, now + self._auth_timeout)
         self._newcomers.append(connection)
         if self.failed:
@@ -340,14 +353,17 @@ class Server:
         return connection
 
     def handle_timer(self, now: float) -> None:
-        """Drop the connections whose `deadline` has passed.
+        """Drop the connections whose `deadline` has passed, and see whether the start of the job goes on.
 
         Args:
             now: seconds.
         """
+        self._now = now
         for connection in list(self._newcomers):
             if connection.deadline is not None and connection.deadline <= now:
                 self._drop(connection, f"it did not become a client within {self._auth_timeout:g} seconds")
+        if self._check is not None and self._check <= now:
+            self._check_start()
 
     def events(self) -> list[Event]:
         """What has happened since the last call."""
@@ -376,17 +392,35 @@ class Server:
         self._events.append(Joined(connection, self.count - len(self._clients)))
         if self._full:
             self._send_all(encode_impi(self.count))
+            self._await_labels()
             for newcomer in list(self._newcomers):
                 self._drop(newcomer, _FULL)
+
+    def _check_start(self) -> None:
+        if self._moved:
+            self._await_labels()
+            return
+        self._drop(
+            self._clients[self._collation.hindmost],
+            f"nothing has come from it for {self._start_timeout:g} s while the job starts (AIOMPI_IMPI_START_TIMEOUT)",
+        )
+
+    def _await_labels(self) -> None:
+        """Check in a while whether some have come, unless none are missing."""
+        missing = self._start_timeout and self._collation.frontier < FIRST_PRIVATE
+        self._check = self._now + self._start_timeout if missing else None
+        self._moved = False
 
     def _submit(self, connection: ServerConnection, label: int, data: bytes) -> None:
         assert connection.rank is not None
         self._collation.submit(connection.rank, label, data)
+        self._moved = True
         self._send_ready()
 
     def _client_done(self, connection: ServerConnection) -> None:
         assert connection.rank is not None
         self._collation.done(connection.rank)
+        self._moved = True
         self._send_ready()
         if self._collation.complete:
             self._send_all(encode(Code.DONE))
@@ -416,6 +450,7 @@ class Server:
             self._events.append(Dropped(connection, reason))
             return
         self.failed = True
+        self._check = None
         self._events.append(ClientLost(connection.rank, f"client {connection.rank} at {connection.peer}: {reason}"))
         for client in self._clients.values():
             client.state = State.CLOSED

@@ -35,12 +35,13 @@ def run(spec: ServerSpec, name: str) -> int:
         InvalidArgumentError: no authentication method is available.
         OSError: the port is taken or not permitted.
     """
-    credentials = Credentials.from_environ(os.environ)
+    credentials, settings = Credentials.from_environ(os.environ), load_settings()
     core = Server(
         spec.count,
         credentials,
         preference=spec.auth or tuple(auth.METHODS),
-        auth_timeout=load_settings().connect_timeout,
+        auth_timeout=settings.connect_timeout,
+        start_timeout=settings.impi_start_timeout,
     )
     listener = listen_tcp(spec.bind, spec.port)
     announce(address_of(listener))

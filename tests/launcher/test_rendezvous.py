@@ -297,6 +297,17 @@ def test_silence_ends(server, launch):
     assert "did not become a client within 0.05 seconds" in running.error_line()
 
 
+def test_a_client_that_takes_its_rank_and_says_nothing_ends_the_job(server):
+    running = server("1", env=NONE | {"AIOMPI_IMPI_START_TIMEOUT": "0.05"})
+    with connect(running.line()) as client:
+        client.sendall(command(AUTH, struct.pack(">i", 1)) + command(IMPI, struct.pack(">i", 0)))
+        read_to_end(client)
+    result = running.end()
+    assert result.returncode == 1
+    assert "the job has failed: client 0 at 127.0.0.1:" in result.stderr
+    assert "nothing has come from it for 0.05 s while the job starts (AIOMPI_IMPI_START_TIMEOUT)" in result.stderr
+
+
 def test_too_many_strangers_push_out_the_oldest(server, launch, rank):
     running = server("1")
     address = running.line()
