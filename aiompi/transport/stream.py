@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from aiompi import errors
-from aiompi.engine import Driver, Engine, Link, Party, Peer
+from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
@@ -31,6 +31,9 @@ _TURNS: Final = range(BUDGET)
 BACKLOG: Final = 4096
 #: connections that have not proven the key yet; the oldest makes place for a new one
 HALF_OPEN: Final = 128
+#: seconds without accepting when descriptors run out
+BREATHER: Final = 1.0
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class SocketLink(Link, Protocol):
@@ -294,6 +297,7 @@ class StreamTransport(Transport):
         super().__init__(engine, site)
         self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
+        self._breather: Timer | None = None
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
 
@@ -319,7 +323,7 @@ class StreamTransport(Transport):
     def address(self) -> Any:
         self._listener, address = self.listen()
         self._listener.setblocking(False)
-        self.engine.driver.add_reader(self._listener.fileno(), self.accept)
+        self._listen()
         return address
 
     def connect(self, peer: Peer, address: Any) -> Link:
@@ -351,6 +355,8 @@ class StreamTransport(Transport):
             except OSError as error:
                 if error.errno == errno.ECONNABORTED:
                     continue
+                if error.errno in _EXHAUSTED:
+                    self._breathe()
                 return
             sock.setblocking(False)
             if len(self._greetings) >= HALF_OPEN:
@@ -359,6 +365,18 @@ class StreamTransport(Transport):
             handshake = Acceptor(self.site.key, role=ROLE_PEER, rank=self.engine.rank)
             timeout = self.engine.settings.connect_timeout
             self._greetings[Greeting(self.engine.driver, sock, handshake, timeout, self._accepted)] = None
+
+    def _listen(self) -> None:
+        assert self._listener is not None
+        self._breather = None
+        self.engine.driver.add_reader(self._listener.fileno(), self.accept)
+
+    def _breathe(self) -> None:
+        """Accept nothing for a while: a listener that stays readable would keep the driver busy."""
+        assert self._listener is not None
+        if self._breather is None:
+            self.engine.driver.remove_reader(self._listener.fileno())
+            self._breather = self.engine.driver.call_later(BREATHER, self._listen)
 
     def _drop(self, greeting: Greeting) -> None:
         del self._greetings[greeting]
@@ -396,7 +414,10 @@ class StreamTransport(Transport):
             dialling.close()
         self._diallings.clear()
         if self._listener is not None:
-            self.engine.driver.remove_reader(self._listener.fileno())
+            if self._breather is not None:
+                self._breather.cancel()
+            else:
+                self.engine.driver.remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
 

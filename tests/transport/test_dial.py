@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from descriptors import no_more_descriptors
 from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 
 from aiompi import errors
@@ -105,6 +107,32 @@ def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: py
     finally:
         for raw in strangers:
             raw.socket.close()
+
+
+def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "BREATHER", 0.05)
+    breathe, attempts = stream.StreamTransport._breathe, []
+    monkeypatch.setattr(stream.StreamTransport, "_breathe", lambda self: (attempts.append(1), breathe(self)))
+    w = polled()
+    start = time.monotonic()
+    with RawPeer(w, 0) as raw:
+        with no_more_descriptors():
+            while time.monotonic() < start + 0.2:
+                w.poll()
+        assert 1 <= len(attempts) <= 1 + (time.monotonic() - start) / stream.BREATHER
+        raw.greet()
+        w.until(lambda: bool(w.transports[0].links))
+
+
+def test_a_rank_that_waits_for_descriptors_may_end(polled: NewPolled) -> None:
+    w = polled()
+    with RawPeer(w, 0) as raw:
+        with no_more_descriptors():
+            w.poll()
+        w.__exit__()
+        assert raw.dropped()
 
 
 def test_stranger_that_comes_and_goes(polled: NewPolled) -> None:
