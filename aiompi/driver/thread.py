@@ -89,28 +89,31 @@ class ThreadDriver(BlockingDriver):
     def finish(self, request: Request[Any]) -> None:
         with self._lock:
             request._engine.refuse_nested()
-            self.wait_until(request.done, (request,))
+            self._wait(request.done, (request,))
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         with self._lock:
-            if satisfied():
-                return
-            waiter = _Waiter(self, satisfied)
-            pending = [request for request in requests if not request.done()]
-            for request in pending:
-                request.when_done(waiter.look)
-            nested = self._leader == waiter.thread  # a user function waits, called by a thread that leads
-            self._waiters.append(waiter)
-            try:
-                self._wait(waiter)
-            finally:
-                self._waiters.remove(waiter)
-                for request in pending:
-                    request.forget(waiter.look)
-                if self._leader == waiter.thread and not nested:
-                    self._resign()
+            self._wait(satisfied, requests)
 
-    def _wait(self, waiter: _Waiter) -> None:
+    def _wait(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
+        if satisfied():
+            return
+        waiter = _Waiter(self, satisfied)
+        pending = [request for request in requests if not request.done()]
+        for request in pending:
+            request.when_done(waiter.look)
+        nested = self._leader == waiter.thread  # a user function waits, called by a thread that leads
+        self._waiters.append(waiter)
+        try:
+            self._lead_or_sleep(waiter)
+        finally:
+            self._waiters.remove(waiter)
+            for request in pending:
+                request.forget(waiter.look)
+            if self._leader == waiter.thread and not nested:
+                self._resign()
+
+    def _lead_or_sleep(self, waiter: _Waiter) -> None:
         while not waiter.satisfied():
             if self._leader == NOBODY:
                 self._leader = waiter.thread
@@ -137,10 +140,10 @@ class ThreadDriver(BlockingDriver):
                 return
 
     def rouse(self, waiter: _Waiter) -> None:
-        """What a thread waits for is complete."""
+        """One of the requests is complete that a thread waits for."""
         if self._leader == waiter.thread:
-            self._epoll.wake()
-        elif waiter.asleep:
+            self._epoll.wake()  # if another thread has completed it
+        elif waiter.asleep and waiter.satisfied():
             waiter.wake()
 
     def poll(self) -> None:
@@ -152,7 +155,8 @@ class ThreadDriver(BlockingDriver):
         if not self._stuck():
             return self._until_due()
         self._refuse_deadlock()
-        return min(_RECHECK, self._until_due() or _RECHECK)
+        due = self._until_due()
+        return _RECHECK if due is None else min(_RECHECK, due)
 
     def _refuse_deadlock(self) -> None:
         """
@@ -222,8 +226,7 @@ class _Waiter:
 
     def look(self, _: Request[Any]) -> None:
         """A request is complete."""
-        if self.satisfied():
-            self._driver.rouse(self)
+        self._driver.rouse(self)
 
     def sleep(self, lock: threading.RLock) -> None:
         """Sleep until `wake`, without the lock."""
