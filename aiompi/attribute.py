@@ -7,7 +7,6 @@ deleted in the reverse order.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
@@ -149,6 +148,9 @@ _numbers: Final = itertools.count(64)
 class Attributes:
     """The attributes of one object.
 
+    A value is gone when its delete callback has been called, even if that has failed: it would not expect to be called
+    for the same value again.
+
     Its methods get the object as its program knows it, which is what the callbacks see.
 
     Args:
@@ -182,14 +184,14 @@ class Attributes:
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
             TypeError: the key is for integers, and this is none.
-            aiompi.Exception: the callback that deletes the old value failed; that one is still there.
+            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
         """
         self._keyvals.check_own(keyval, "set")
         key = self._keyvals.find(keyval)
         if key.integers:
             value = integer(value, f"the value of attribute key {keyval}, which is for integers,")
         if keyval in self._values:
-            self._forget(owner, keyval)
+            self.delete(owner, keyval)
         self._values[keyval] = key, value
 
     def delete(self, owner: Any, keyval: int) -> None:
@@ -197,21 +199,14 @@ class Attributes:
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is still there.
+            aiompi.Exception: the callback failed; the value is forgotten nevertheless.
         """
         self._keyvals.check_own(keyval, "deleted")
         if keyval not in self._values:
             self._keyvals.find(keyval)
             raise InvalidKeyvalError(f"{owner!r} has no attribute under key {keyval} that could be deleted")
-        self._forget(owner, keyval)
-
-    def _forget(self, owner: Any, keyval: int) -> None:
-        key, value = self._values.pop(keyval)  # before the callback, which may ask for it
-        try:
-            key.delete(owner, value)
-        except BaseException:
-            self._values.setdefault(keyval, (key, value))
-            raise
+        key, value = self._values.pop(keyval)
+        key.delete(owner, value)
 
     def copy(self, owner: Any, duplicate: Any) -> Attributes:
         """The attributes of a duplicate, as the copy callbacks say, in the order in which they were set.
@@ -230,8 +225,7 @@ class Attributes:
                 if copy is not NotImplemented:
                     copies._values[keyval] = key, copy
         except BaseException:
-            with contextlib.suppress(MPIException):
-                copies.discard(duplicate)
+            copies._clear(duplicate)
             raise
         return copies
 
@@ -239,18 +233,13 @@ class Attributes:
         """Forget all values, the latest first, because their owner is being freed (section 5.7.1).
 
         Raises:
-            aiompi.Exception: a callback failed; its value and the earlier ones are still there, and so is the owner.
-                To free it again goes on with them.
+            aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
         """
-        while self._values:
-            self._forget(owner, next(reversed(self._values)))
+        failures = self._clear(owner)
+        if failures:
+            raise failures[0]
 
-    def discard(self, owner: Any) -> None:
-        """Forget all values, the latest first, although callbacks fail: the owner is at its end in any case.
-
-        Raises:
-            aiompi.Exception: callbacks failed; this is the first failure.
-        """
+    def _clear(self, owner: Any) -> list[MPIException]:
         failures = []
         while self._values:
             key, value = self._values.popitem()[1]
@@ -258,8 +247,7 @@ class Attributes:
                 key.delete(owner, value)
             except MPIException as error:
                 failures.append(error)
-        if failures:
-            raise failures[0]
+        return failures
 
     def __len__(self) -> int:
         return len(self._values)
@@ -334,7 +322,7 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
-            aiompi.Exception: the callback that deletes the old value failed; that one is still there.
+            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
         """
         self._attributes.set(self, keyval, attrval)
 
@@ -343,6 +331,6 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is still there.
+            aiompi.Exception: the callback failed; the value is deleted nevertheless.
         """
         self._attributes.delete(self, keyval)

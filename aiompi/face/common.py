@@ -204,20 +204,21 @@ def free(comm: Membership) -> Request[None]:
     """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3).
 
     Raises:
-        aiompi.Exception: a callback failed; nothing is freed, and its attribute and the earlier ones are still there.
+        aiompi.Exception: callbacks failed; this is the first failure. The communicator is not freed, but all callbacks
+            have been called, and free succeeds the next time.
     """
     if not comm._core.predefined:
-        comm._core.attributes.clear(comm)
+        clear_attributes(comm)
     return create.free(comm._core)
 
 
-def discard_attributes(comm: Membership) -> None:
-    """Forget all attributes of COMM_SELF at Finalize (MPI-2, section 4.8).
+def clear_attributes(comm: Membership) -> None:
+    """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
 
     Raises:
         aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
     """
-    comm._core.attributes.discard(comm)
+    comm._core.attributes.clear(comm)
 
 
 def attach(attachment: Attachment, buf: Any) -> None:

@@ -21,7 +21,7 @@ from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import discard_attributes, duplicate, free, furnish, hints, peer_of
+from aiompi.face.common import clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.topology import (
     CartesianInquiry,
@@ -370,4 +370,4 @@ COMM_SELF: Final[Intracomm] = _Unborn._named("self_comm")
 
 Comm._constants = {"COMM_WORLD": COMM_WORLD, "COMM_SELF": COMM_SELF, "COMM_NULL": COMM_NULL}
 
-process.on_finalize = lambda: discard_attributes(COMM_SELF)
+process.on_finalize = lambda: clear_attributes(COMM_SELF)

@@ -13,7 +13,7 @@ from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
 from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
-from aiompi.face.common import discard_attributes
+from aiompi.face.common import clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings
@@ -215,5 +215,5 @@ C = TypeVar("C", bound=Intracomm)
 def _world(kind: type[C], runtime: Runtime) -> C:
     """COMM_WORLD of a rank that has started."""
     world = kind(runtime, runtime.world)
-    runtime.on_finalize = lambda: discard_attributes(world.COMM_SELF)
+    runtime.on_finalize = lambda: clear_attributes(world.COMM_SELF)
     return world
