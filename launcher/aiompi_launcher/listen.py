@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -31,6 +30,8 @@ class Entrance:
     def __init__(
         self, listener: socket.socket, admit: Callable[[socket.socket, Any], object], push_out: Callable[[str], bool]
     ) -> None:
+        import asyncio  # loaded while the ranks start, not before
+
         self._listener = listener
         self._admit = admit
         self._push_out = push_out

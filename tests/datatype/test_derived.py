@@ -6,6 +6,7 @@ What they make is compared with the standard's definitions in test_typemap.
 from __future__ import annotations
 
 import array
+import functools
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -244,6 +245,7 @@ def test_markers_have_a_meaning_only_in_a_struct(marker: Datatype) -> None:
 MANY = 10**6
 
 
+@functools.cache
 def many() -> tuple[Any, Any]:
     random = np.random.default_rng(3)
     return random.integers(0, 4, MANY), random.permutation(4 * MANY)[:MANY]
