@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+from aiompi.arguments import instance
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.comm.placement import Placement
 from aiompi.constants import UNDEFINED
@@ -86,8 +87,7 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
 def _part(comm: Communicator, group: Group, operation: str) -> Group:
     """The group itself, which the caller may free at once."""
-    if not isinstance(group, Group):
-        raise TypeError(f"{comm.where(operation)}: expected a Group, not {type(group).__name__}")
+    instance(group, Group, f"{comm.where(operation)}: group", "a Group")
     outside = Group.Difference(group, comm.group)
     if outside.size:
         raise InvalidGroupError(

@@ -36,7 +36,7 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
         required: what threads will do, unless the setting `thread_level` says more. THREAD_SINGLE, THREAD_FUNNELED: one
             thread makes all calls, the one that joins; others are refused. THREAD_SERIALIZED: any thread makes calls,
             but never two at once; overlapping calls are refused. THREAD_MULTIPLE: any thread makes calls at any time,
-            and progress is made by a thread of its own.
+            and progress is made while the program computes.
 
     Returns:
         The level that the program has, at least the required one: THREAD_FUNNELED for THREAD_SINGLE.
