@@ -111,12 +111,15 @@ class Exception(RuntimeError):
         return str(self)
 
     def Get_error_class(self) -> int:
+        """The error class (MPI_Error_class, section 7.3)."""
         return self.error_class
 
     def Get_error_code(self) -> int:
+        """The error code."""
         return self.error_code
 
     def Get_error_string(self) -> str:
+        """The message (MPI_Error_string, section 7.3)."""
         return str(self)
 
     def __str__(self) -> str:

@@ -204,7 +204,7 @@ class Info(Reference[_Pairs]):
         """All pairs, in the order of the keys."""
         return list(self._content("items").items()) if self else []
 
-    def update(self, items: Items = (), **more: str) -> None:
+    def update(self, items: Items = (), **kwds: str) -> None:
         """Set several keys.
 
         Raises:
@@ -212,7 +212,7 @@ class Info(Reference[_Pairs]):
         """
         if not self:
             raise KeyError("the info is null")
-        pairs = [*_pairs_of(items), *more.items()]
+        pairs = [*_pairs_of(items), *kwds.items()]
         for key, value in pairs:
             self.Set(key, value)
 

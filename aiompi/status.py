@@ -87,21 +87,27 @@ class Status:
         return self
 
     def Get_source(self) -> int:
+        """Rank of the sender."""
         return self.source
 
     def Set_source(self, source: int) -> None:
+        """Set the rank of the sender (MPI_Status_set_source, MPI-4.1)."""
         self.source = integer(source, "Set_source: source")
 
     def Get_tag(self) -> int:
+        """Tag of the message."""
         return self.tag
 
     def Set_tag(self, tag: int) -> None:
+        """Set the tag of the message (MPI_Status_set_tag, MPI-4.1)."""
         self.tag = integer(tag, "Set_tag: tag")
 
     def Get_error(self) -> int:
+        """Error class."""
         return self.error
 
     def Set_error(self, error: int) -> None:
+        """Set the error class (MPI_Status_set_error, MPI-4.1)."""
         self.error = integer(error, "Set_error: error")
 
     def Get_count(self, datatype: _Datatype | None = None) -> int:
@@ -167,6 +173,7 @@ class Status:
         return self._cancelled
 
     def Set_cancelled(self, flag: bool) -> None:
+        """Set whether the operation was cancelled (MPI_Status_set_cancelled, MPI-2)."""
         self._cancelled = bool(flag)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from aiompi.arguments import instance, integer, integers, several
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
@@ -96,10 +96,17 @@ class Group(Reference[_Members]):
         """Rank of this process, UNDEFINED if it is no member."""
         return UNDEFINED if not self.members else self._index.get(self.own, UNDEFINED)
 
+    @classmethod
+    def Create_from_session_pset(cls, session: object, pset_name: str) -> NoReturn:
+        """Not there: aiompi does not have sessions (MPI-4)."""
+        raise NotImplementedError("Group.Create_from_session_pset: aiompi does not have sessions (MPI-4)")
+
     def Get_size(self) -> int:
+        """Number of processes (MPI_Group_size, section 5.3.1)."""
         return self.size
 
     def Get_rank(self) -> int:
+        """Rank of this process, UNDEFINED if it is not a member (MPI_Group_rank, section 5.3.1)."""
         return self.rank
 
     def Translate_ranks(self, ranks: Sequence[int] | None = None, group: Group | None = None) -> list[int]:

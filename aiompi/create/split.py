@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from aiompi.arguments import integer
@@ -18,6 +18,7 @@ from aiompi.errors import InvalidArgumentError
 
 _ENTRY: Final = struct.Struct(">qq")  # colour, key
 _KEY: Final = struct.Struct(">?q")  # whether to take part, key; the name of the node follows
+_LENGTH: Final = struct.Struct(">I")
 _KEYS: Final = range(-(2**63), 2**63)
 
 
@@ -68,28 +69,36 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
 def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
     """Make communicators of members that have something in common (MPI_Comm_split_type, MPI-3).
 
+    On an intercommunicator, the result is the one between those of both sides, as of `split`.
+
     Args:
         kind: COMM_TYPE_SHARED for those who can share memory; UNDEFINED to be in none.
         key: as of `split`.
         node: gives the name of the machine of this process.
 
     Raises:
-        InvalidArgumentError: another kind, or an intercommunicator.
+        InvalidArgumentError: another kind.
     """
     operation = "Comm_split_type"
     if kind not in (COMM_TYPE_SHARED, UNDEFINED):
         raise InvalidArgumentError(f"{comm.where(operation)}: split type {kind} is not COMM_TYPE_SHARED or UNDEFINED")
-    if comm.remote is not None:
-        raise InvalidArgumentError(f"{comm.where(operation)}: it needs an intracommunicator")
     here = node().encode()
     entry = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation)) + here
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        pair = await agreement.reach(members(channel))
-        table = [_entry_of_type(data) for data in await collect(channel, entry)]
-        if kind == UNDEFINED:
+        union = members(channel)
+        pair = await agreement.reach(union)
+        entries = await collect(channel if comm.remote is None else channel.local, entry)
+        remote = None
+        if comm.remote is not None:
+            assert isinstance(union, TwoGroups)
+            theirs = _parted(await union.exchange(_joined(entries)))
+            remote = Group.of(_members(comm.remote, map(_entry_of_type, theirs), here))
+        if kind == UNDEFINED or remote == Group.of(()):
             return None
-        return comm.derive(Group.of(_members(comm.group, table, here), comm.group.own), pair)
+        return comm.derive(
+            Group.of(_members(comm.group, map(_entry_of_type, entries), here), comm.group.own), pair, remote
+        )
 
     return construct(comm, run, operation)
 
@@ -111,6 +120,19 @@ def _checked_key(comm: Communicator, key: int, operation: str) -> int:
 def _entry_of_type(data: bytes) -> tuple[bytes | None, int]:
     takes_part, key = _KEY.unpack_from(data)
     return data[_KEY.size :] if takes_part else None, key
+
+
+def _joined(entries: Iterable[bytes]) -> bytes:
+    return b"".join(_LENGTH.pack(len(entry)) + entry for entry in entries)
+
+
+def _parted(data: bytes) -> Iterator[bytes]:
+    """Undo `_joined`."""
+    start = 0
+    while start < len(data):
+        (length,) = _LENGTH.unpack_from(data, start)
+        start += _LENGTH.size + length
+        yield data[start - length : start]
 
 
 def _members(group: Group, table: Iterable[tuple[Hashable, int]], color: Hashable) -> list[int]:

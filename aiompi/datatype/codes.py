@@ -33,6 +33,7 @@ CODES: Final[dict[str, Datatype]] = {
     "Zf": mpi.C_FLOAT_COMPLEX, "Zd": mpi.C_DOUBLE_COMPLEX, "Zg": mpi.C_LONG_DOUBLE_COMPLEX,
     "c": mpi.CHAR, "a": mpi.CHAR, "s": mpi.CHAR, "1s": mpi.CHAR, "S": mpi.CHAR, "S1": mpi.CHAR,
     "w": mpi.WCHAR, "1w": mpi.WCHAR, "U": mpi.WCHAR, "U1": mpi.WCHAR,
+    "u": mpi.UINT16_T, "1u": mpi.UINT16_T,
     "m": mpi.INT64_T, "m8": mpi.INT64_T, "M": mpi.INT64_T, "M8": mpi.INT64_T,
     "b1": mpi.C_BOOL,
     "i1": mpi.INT8_T, "i2": mpi.INT16_T, "i4": mpi.INT32_T, "i8": mpi.INT64_T,

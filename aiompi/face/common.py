@@ -85,9 +85,11 @@ class Membership:
         return remote
 
     def Get_rank(self) -> int:
+        """Rank of this process in its group, 0..size-1 (MPI_Comm_rank, section 5.4.1)."""
         return self._core.rank
 
     def Get_size(self) -> int:
+        """Number of processes in the group of this process (MPI_Comm_size, section 5.4.1)."""
         return self._core.size
 
     def Get_name(self) -> str:
@@ -99,12 +101,15 @@ class Membership:
         self._core.name = text(name, "Set_name: name")
 
     def Get_group(self) -> Group:
+        """The processes in rank order (MPI_Comm_group, section 5.3.2)."""
         return self.group
 
     def Get_remote_size(self) -> int:
+        """Number of processes in the other group (MPI_Comm_remote_size, section 5.6.1)."""
         return self.remote_size
 
     def Get_remote_group(self) -> Group:
+        """The processes of the other group (MPI_Comm_remote_group, section 5.6.1)."""
         return self.remote_group
 
     def Is_inter(self) -> bool:
@@ -112,6 +117,7 @@ class Membership:
         return self.is_inter
 
     def Is_intra(self) -> bool:
+        """Whether it is an intracommunicator."""
         return self.is_intra
 
     @property
@@ -124,6 +130,7 @@ class Membership:
         self.Set_info(info)
 
     def Get_info(self) -> Info:
+        """Hints of the program (MPI_Comm_get_info, MPI-3)."""
         return self.info
 
     def Set_info(self, info: Info) -> None:

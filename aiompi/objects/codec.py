@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import re
 import struct
@@ -33,6 +34,8 @@ _TUPLE: Final = bytes([kinds.TUPLE])
 _FLAT_TUPLE: Final = _KINDS_HEADER.pack(_KINDS, 1) + _TUPLE
 _NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])
+_PROTO: Final = 0x80  # what pickles of protocol 2 and later begin with; in msgpack all of an empty dict
+_STOP: Final = ord(".")
 _PADDING: Final = bytes(ALIGNMENT)
 _PROTOCOL: Final = 5
 _unpack: Final = msgpack.unpackb
@@ -100,7 +103,8 @@ class Codec:
 
         Args:
             message: unsigned bytes, contiguous. It belongs to the object from now on: arrays that were sent out of
-                band are views of it, writable when it is.
+                band are views of it, writable when it is. A plain pickle, which a program may have sent as memory, is
+                taken too; without bytes it is None.
 
         Raises:
             RemoteProtocolError: the message is malformed.
@@ -117,10 +121,19 @@ class Codec:
         except (MPIException, MemoryError):
             raise
         except Exception as error:
-            raise RemoteProtocolError(
-                f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; "
-                "all ranks must run the same version of aiompi and of the program"
-            ) from error
+            return self._loads_strange(message, error)
+
+    def _loads_strange(self, message: bytes | bytearray | memoryview, error: Exception) -> Any:
+        """The object of a message that no codec has made."""
+        if len(message) == 0:
+            return None
+        if is_pickle(message):
+            with contextlib.suppress(pickle.UnpicklingError, EOFError):
+                return self._loads_pickle(memoryview(message), _NO_BUFFERS)
+        raise RemoteProtocolError(
+            f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; "
+            "all ranks must run the same version of aiompi and of the program"
+        ) from error
 
     def _pack_simple(self, obj: Any) -> bytes | None:
         """The message of an object whose types are quickly told to be msgpack's own; None of any other."""
@@ -228,6 +241,14 @@ class Codec:
                 f"cannot unpickle a received object ({type(error).__name__}: {error}); "
                 "its class must be importable here, and the same as at the sender"
             ) from error
+
+
+def is_pickle(data: bytes | bytearray | memoryview) -> bool:
+    """Whether bytes begin and end as a plain pickle does, which no message of the codec does.
+
+    Protocols 0 and 1 begin with a letter, which as a message is all of a small number.
+    """
+    return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 
 
 def _is_flat(obj: Any) -> bool:

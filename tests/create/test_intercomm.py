@@ -10,7 +10,7 @@ from create.conftest import Family
 from worlds import irecv, isend
 
 from aiompi.comm import Communicator, Group
-from aiompi.constants import ANY_SOURCE, ANY_TAG, CONGRUENT, PROC_NULL, TAG_UB, UNDEFINED
+from aiompi.constants import ANY_SOURCE, ANY_TAG, COMM_TYPE_SHARED, CONGRUENT, PROC_NULL, TAG_UB, UNDEFINED
 from aiompi.create import create, create_group, create_intercomm, dup, free, merge, split, split_type
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
@@ -209,6 +209,26 @@ def test_splitting(family: Families) -> None:
     f.check_connected([comm for rank in (0, 6) if (comm := made[rank]) is not None])
 
 
+def test_splitting_by_nodes(family: Families) -> None:
+    f = family(7)
+    inter = connected(f, ([6, 1, 2, 3], [5, 4, 0]))
+    nodes = {6: "b", 1: "a", 2: "a", 3: "", 5: "a", 4: "a longer name", 0: "b"}
+    kinds = {rank: UNDEFINED if rank == 5 else COMM_TYPE_SHARED for rank in nodes}
+
+    def call() -> dict[int, tuple[tuple[int, ...], tuple[int, ...]] | None]:
+        requests = {
+            rank: split_type(comm, kinds[rank], -comm.rank, lambda rank=rank: nodes[rank])
+            for rank, comm in inter.items()
+        }
+        made = [comm for comm in f.results(list(requests.values())) if comm is not None]
+        f.check_connected([comm for comm in made if nodes[comm.group.own] == "b"])
+        return {comm.group.own: (comm.group.members, comm.targets) for comm in made}
+
+    assert call() == {6: ((6,), (0,)), 0: ((0,), (6,))}
+    kinds[5] = COMM_TYPE_SHARED
+    assert call() == {6: ((6,), (0,)), 0: ((0,), (6,)), 1: ((2, 1), (5,)), 2: ((2, 1), (5,)), 5: ((5,), (2, 1))}
+
+
 def test_parts_of_both_sides(family: Families) -> None:
     f = family(5)
     inter = connected(f, ([0, 1, 2], [4, 3]))
@@ -237,8 +257,6 @@ def test_what_needs_the_other_kind() -> None:
         create_intercomm(inter, 0, f.comms[0], 1, 0)
     with pytest.raises(InvalidCommError, match="needs an intracommunicator"):
         create_group(inter, Group.of([0]), 0)
-    with pytest.raises(InvalidArgumentError, match="needs an intracommunicator"):
-        split_type(inter, UNDEFINED, 0, str)
 
 
 def test_leaders_of_different_groups_of_an_intercommunicator(family: Families) -> None:

@@ -44,7 +44,7 @@ CODES = {
     "INT32_T": "i4",
     "INT64_T": "i8 m m8 M M8",
     "UINT8_T": "u1",
-    "UINT16_T": "u2",
+    "UINT16_T": "u2 u 1u",
     "UINT32_T": "u4",
     "UINT64_T": "u8",
 }

@@ -21,7 +21,7 @@ from messages import FRAMED, LENIENT, PICKLED, STRICT, Point, assert_same, messa
 
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import Codec
-from aiompi.objects.codec import ALIGNMENT, OUT_OF_BAND
+from aiompi.objects.codec import ALIGNMENT, OUT_OF_BAND, is_pickle
 
 
 class Pair(NamedTuple):
@@ -266,6 +266,24 @@ def test_what_cannot_be_unpickled_is_wrapped_with_its_cause() -> None:
         through(Breaking(), LENIENT)
     assert type(caught.value) is OtherError
     assert isinstance(caught.value.__cause__, LookupError)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("obj", [None, 1, {}, [], (), "x", Pair(1, 2)])
+def test_plain_pickles_are_taken_for_messages(obj: Any, protocol: int) -> None:
+    assert_same(LENIENT.loads(pickle.dumps(obj, protocol)), obj)
+    with pytest.raises(InvalidTypeError, match="pickling is off"):
+        STRICT.loads(pickle.dumps(obj, protocol))
+
+
+@given(trees, st.sampled_from([1, OUT_OF_BAND]))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_message_looks_like_a_plain_pickle(tree: Any, out_of_band: int) -> None:
+    assert not is_pickle(message(Codec(out_of_band=out_of_band), tree))
+
+
+def test_a_message_without_bytes_is_none() -> None:
+    assert STRICT.loads(b"") is None
 
 
 def test_a_truncated_pickle_is_malformed() -> None:

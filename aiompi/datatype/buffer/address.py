@@ -95,7 +95,8 @@ class _Span:
 def span_of(owner: object) -> Bytes:
     """All memory of an owner, in the order of addresses; while it lives, so does the owner, which cannot move."""
     if not isinstance(owner, np.ndarray):
-        return np.frombuffer(owner, np.uint8)  # type: ignore[call-overload,no-any-return]
+        memory: Any = exported(owner)
+        return span_of(memory) if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
     if owner.size == 0:
         return np.empty(0, np.uint8)
     reach = [(n - 1) * stride for n, stride in zip(owner.shape, owner.strides, strict=True)]
@@ -267,7 +268,7 @@ class Registry:
         """
         array = array_of(location, "location")
         address = _address(array)
-        owner = owner_of(location if isinstance(location, np.ndarray) or _exports(location) else array)
+        owner = owner_of(location)
         known = self._storages.get(id(owner))
         if known is None or known.memory() is None:
             self._register(owner)

@@ -73,9 +73,9 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
         return made
 
     @staticmethod
-    def frombuffer(buf: Any, readonly: bool = False) -> buffer:
+    def frombuffer(obj: Any, readonly: bool = False) -> buffer:
         """The memory of any contiguous buffer."""
-        return buffer._over(buf, buf, readonly)
+        return buffer._over(obj, obj, readonly)
 
     @staticmethod
     def fromaddress(address: int, nbytes: int, readonly: bool = False) -> buffer:

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
-from aiompi.datatype import Datatype
+from aiompi.datatype import Datatype, predefined
+from aiompi.datatype.codes import CODES
 from aiompi.driver.locks import Lock
+from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
 from aiompi.opaque import Opaque
 from aiompi.status import Status
 
-__all__ = ["_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof", "_typealign", "_typecode"]
+__all__ = [
+    "_addressof", "_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof", "_sizeof",
+    "_typealign", "_typecode", "_typedict", "_typedict_c", "_typedict_f",
+]  # fmt: skip
+
+_OF_C: Final = (
+    "? b h i l q B H I L Q f d g F D G b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 "
+    f"f{predefined.LONG_DOUBLE.size} c{predefined.C_LONG_DOUBLE_COMPLEX.size}"
+)
+
+#: type codes, as `Datatype.fromcode` takes them
+_typedict: Final = dict(CODES)
+#: those of numbers in C
+_typedict_c: Final = {code: CODES[code] for code in _OF_C.split()}
+#: letters of the numbers of Fortran, which are not those of C
+_typedict_f: Final = {
+    "l": predefined.LOGICAL, "i": predefined.INTEGER, "s": predefined.REAL, "r": predefined.REAL,
+    "d": predefined.DOUBLE_PRECISION, "c": predefined.COMPLEX, "z": predefined.DOUBLE_COMPLEX,
+    "i1": predefined.INTEGER1, "i2": predefined.INTEGER2, "i4": predefined.INTEGER4, "i8": predefined.INTEGER8,
+    "r4": predefined.REAL4, "r8": predefined.REAL8, "c8": predefined.COMPLEX8, "c16": predefined.COMPLEX16,
+}  # fmt: skip
+
+_C: Final = "an interface for C"
+_sizeof = absent("_sizeof", _C)
+_addressof = absent("_addressof", _C)
 
 
 def _typecode(datatype: Datatype) -> str | None:

@@ -52,7 +52,7 @@ class Message(Reference[_Taken]):
     @classmethod
     def _of(cls, core: Communicator, message: engine.Message | None) -> Message:
         """The handle of a message that a probe on a communicator has taken."""
-        return MESSAGE_NO_PROC if message is None else cls._denote(_Taken(core, message))
+        return cls._denote(_NO_PROC if message is None else _Taken(core, message))
 
     def free(self) -> None:
         """Nothing unless it is another handle of MESSAGE_NO_PROC, which becomes null: a message must be received."""

@@ -30,15 +30,16 @@ class _Missing(type):
     """Class of the classes whose calls are all missing: looks for them by name."""
 
     _calls: frozenset[str]
+    _attributes: frozenset[str]
     _part: str
 
     def __getattr__(cls, name: str) -> Any:
-        if name not in cls._calls:
+        if name not in cls._calls | cls._attributes:
             raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
         return absent(f"{cls.__name__}.{name}", cls._part)
 
     def __dir__(cls) -> list[str]:
-        return sorted({*super().__dir__(), *cls._calls})
+        return sorted({*super().__dir__(), *cls._calls, *cls._attributes})
 
 
 class _Kind(Opaque, metaclass=_Missing):
@@ -48,20 +49,24 @@ class _Kind(Opaque, metaclass=_Missing):
 
     _kind: ClassVar[type] = type(None)
     _calls: ClassVar[frozenset[str]] = frozenset()
+    _attributes: ClassVar[frozenset[str]] = frozenset()
 
     def __new__(cls, other: Opaque | None = None) -> Self:
         if other is not None:
-            root = cls.__mro__[cls.__mro__.index(_Kind) - 1]
-            same_kind(root, other)
+            same_kind(cls._root(), other)
         return super().__new__(cls)
+
+    @classmethod
+    def _root(cls) -> type:
+        """The class of which that of the program is a subclass."""
+        return cls.__mro__[cls.__mro__.index(_Kind) - 1]
 
     @property
     def _denoted(self) -> None:
         return None
 
     def __eq__(self, other: object) -> bool:
-        root = type(self).__mro__[type(self).__mro__.index(_Kind) - 1]
-        return True if isinstance(other, root) else NotImplemented
+        return True if isinstance(other, self._root()) else NotImplemented
 
     __hash__ = None
 
@@ -69,6 +74,8 @@ class _Kind(Opaque, metaclass=_Missing):
         """Nothing: the handle is null."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in self._attributes:
+            getattr(type(self), name)()
         if name not in self._calls:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(type(self), name)
@@ -90,6 +97,10 @@ class Win(_Kind):
         Complete Post Wait Test Lock Unlock Lock_all Unlock_all Flush Flush_all Flush_local Flush_local_all
         Sync Create_errhandler Get_errhandler Set_errhandler Call_errhandler Get_name Set_name"""
     )
+    _attributes = _names("info group group_size group_rank attrs flavor model name")
+
+    def __new__(cls, win: Win | None = None) -> Self:
+        return super().__new__(cls, win)
 
 
 class File(_Kind):
@@ -108,6 +119,10 @@ class File(_Kind):
         Write_ordered_begin Write_ordered_end Get_type_extent Set_atomicity Get_atomicity Sync
         Create_errhandler Get_errhandler Set_errhandler Call_errhandler"""
     )
+    _attributes = _names("size amode group group_size group_rank info atomicity")
+
+    def __new__(cls, file: File | None = None) -> Self:
+        return super().__new__(cls, file)
 
 
 class Session(_Kind):
@@ -121,6 +136,9 @@ class Session(_Kind):
         Detach_buffer Flush_buffer Iflush_buffer Create_errhandler Get_errhandler Set_errhandler
         Call_errhandler"""
     )
+
+    def __new__(cls, session: Session | None = None) -> Self:
+        return super().__new__(cls, session)
 
 
 WIN_NULL: Final = Win()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -237,7 +238,9 @@ class PointToPoint(Handle):
         self._finish(self._start_object(obj, dest, tag, Mode.READY))
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
-        """Receive an object of any size; `buf` is not needed and ignored."""
+        """Receive an object of any size; `buf` is not needed and ignored, with a warning."""
+        if buf is not None:
+            _warn_of_buffer("buf")
         refuse_running_loop("Comm.recv", "await comm.recv(source)")
         request = self._admitted.irecv(None, source, tag, process.runtime.codec.loads, status)
         if not request._done:
@@ -254,7 +257,9 @@ class PointToPoint(Handle):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> Any:
-        """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored."""
+        """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored, with a warning."""
+        if recvbuf is not None:
+            _warn_of_buffer("recvbuf")
         refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
         received = self._admitted.irecv(None, source, recvtag, process.runtime.codec.loads, status)
         return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
@@ -328,3 +333,7 @@ class PointToPoint(Handle):
 
     Psend_init = absent("Comm.Psend_init", PARTITIONED)
     Precv_init = absent("Comm.Precv_init", PARTITIONED)
+
+
+def _warn_of_buffer(name: str) -> None:
+    warnings.warn(f"the argument {name!r} is deprecated: objects of any size are received without", UserWarning, 3)

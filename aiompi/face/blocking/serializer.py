@@ -8,9 +8,11 @@ from typing import Any, Final
 
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.face.blocking.process import process
-from aiompi.objects.codec import Segment
+from aiompi.objects.codec import Codec, Segment, is_pickle
 
 __all__ = ["Pickle", "pickle"]
+
+_THRESHOLD: Final = 256 * 2**10  # bytes
 
 
 class Pickle:
@@ -18,12 +20,9 @@ class Pickle:
 
     Args:
         dumps: called with the object, and the protocol if there is one; pickle.dumps by default.
-        loads: called with the bytes; pickle.loads by default.
-        protocol: of pickle; None: the highest. Negative: the highest, too.
-        threshold: bytes from which `dumps_oob` leaves buffers out.
-
-    Attributes:
-        PROTOCOL, THRESHOLD: what was given.
+        loads: called with the bytes; pickle.loads by default, which then reads the messages of `Comm.send` as well.
+        protocol: of pickle; None: the highest, or none for a function of the program. Negative: the highest.
+        threshold: bytes from which `dumps_oob` leaves buffers out; None: 256 KiB.
     """
 
     def __init__(
@@ -33,18 +32,36 @@ class Pickle:
         protocol: int | None = None,
         threshold: int | None = None,
     ) -> None:
-        self.PROTOCOL = protocol
-        if (protocol is None and dumps is None) or (protocol is not None and protocol < 0):
-            self.PROTOCOL = _pickle.HIGHEST_PROTOCOL
-        self.THRESHOLD = 256 * 2**10 if threshold is None else threshold
         self._dumps = dumps or _pickle.dumps
-        self._loads = loads or _pickle.loads
+        self._loads = loads or _loads
+        self.PROTOCOL = protocol
+        self.THRESHOLD = threshold
         if globals().get("pickle") is self:
             process.serialise(None if dumps is None and loads is None else Serializer(self))
 
+    @property
+    def PROTOCOL(self) -> int | None:
+        """Protocol that the function which makes bytes is called with; None for one of the program without any."""
+        return self._protocol
+
+    @PROTOCOL.setter
+    def PROTOCOL(self, protocol: int | None) -> None:
+        if protocol is None and self._dumps is _pickle.dumps:
+            protocol = _pickle.HIGHEST_PROTOCOL
+        self._protocol = protocol
+
+    @property
+    def THRESHOLD(self) -> int:
+        """Bytes from which `dumps_oob` leaves buffers out."""
+        return self._threshold
+
+    @THRESHOLD.setter
+    def THRESHOLD(self, threshold: int | None) -> None:
+        self._threshold = _THRESHOLD if threshold is None else threshold
+
     def dumps(self, obj: Any) -> bytes:
         """The bytes of an object."""
-        return self._dumps(obj) if self.PROTOCOL is None else self._dumps(obj, self.PROTOCOL)
+        return self._dumps(obj) if self._protocol is None else self._dumps(obj, self._protocol)
 
     def loads(self, data: Any) -> Any:
         """The object of some bytes."""
@@ -56,17 +73,24 @@ class Pickle:
 
         def in_band(part: _pickle.PickleBuffer) -> bool:
             with part.raw() as view:
-                if view.nbytes < self.THRESHOLD:
+                if view.nbytes < self._threshold:
                     return True
             buffers.append(buffer(part))
             return False
 
-        protocol = _pickle.HIGHEST_PROTOCOL if self.PROTOCOL is None else max(self.PROTOCOL, 5)
+        protocol = -1 if self._protocol is None or self._protocol < 0 else max(self._protocol, 5)
         return _pickle.dumps(obj, protocol, buffer_callback=in_band), buffers
 
     def loads_oob(self, data: Any, buffers: Iterable[Any]) -> Any:
         """The object of its bytes and buffers."""
         return _pickle.loads(data, buffers=buffers)
+
+
+def _loads(data: Any) -> Any:
+    """The object of a pickle, or of a message that was received as memory."""
+    with memoryview(data) as view:
+        message = view.cast("B") if view.nbytes else b""
+        return _pickle.loads(message) if is_pickle(message) else Codec().loads(bytes(message))
 
 
 class Serializer:
@@ -81,8 +105,8 @@ class Serializer:
         return [data], len(data)
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
-        """The object of a message."""
-        return self._way.loads(message)
+        """The object of a message; None if it has no bytes."""
+        return self._way.loads(message) if len(message) else None
 
 
 #: Its `__init__` chooses how the messages of objects are made from then on, and must be called alike by all ranks.

@@ -11,6 +11,7 @@ import pytest
 
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype import resolve_recv, resolve_send
+from aiompi.datatype.buffer.address import BOTTOM, Get_address
 from aiompi.datatype.buffer.dlpack import _Tensor
 from aiompi.datatype.buffer.exporters import check_reachable
 from aiompi.errors import InvalidBufferError
@@ -116,6 +117,18 @@ def test_dlpack_shares_the_memory() -> None:
     assert (buffer.count, buffer.datatype) == (3, mpi.INT)
     buffer.view[:4] = (7).to_bytes(4, "little")
     assert memory[0] == 7
+
+
+def test_addresses_in_memory_of_dlpack() -> None:
+    """They lead there as long as the object that was asked lives."""
+    tensor = Tensor(array.array("i", [1, 2, 3]), 0)
+    second = mpi.INT.Create_hindexed([1], [Get_address(tensor) + 4]).Commit()
+    buffer = resolve_recv([BOTTOM, 1, second])
+    buffer.unpack(memoryview((7).to_bytes(4, "little")))
+    assert list(tensor.memory) == [1, 7, 3]
+    del tensor, buffer
+    with pytest.raises(InvalidBufferError, match="or the memory was freed"):
+        resolve_recv([BOTTOM, 1, second])
 
 
 def test_dlpack_of_numpy_is_read_and_not_consumed() -> None:

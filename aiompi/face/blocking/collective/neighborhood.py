@@ -7,6 +7,7 @@ from typing import Any
 
 from aiompi.coll import objects
 from aiompi.coll.buffers import neighborhood
+from aiompi.coll.neighborhood import Neighborhood
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
@@ -53,10 +54,16 @@ class NeighborhoodCollectives(Handle):
         refuse_running_loop("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
         return self._finish(objects.neighbor_allgather(self._admitted, process.runtime.codec, sendobj))
 
-    def neighbor_alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
-        """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
+    def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
+        """What each neighbour has for this rank (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendobj: `outdegree` items, or None instead of as many None.
+        """
         refuse_running_loop("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
-        return self._finish(objects.neighbor_alltoall(self._admitted, process.runtime.codec, sendobj))
+        core = self._admitted
+        sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
+        return self._finish(objects.neighbor_alltoall(core, process.runtime.codec, sequence))
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgather`."""

@@ -28,9 +28,16 @@ class ObjectCollectives(Handle):
         return self._finish(objects.bcast(self._admitted, process.runtime.codec, obj, root))
 
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
-        """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
+        """Item i of the root's sequence, on rank i (section 4.6).
+
+        Args:
+            sendobj: `size` items at the root, or None instead of as many None.
+            root: rank.
+        """
         refuse_running_loop("Comm.scatter", "await comm.scatter(sendobj, root)")
-        return self._finish(objects.scatter(self._admitted, process.runtime.codec, sendobj, root))
+        core = self._admitted
+        sequence = [None] * len(core.targets) if sendobj is None else sendobj
+        return self._finish(objects.scatter(core, process.runtime.codec, sequence, root))
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
@@ -42,10 +49,16 @@ class ObjectCollectives(Handle):
         refuse_running_loop("Comm.allgather", "await comm.allgather(sendobj)")
         return self._finish(objects.allgather(self._admitted, process.runtime.codec, sendobj))
 
-    def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
-        """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
+    def alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
+        """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
+
+        Args:
+            sendobj: `size` items, or None instead of as many None.
+        """
         refuse_running_loop("Comm.alltoall", "await comm.alltoall(sendobj)")
-        return self._finish(objects.alltoall(self._admitted, process.runtime.codec, sendobj))
+        core = self._admitted
+        sequence = [None] * len(core.targets) if sendobj is None else sendobj
+        return self._finish(objects.alltoall(core, process.runtime.codec, sequence))
 
     def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Any:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""

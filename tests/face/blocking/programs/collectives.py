@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from checks import LARGE, check, comm, rank, size, successor
+from checks import LARGE, check, comm, raises, rank, size, successor
 
 from aiompi import MPI
 
@@ -19,6 +19,12 @@ def object_collectives() -> None:
         assert comm.scatter([[str(i)] for i in everyone] if rank == root else None, root) == [str(rank)]
         assert comm.gather(rank, root) == (everyone if rank == root else None)
         assert comm.reduce([rank], MPI.SUM, root) == (everyone if rank == root else None)
+    assert comm.scatter(None) is None
+    assert comm.alltoall(None) == [None] * size
+    assert comm.Create_cart([size]).neighbor_alltoall(None) == [None, None]
+    for wrong in ([], everyone + everyone):
+        with raises(ValueError, f"expected {size} objects"):
+            comm.alltoall(wrong)
     assert comm.allgather(rank) == everyone
     assert comm.alltoall([10 * rank + i for i in everyone]) == [10 * i + rank for i in everyone]
     assert comm.allreduce(rank, op=MPI.MAX) == size - 1

@@ -111,8 +111,10 @@ def message_of_nobody() -> None:
     status, memory = MPI.Status(), bytearray(b"kept")
     for probe in (comm.Mprobe, comm.mprobe, comm.Improbe, comm.improbe):
         message = probe(MPI.PROC_NULL, 5, status)
-        assert message is MPI.MESSAGE_NO_PROC
+        assert message == MPI.MESSAGE_NO_PROC
         assert fields(status) == (MPI.PROC_NULL, MPI.ANY_TAG, 0)
+        assert message.recv() is None
+        assert message == MPI.MESSAGE_NULL
     for _ in range(2):
         assert MPI.MESSAGE_NO_PROC
         assert MPI.MESSAGE_NO_PROC != MPI.MESSAGE_NULL
