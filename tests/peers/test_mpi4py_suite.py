@@ -21,7 +21,9 @@ from peers.distribution import unpacked
 
 HERE: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, Any]] = tomllib.loads((HERE / "mpi4py_expected.toml").read_text(encoding="utf-8"))
-SLOW: Final = EXPECTED["slow"] if not os.environ.get("MPI4PY_SUITE_SLOW") else []
+WITH_SLOW: Final = bool(os.environ.get("MPI4PY_SUITE_SLOW"))
+SLOW: Final = [] if WITH_SLOW else EXPECTED["slow"]
+JOBS: Final = EXPECTED["jobs"] | (EXPECTED["slow_jobs"] if WITH_SLOW else {})
 RANKS: Final = int(os.environ.get("MPI4PY_SUITE_RANKS", "2"))
 
 
@@ -51,9 +53,9 @@ def expected() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.timeout(170)
-@pytest.mark.parametrize("name", EXPECTED["jobs"])
+@pytest.mark.parametrize("name", JOBS)
 def test_files(site: Site, tests: Path, tmp_path: Path, name: str) -> None:
-    files = EXPECTED["jobs"][name]
+    files = JOBS[name]
     # Threads, for which every call is guarded, are for the file that is about them.
     environ = {} if name == "threads" else {"MPI4PY_RC_THREADS": "0"}
     left_out = [*EXPECTED["left_out"], *SLOW]

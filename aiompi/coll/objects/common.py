@@ -10,9 +10,8 @@ from aiompi.coll.operand import Codec
 from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
-from aiompi.datatype.arguments import LengthError
 from aiompi.engine import Request
-from aiompi.errors import InvalidOpError
+from aiompi.errors import InvalidArgumentError, InvalidOpError
 from aiompi.op import Op
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, ope
     items, size = [] if sequence is None else list(sequence), len(comm.targets)
     if len(items) != size:
         given = "None" if sequence is None else f"{len(items)} objects"
-        raise LengthError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
+        raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
     return [Slot.holding(*codec.dumps(item)) for item in items]
 
 

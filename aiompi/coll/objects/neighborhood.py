@@ -11,8 +11,8 @@ from aiompi.coll.operand import Codec
 from aiompi.coll.signature import Signature
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
-from aiompi.datatype.arguments import LengthError
 from aiompi.engine import Request
+from aiompi.errors import InvalidArgumentError
 
 
 def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
@@ -38,7 +38,7 @@ def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any])
     near = Neighborhood.of(comm, "neighbor_alltoall")
     items = list(sequence)
     if len(items) != near.outdegree:
-        raise LengthError(
+        raise InvalidArgumentError(
             f"{comm.where('neighbor_alltoall')}: expected {near.outdegree} objects, one for each neighbour that edges "
             f"lead to, got {len(items)}"
         )
