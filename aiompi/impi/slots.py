@@ -27,7 +27,7 @@ NOT_SHARED: Final = b"\0"
 LONG: Final = 16 * 2**10
 
 #: bytes of a direction, as long as that is not too many slots, or only one
-_DIRECTION_BYTES: Final = 4 * 2**20
+_DIRECTION_BYTES: Final = 8 * 2**20
 _MOST: Final = 16
 _LEAST: Final = 2
 

@@ -443,6 +443,42 @@ async def test_packets_pass_unchanged_one_byte_at_a_time(place: Callable[..., Pl
         await link.expect(stream)
 
 
+@pytest.mark.spec("I3.1-1", "I1.2.3-4")
+@pytest.mark.parametrize("size", [1, 999, 40_000])
+async def test_a_long_packet_comes_in_portions_and_is_passed_on_with_its_last_byte(
+    place: Callable[..., Place], size: int
+) -> None:
+    here = place(1)
+    (zero, *_), link = await here.up()
+    data = packet(0, 1, random.Random(size).randbytes(DATALEN))
+    end = max(len(data) - 3 * size, 0)
+    await zero.send(data[:end])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    for start in range(end, len(data), size):
+        await zero.send(data[start : start + size])
+        await asyncio.sleep(0.001)
+    async with asyncio.timeout(5):
+        await link.expect(data)
+        await zero.send(packet(0, 1, b"next"))
+        await link.expect(packet(0, 1, b"next"))
+
+
+@pytest.mark.spec("I2.4-8")
+async def test_a_host_that_dies_within_a_packet(place: Callable[..., Place]) -> None:
+    """Although more of the packet is awaited than will ever come."""
+    here = place(1)
+    (zero, *_), _ = await here.up()
+    await zero.send(packet(0, 1, bytes(DATALEN))[:-1000])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    zero.close()
+    async with asyncio.timeout(5):
+        while not here.failures:
+            await asyncio.sleep(0.001)
+    assert "the connection ended in the middle of a packet" in here.failures[0]
+
+
 @pytest.mark.spec("I3.1-2", "I3.1-3")
 async def test_both_ways_at_once(place: Callable[..., Place]) -> None:
     """Neither side reads before it has written everything, which is more than the sockets hold."""

@@ -24,7 +24,7 @@ from aiompi_launcher.impi_stream import PacketStream
 pytestmark = pytest.mark.asyncio
 
 MAXDATALEN = 2 * BLOCK_BYTES
-SLOTS = 8  # of a direction, with such packets
+SLOTS = 16  # of a direction, with such packets
 
 
 def packet(data: bytes, kind: PacketType = PacketType.DATA) -> bytes:
