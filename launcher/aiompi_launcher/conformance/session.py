@@ -22,6 +22,8 @@ from aiompi_launcher.conformance.script import Level, Machine, MPIFailure, Scrip
 from aiompi_launcher.conformance.server import Server
 from aiompi_launcher.conformance.setup import Setup
 
+_LOOKS: Final = 4  # during the time in which something is to happen
+_STARTING: Final = 3  # times as long for the first message
 EXIT: Final = Script("exit", "{ exit_interpreter(); }", "Ends the interpreters.", ("I5.3-1",), {}, ())
 
 
@@ -31,7 +33,8 @@ class Limits:
 
     Attributes:
         startup: seconds until all clients have come.
-        quiet: seconds without any packet after which a test, or the end of a job, hangs.
+        quiet: seconds without any packet after which a test, or the end of a job, hangs; three times that at the
+            beginning, when hosts are there and their processes are still starting.
     """
 
     startup: float = 60.0
@@ -166,8 +169,9 @@ class Session:
     async def first_test(self) -> Result:
         """The test that is built into the interpreter: are scripts delivered at all?"""
         script = Script(delivery.FIRST_TEST, "", "Delivers texts.", ("I5.3-3",), {}, ())
-        for length in delivery.PATTERN_LENGTHS:
-            result = await self._test(script, 0, delivery.pattern(length), None)
+        for number, length in enumerate(delivery.PATTERN_LENGTHS):
+            patience = 1 if number else _STARTING
+            result = await self._test(script, 0, delivery.pattern(length), None, patience)
             if result.verdict is not Verdict.PASS:
                 self._break(f"the first test failed, so that no script can be run: {result.reason}")
                 break
@@ -184,7 +188,7 @@ class Session:
         self._number += 1
         return await self._test(script, self._number, f"{script.name}\n{script.source}".encode(), script)
 
-    async def _test(self, script: Script, number: int, text: bytes, run: Script | None) -> Result:
+    async def _test(self, script: Script, number: int, text: bytes, run: Script | None, patience: int = 1) -> Result:
         self.journal.begin()
         self._reports.clear()
         begun = time.monotonic()
@@ -192,7 +196,7 @@ class Session:
         answered: set[int] = set()
         running: dict[int, Machine] = {}
         task = asyncio.ensure_future(self._perform(parcel, run, running, answered))
-        why = await self._watch(task)
+        why = await self._watch(task, patience)
         for host in self.hosts:
             for proc in host.procs.values():
                 proc.reset()
@@ -250,17 +254,19 @@ class Session:
         self._reports.append(line)
         self._say(line)
 
-    async def _watch(self, task: asyncio.Future[Any]) -> str:
+    async def _watch(self, task: asyncio.Future[Any], patience: int = 1) -> str:
         """Wait for the end of something, or of all movement; why it does not end, or nothing."""
         lost: set[asyncio.Future[Any]] = {host.lost for host in self.hosts}
         if self._server is not None:
             lost.add(self._server.failed)
-        activity = -1
+        quiet = patience * self.limits.quiet
+        looks = 0  # since something has happened
         while not task.done():
-            if activity == self.journal.activity:
-                return f"nothing has happened for {self.limits.quiet:g} s"
+            if looks == _LOOKS:
+                return f"nothing has happened for {quiet:g} s"
             activity = self.journal.activity
-            await asyncio.wait({task, *lost}, timeout=self.limits.quiet, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, *lost}, timeout=quiet / _LOOKS, return_when=asyncio.FIRST_COMPLETED)
+            looks = looks + 1 if activity == self.journal.activity else 0
             gone: list[str] = [future.result() for future in lost if future.done()]
             if gone and not task.done():
                 return gone[0]

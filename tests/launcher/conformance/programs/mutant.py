@@ -126,8 +126,11 @@ def no_hiwater() -> None:
 
 
 @mutant
-def no_datalen() -> None:
-    limit(datalen=lambda _: 10**6)
+def half_datalen() -> None:
+    @wrap(Pair, "__init__")
+    def init(original: Any, self: Pair, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self.limits = self.limits._replace(datalen=self.limits.datalen // 2)
 
 
 @mutant
