@@ -30,6 +30,8 @@ class Settings:
 
     Attributes:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
+        lend_limit: bytes; messages up to this size are sent without asking the receiver if it shares memory with the
+            sender, where they lie until it takes them; 0: none that is longer than eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
         transports: names of transports that may be used, comma-separated in the environment; empty means all. Without
@@ -64,6 +66,7 @@ class Settings:
     """
 
     eager_limit: int = 64 * 2**10
+    lend_limit: int = 2 * 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True
     transports: tuple[str, ...] = ()
@@ -88,10 +91,12 @@ class Settings:
     thread_level: str = "funneled"
 
     def __post_init__(self) -> None:
-        if self.eager_limit < 0 or not 0 <= self.eager_window <= MAX_WINDOW:
+        limits = {name: getattr(self, name) for name in ("eager_limit", "lend_limit", "eager_window")}
+        if min(limits.values()) < 0 or self.eager_window > MAX_WINDOW:
+            given = ", ".join(f"{name} {value}" for name, value in limits.items())
             raise InvalidArgumentError(
-                f"eager_limit ({self.eager_limit}) and eager_window ({self.eager_window}) are byte counts: they cannot "
-                f"be negative, and the window at most {MAX_WINDOW}"
+                f"limits of messages are byte counts: they cannot be negative, and the window at most {MAX_WINDOW}; "
+                f"given are {given}"
             )
         if not 2**12 <= self.ring_size <= 2**30 or self.ring_size & (self.ring_size - 1):
             raise InvalidArgumentError(

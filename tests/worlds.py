@@ -299,10 +299,10 @@ class WireWorld(_World):
 
 
 class _Sockets(_World):
-    """Engines with a stream transport each."""
+    """Engines with a stream transport each; long messages go through the streams, and are not lent, unless set."""
 
     def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
-        super().__init__(size, driver, **settings)
+        super().__init__(size, driver, **{"lend_limit": 0, **settings})
         site = Site(KEY, directory)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]

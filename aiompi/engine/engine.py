@@ -65,6 +65,7 @@ class Engine:
         self.settings = settings
         self.driver = driver
         self.eager_limit = settings.eager_limit
+        self.lend_limit = settings.lend_limit
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}

@@ -2,10 +2,11 @@
 
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
 The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
-any frame, or after `ackmark` bytes in a frame of its own. Rendezvous: any other message announces itself (RTS),
-is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read
-the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver,
-and memory at the receiver stays bounded, while order and progress are kept.
+any frame, or after `ackmark` bytes in a frame of its own. In memory that the receiver reads, one of up to `lend_limit`
+bytes may be lent to it, as an eager message. Rendezvous: any other message announces itself (RTS), is asked for when it
+is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read the memory that it is
+in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver, and memory at the
+receiver stays bounded, while order and progress are kept.
 """
 
 from __future__ import annotations
@@ -109,15 +110,21 @@ class Peer(Party):
         return self.link is not None and nbytes + OVERHEAD <= self.credit and not self.engine.troubled
 
     def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
-        engine, lending, link = self.engine, self.engine.lending, self.link
-        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
-        if lending is None or link is None or not lending.lend(block, header, link):
+        if not self._refer(block, nbytes, context, source, tag, note):
             return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
-        self.credit -= nbytes + OVERHEAD
-        self._owed = 0
-        request = Send(engine, self, (), nbytes)
+        request = Send(self.engine, self, (), nbytes)
         request.sent()
         return request
+
+    def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
+        """Send an eager message that is in a block; False if that cannot be done now."""
+        lending, link = self.engine.lending, self.link
+        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
+        if lending is None or link is None or not lending.lend(block, header, link):
+            return False
+        self.credit -= nbytes + OVERHEAD
+        self._owed = 0
+        return True
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
@@ -132,7 +139,7 @@ class Peer(Party):
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
         if not eager:
-            if long != frame.RTS or not self._offer(request, context, source, tag, note):
+            if long != frame.RTS or not self._shared(request, context, source, tag, mode, note):
                 self.emit(long, tag, source, context, nbytes, request.srqid, note)
             return
         self.credit -= cost
@@ -141,17 +148,28 @@ class Peer(Party):
         if (self.link or self._connect()).send(header, request.payload, request):
             request.sent()
 
-    def _offer(self, request: Send, context: int, source: int, tag: int, note: int) -> bool:
-        """Announce a message that the peer copies from where it is, if it can."""
-        lending, link = self.engine.lending, self.link
+    def _shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
+        """Send a long message through memory that the peer reads, if there is some for it."""
+        lending, link, nbytes = self.engine.lending, self.link, request.nbytes
         if lending is None or link is None:
             return False
-        header = _pack(frame.RTS, tag, source, self._owed, context, request.nbytes, request.srqid, note)
-        if not lending.offer(request.payload, header, link):
+        header = _pack(frame.RTS, tag, source, self._owed, context, nbytes, request.srqid, note)
+        if lending.offer(request.payload, header, link):
+            self._owed = 0
+            request.sent()
+            return True
+        if mode is Mode.SYNCHRONOUS or nbytes > self.engine.lend_limit or not self.borrows(nbytes):
             return False
-        self._owed = 0
-        request.sent()
-        return True
+        block = lending.place(request.payload, nbytes, (self,))
+        if block is None:
+            return False
+        lent = self._refer(block, nbytes, context, source, tag, note)
+        lending.release(block)
+        if lent:
+            del self.engine.sends[request.srqid]
+            request.acknowledged = True
+            request.sent()
+        return lent
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:

@@ -189,4 +189,5 @@ def test_detaching_waits(site: Site, face: str) -> None:
             await comm.send("before", dest=0, tag=2)
             await comm.Recv(bytearray({NBYTES}), source=0, tag=0)
     """
-    assert site.ok(2, in_face(face, body)).out == "False True\nTrue True\n"
+    env = {"AIOMPI_LEND_LIMIT": "0"}  # so that it has to be asked for
+    assert site.ok(2, in_face(face, body), env=env).out == "False True\nTrue True\n"

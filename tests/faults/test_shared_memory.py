@@ -124,10 +124,16 @@ def stress(face: str, count: int, program: str = STRESS) -> str:
     return in_face(face, text)
 
 
-@pytest.mark.parametrize(("ring_size", "spin"), [("4K", "0"), ("1M", "0"), ("4K", "20e-6"), ("1M", "1e-3")])
+@pytest.mark.parametrize(
+    ("ring_size", "spin", "lend_limit"),
+    [("4K", "0", "0"), ("1M", "0", "0"), ("4K", "20e-6", "0"), ("1M", "1e-3", "0"), ("1M", "0", "2M")],
+)
 @pytest.mark.parametrize("face", FACES)
-def test_messages_of_both_directions_are_whole(site: Site, face: str, ring_size: str, spin: str) -> None:
+def test_messages_of_both_directions_are_whole(
+    site: Site, face: str, ring_size: str, spin: str, lend_limit: str
+) -> None:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
+    env["AIOMPI_LEND_LIMIT"] = lend_limit
     # ten thousands of wake-ups, each of which a busy machine delays
     result = site.launch("-n", "2", site.program(stress(face, 1000)), env=env).finish(50.0)
     assert (result.code, result.err, result.lines) == (0, "", ["whole", "whole"])

@@ -1,9 +1,9 @@
-"""Messages to several ranks: one rank writes them once, into memory that all of them read.
+"""Messages that their sender writes into memory which the receivers read: all at once, and once for all of them.
 
 Frames of such messages carry the place instead of the payload. A reader copies the payload from there when it comes
 to the frame, so that it gives the blocks back in the order in which they were lent to it: it counts them, in a word of
 its own. A block is free when all to whom it was lent have given it back, or are gone. The writer never waits for that:
-when there is no room the payload goes through the rings, once per reader.
+when there is no room the payload goes through the rings, once per reader, and a long one waits until it is asked for.
 
 Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
 (see `ring`). A reader's loads from a block come before the store of its count, as those from a ring do.
@@ -11,7 +11,6 @@ Memory ordering. A block is written before the frame that tells of it, and the w
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from aiompi.transport.shared_memory.area import POOL, Area, Borrower
@@ -55,31 +54,30 @@ class Pool(Area):
 
     def __init__(self) -> None:
         super().__init__(POOL, SIZE)
-        self._blocks: deque[Block] = deque()
+        self._blocks: list[Block] = []  # in the order of their places
 
     def place(self, payload: Payload, nbytes: int) -> Block | None:
         """Copy a message into the pool; None if there is no room."""
-        start = self._room(nbytes)
-        if start is None:
+        found = self._room(nbytes)
+        if found is None:
             return None
+        start, index = found
         place = start
         for piece in payload:
             self._memory[place : place + len(piece)] = piece
             place += len(piece)
         block = Block(start, start + -(-nbytes // _GRAIN) * _GRAIN)
-        self._blocks.append(block)
+        self._blocks.insert(index, block)
         return block
 
-    def _room(self, nbytes: int) -> int | None:
-        """Where so many bytes are free in one piece: at the beginning, which is in the cache, if all is free."""
+    def _room(self, nbytes: int) -> tuple[int, int] | None:
+        """The first place where so many bytes are free, which is the likeliest to be in the cache; and its index."""
         blocks = self._blocks
-        while blocks and blocks[0].free:
-            blocks.popleft()
-        if not blocks:
-            return 0 if nbytes <= SIZE else None
-        first, last = blocks[0].start, blocks[-1].end
-        if last > first:
-            if nbytes <= SIZE - last:
-                return last
-            last = 0
-        return last if nbytes <= first - last else None
+        if blocks:
+            blocks[:] = [block for block in blocks if not block.free]
+        start = 0
+        for index, block in enumerate(blocks):
+            if block.start - start >= nbytes:
+                return start, index
+            start = block.end
+        return (start, len(blocks)) if SIZE - start >= nbytes else None

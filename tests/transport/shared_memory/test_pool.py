@@ -165,6 +165,41 @@ def test_credit_bounds_what_may_wait_at_a_rank_that_does_not_receive(world: NewP
     w.finish(*(send for those in sends for send in those))
 
 
+# Messages to one rank.
+
+
+def test_a_long_message_to_one_rank_is_lent_too(world: NewPolled) -> None:
+    w = world(2, lend_limit=LONG)
+    before = written(w, 1)
+    sends = [isend(w.comms[0], pattern(LONG), 1), isend(w.comms[0], pattern(LONG + 1, 1), 1)]
+    assert [send.done() for send in sends] == [True, False]
+    assert written(w, 1) - before == 2 * ALIGN, "a frame that tells of it, and one that asks"
+    assert w.finish(irecv(w.comms[1]), irecv(w.comms[1]), *sends)[:2] == [pattern(LONG), pattern(LONG + 1, 1)]
+    assert blocks(w) == 0
+    assert w.balanced(0, 1)
+
+
+def test_a_synchronous_one_waits_for_its_receive(world: NewPolled) -> None:
+    w = world(2, lend_limit=LONG)
+    send = isend(w.comms[0], pattern(LONG), 1, sync=True)
+    for _ in range(10):
+        w.poll()
+    assert not send.done()
+    assert w.finish(irecv(w.comms[1]), send)[0] == pattern(LONG)
+
+
+def test_what_waits_for_a_receive_is_bounded(world: NewPolled) -> None:
+    w = world(2, lend_limit=LONG, eager_window=5 * LONG)
+    sends = [isend(w.comms[0], pattern(LONG, number), 1) for number in range(9)]
+    for _ in range(10):
+        w.poll()
+    assert [send.done() for send in sends] == [True] * 4 + [False] * 5
+    assert w.held(1, 0) <= 5 * LONG
+    received = w.finish(*(irecv(w.comms[1]) for _ in range(9)), *sends)[:9]
+    assert received == [pattern(LONG, number) for number in range(9)]
+    assert w.balanced(0, 1)
+
+
 # The memory is used again.
 
 
@@ -230,7 +265,7 @@ def test_what_was_lent_is_read_after_the_end_of_the_writer(world: NewPolled) -> 
 
 
 def test_room_is_found_around_what_is_still_read() -> None:
-    """At any moment blocks that are not free do not overlap, and the oldest is given free first."""
+    """At any moment blocks that are not free do not overlap."""
     mine, theirs = socket.socketpair()
     with mine, theirs:
         own = Pool()
