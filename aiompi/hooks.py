@@ -178,24 +178,29 @@ def added(hook: H) -> Iterator[H]:
         remove(hook)
 
 
-@contextlib.contextmanager
-def bypassed() -> Iterator[None]:
+def bypassed() -> AbstractContextManager[None]:
     """A block whose calls no hook sees, as those of PMPI_Xxx (section 8.1)."""
-    token = _level.set(_HOOK)
-    try:
-        yield
-    finally:
-        _level.reset(token)
+    return _At(_HOOK)
 
 
-@contextlib.contextmanager
-def library() -> Iterator[None]:
+def library() -> AbstractContextManager[None]:
     """A block whose calls are parts of another one, so that nothing at all is around them."""
-    token = _level.set(_LIBRARY)
-    try:
-        yield
-    finally:
-        _level.reset(token)
+    return _At(_LIBRARY)
+
+
+class _At:
+    """A block whose calls are at a level; a class, because a generator would take longer than all else of a call."""
+
+    __slots__ = ("_level", "_token")
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+
+    def __enter__(self) -> None:
+        self._token = _level.set(self._level)
+
+    def __exit__(self, *failure: object) -> None:
+        _level.reset(self._token)
 
 
 def shifted(function: F) -> F:
