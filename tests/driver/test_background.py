@@ -1,0 +1,132 @@
+"""The thread in the background: when it makes progress, and when it leaves that to others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from aiompi.driver.background import Background
+from aiompi.driver.blocking import NOBODY
+
+
+class Rank:
+    """What the thread serves: a descriptor that becomes readable, and whether another thread reads it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        self.relieved = False
+        self.made = threading.Semaphore(0)
+        self.calls: list[bool] = []
+        self.seconds: float | None = None
+        self.failures: list[BaseException] = []
+        self.failed = threading.Event()
+        self.act: Callable[[], None] = lambda: None
+        self.background = Background(self.reading, self.lock, lambda: self.relieved, self.progress, self.fail)
+
+    def progress(self) -> float | None:
+        self.calls.append(self.relieved)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.reading, 100)
+        self.act()
+        self.made.release()
+        return self.seconds
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
+        self.failed.set()
+
+
+@pytest.fixture
+def rank() -> Iterator[Rank]:
+    rank = Rank()
+    rank.background.start()
+    rank.made.acquire()  # the first look
+    yield rank
+    rank.background.close()
+    os.close(rank.reading)
+    os.close(rank.writing)
+
+
+def test_progress_when_the_descriptor_says_so(rank: Rank) -> None:
+    for _ in range(3):
+        os.write(rank.writing, b"x")
+        rank.made.acquire()
+
+
+def test_progress_when_it_is_due(rank: Rank) -> None:
+    rank.seconds = 0.001
+    os.write(rank.writing, b"x")
+    for _ in range(4):
+        rank.made.acquire()
+
+
+def test_progress_when_it_is_asked_for(rank: Rank) -> None:
+    with rank.lock:
+        rank.background.wake()
+    rank.made.acquire()
+
+
+def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) -> None:
+    """And takes over when none does any more, for what the last one has left."""
+    for _ in range(5):
+        with rank.lock:
+            rank.relieved = True
+            rank.background.stand_aside()
+        os.write(rank.writing, b"x")
+        with rank.lock:
+            rank.relieved = False
+            rank.background.take_over()
+        rank.made.acquire()
+    assert not any(rank.calls)
+
+
+def test_it_leaves_a_wait_for_long_alone(rank: Rank) -> None:
+    """It sleeps then, until it is told that the wait is over."""
+    with rank.lock:
+        rank.relieved = True
+        rank.background.stand_aside()
+    asleep = False
+    while not asleep:
+        with rank.lock:
+            asleep = rank.background._sleeping
+    os.write(rank.writing, b"x")
+    with rank.lock:
+        assert rank.background._sleeping
+        rank.relieved = False
+        rank.background.take_over()
+    rank.made.acquire()
+    assert rank.calls == [False, False]
+
+
+def test_a_thread_that_came_during_progress_is_not_disturbed(rank: Rank) -> None:
+    def relieve() -> None:
+        rank.relieved = True
+        rank.act = lambda: None
+
+    rank.act = relieve
+    os.write(rank.writing, b"x")
+    rank.made.acquire()
+    os.write(rank.writing, b"x")
+    with rank.lock:
+        rank.relieved = False
+        rank.background.take_over()
+    rank.made.acquire()
+    assert not any(rank.calls)
+
+
+def test_a_failure_ends_it_and_is_told(rank: Rank) -> None:
+    def fail() -> None:
+        raise ArithmeticError
+
+    rank.act = fail
+    os.write(rank.writing, b"x")
+    rank.failed.wait()
+    assert [type(error) for error in rank.failures] == [ArithmeticError]
+    rank.background.stop()
+    assert rank.background.thread == NOBODY
