@@ -128,16 +128,17 @@ class _Connection:
         if len(payload) < 4:
             raise _Drop("I2.3.2-6", f"COLL has {len(payload)} bytes, too few for a label", None, data)
         number, value = int.from_bytes(payload[:4]), payload[4:]
+        early = []
         if not self.server.joined:
             problem = f"{self.name} submits labels before the answer to IMPI"
-            self.note("> COLL", data, Deviation("I2.3.4-2", problem, None, data, Severity.NOTE))
+            early.append(Deviation("I2.3.4-2", problem, None, data, Severity.NOTE))
         if number == 0:
             raise _Drop("I2.3.5-13", f"{self.name} submits IMPI_NO_LABEL", None, data)
         if self.labels and number <= max(self.labels):
             problem = f"{self.name} submits {label_name(number)} after {label_name(max(self.labels))}"
             raise _Drop("I2.3.5-5", problem, None, data)
         self.labels[number] = value
-        self.note(f"> COLL {label_name(number)}", data, *self._check_label(number, value, data))
+        self.note(f"> COLL {label_name(number)}", data, *early, *self._check_label(number, value, data))
 
     def _check_label(self, number: int, value: bytes, data: bytes) -> Iterator[Deviation]:
         label = LABELS.get(number)

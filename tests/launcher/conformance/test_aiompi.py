@@ -125,6 +125,18 @@ def test_every_script_is_run():
     assert len(CONFIGURATIONS) >= 8
 
 
+@pytest.mark.spec("I5.3-18")
+@pytest.mark.asyncio
+async def test_programs_of_mpi4py_are_interpreted():
+    """The interpreter imports mpi4py.MPI, which the launcher provides; in groups that lean on more than messages."""
+    command = [*COMMAND[:3], "--mpi4py", *COMMAND[3:], "--mpi", "mpi4py.MPI"]
+    groups = ("cancel", "flow", "long", "shutdown", "startup")
+    scripts = [script for script in ANYWHERE if script.group in groups]
+    results = await Runner(command, LIMITS).run(Setup(), scripts)
+    assert failures(results) == []
+    assert {result.group for result in results} > set(groups)
+
+
 @pytest.mark.spec("I5.1-8", "I5.1-10")
 @pytest.mark.asyncio
 async def test_aiompi_starts_and_ends():
