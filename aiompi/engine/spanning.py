@@ -26,6 +26,7 @@ class Typed(Scattered, Protocol):
     Attributes:
         contiguous: whether it has no gaps.
         view: it, if it is contiguous.
+        lies_external: whether a message in external32 lies there as it travels.
         external_nbytes: length in external32 of a message that fills it.
     """
 
@@ -33,6 +34,8 @@ class Typed(Scattered, Protocol):
     def contiguous(self) -> bool: ...
     @property
     def view(self) -> memoryview: ...
+    @property
+    def lies_external(self) -> bool: ...
     @property
     def external_nbytes(self) -> int: ...
 
@@ -88,7 +91,7 @@ class SpanningReceive(ScatteredReceive):
 
     def from_abroad(self, peer: ForeignPeer) -> None:
         self._sender = peer
-        if self._typed is not None and peer.external:
+        if self._typed is not None and peer.external and not self._typed.lies_external:
             self.memory = None
             self._target = _External(self._typed)
 

@@ -15,6 +15,7 @@ import aiompi
 from aiompi import Intracomm, Status, errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype import BYTE, CHAR, DOUBLE, INT, LONG, PACKED, SHORT, Datatype
+from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Mode
 from aiompi.engine.gateway import Gateway
@@ -97,6 +98,21 @@ def test_user_data_crosses_in_external32(run: Run, spec: Any, golden: str) -> No
         assert packet.pk_msglen == packet.pk_len == len(data)
 
     run(main())
+
+
+@pytest.mark.parametrize(("datatype", "direct"), [(BYTE, True), (LONG, False)])
+def test_what_lies_as_it_travels_arrives_where_it_belongs(datatype: Datatype, direct: bool) -> None:
+    """Packet by packet, without a copy; other messages are converted when they are complete."""
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    place = bytearray(352)
+    receive = world.comms[1].irecv(resolve_recv([place, 352 // datatype.size, datatype]), 0, 0)
+    isend(world.comms[0], b"\7" * 352, 1)
+    filled = set()
+    while world.step() and not receive.done():
+        filled.add(place.count(7))
+    assert filled > {0, 100} if direct else filled == {0}
+    receive.result()
+    assert place.count(7) > 0
 
 
 @pytest.mark.spec("I1.2.2-6")

@@ -100,6 +100,11 @@ class Buffer:
     # In external32, the form of user data that goes to other implementations (IMPI 0.0, section 1.2.2).
 
     @property
+    def lies_external(self) -> bool:
+        """Whether the message in external32 is the memory itself."""
+        return self.contiguous and external32.is_native(self.datatype)
+
+    @property
     def external_nbytes(self) -> int:
         """Length of the message in external32."""
         return self.count * self.datatype.external.size

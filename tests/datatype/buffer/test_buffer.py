@@ -240,6 +240,15 @@ def test_a_message_in_external32() -> None:
     assert place.tolist() == [(-7, -7, -7.0), (2, -7, 0.5), (3, -7, -2.0)]
 
 
+def test_what_lies_as_it_travels() -> None:
+    """Bytes do; not with gaps, nor what has another form in external32."""
+    memory = np.zeros(24, "u1")
+    assert resolve_recv(memory).lies_external
+    assert not resolve_recv(memory[::2]).lies_external
+    assert not resolve_recv(memory.view("i4")).lies_external
+    assert not resolve_recv([memory, 1, PADDED]).lies_external
+
+
 def test_a_shorter_message_in_external32_leaves_the_rest_alone() -> None:
     place = np.full(2, 9, "i")
     resolve_recv(place).from_external32(memoryview(bytes.fromhex("00000001 0000")))
