@@ -48,3 +48,27 @@ def test_nothing_to_run(site: Site, tmp_path: Path) -> None:
         result = site.start(sys.executable, "-m", "aiompi.compat", *arguments).finish()
         assert (result.code, result.out) == (1, "")
         assert result.err.startswith("usage: python -m aiompi.compat")
+
+
+LATE = """
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    try:
+        comm.recv(source=1)
+    except MPI.Exception:
+        assert comm.send("nobody receives this", 1) is comm.Send(bytes(1000), 1) is None
+    for send, message in ((comm.ssend, None), (comm.send, bytes(10**6))):
+        try:
+            send(message, 1)
+        except MPI.Exception as error:
+            print(error)
+"""
+
+
+def test_messages_to_ranks_that_have_ended(site: Site) -> None:
+    """Small ones are lost, as where they stay until all have ended; others cannot be."""
+    result = site.launch("--mpi4py", "-n", "2", site.program(LATE)).finish()
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == ["rank 1 has finalized and will send nothing more"] * 2

@@ -57,6 +57,8 @@ class Engine:
         finished: whether this rank has told its peers that it starts no operation any more.
         unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
         attachment: the buffer of the process for buffered sends.
+        lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
+            where such ranks stay until all have, instead of being errors.
         fatal: ends the job because of an error that no call can report; given by the runtime.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
@@ -75,7 +77,7 @@ class Engine:
         self._awaits = 0
         self.error: Exception | None = None
         self.troubled = False
-        self.closing = self.finished = False
+        self.closing = self.finished = self.lenient = False
         self.unattended: set[Request[Any]] = set()
         self.attachment = Attachment(self)
         self.fatal: Callable[[BaseException], object] = self._ignore

@@ -103,6 +103,11 @@ class Party(ABC):
     # The end.
 
     @property
+    def has_finalized(self) -> bool:
+        """Whether the peer has ended in good order, in a job that goes on."""
+        return self.farewell is not None and self.error in (None, self.farewell) and self.engine.error is None
+
+    @property
     def deserted(self) -> bool:
         """Whether nothing will come from the peer any more."""
         if self.error is not None:

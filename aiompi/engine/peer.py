@@ -128,12 +128,15 @@ class Peer(Party):
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
+        nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
+        short, long = _KINDS[mode]
+        if short == EAGER and nbytes <= self.engine.eager_limit and self.engine.lenient and self.has_finalized:
+            request.sent()
+            return
         self._fail_if_gone(request)
         if request.done():
             return
-        nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         eager = nbytes <= self.engine.eager_limit and cost <= self.credit
-        short, long = _KINDS[mode]
         if not eager or short != EAGER:
             request.acknowledged = False
             request.srqid = self.engine.next_id()

@@ -37,6 +37,7 @@ class Process:
     Attributes:
         driver: how it waits, once it has been started.
         owner: thread that may make calls without asking; see `BlockingDriver`.
+        lenient: as of the engine.
         on_finalize: called first when communication is to end; given by the communicators of this face.
     """
 
@@ -45,6 +46,7 @@ class Process:
         self._runtime: Runtime | None = None
         self._starting = RLock()
         self._serializer: Any = None
+        self.lenient = False
         self.driver: BlockingDriver
         self.owner = NOBODY
 
@@ -90,6 +92,7 @@ class Process:
         self.owner = driver.owner
         if self._serializer is not None:
             runtime.codec = self._serializer
+        runtime.engine.lenient = self.lenient
         runtime.on_finalize = self.on_finalize
         if runtime.launched:
             runtime.on_end = runtime.exit

@@ -60,6 +60,7 @@ def _set_up() -> None:
         text = os.environ.get(f"MPI4PY_PICKLE_{name}")
         if text is not None:
             setattr(MPI.pickle, name, int(text))
+    process.lenient = True
     if options.initialize:
         process.start(THREAD_LEVELS.index(options.thread_level) if options.threads else THREAD_SINGLE)
     handler = _HANDLERS[options.errors]
