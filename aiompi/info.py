@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
-from aiompi.arguments import several
+from aiompi.arguments import integer, several, text
 from aiompi.constants import MAX_INFO_KEY, MAX_INFO_VAL
 from aiompi.errors import (
     InfoNoKeyError,
@@ -111,9 +111,7 @@ class Info(Reference[_Pairs]):
             InvalidInfoKeyError, InvalidInfoValueError: the key or value has another length.
         """
         pairs = self._changeable("Set")
-        if not isinstance(value, str):
-            raise TypeError(f"values of an info are strings, not {type(value).__name__}")
-        if len(value) > MAX_INFO_VAL:
+        if len(text(value, "value of an info")) > MAX_INFO_VAL:
             raise InvalidInfoValueError(f"a value of {len(value)} characters for {key!r}: {MAX_INFO_VAL} are allowed")
         pairs[_check_key(key)] = value
 
@@ -139,6 +137,7 @@ class Info(Reference[_Pairs]):
             InvalidArgumentError: there are not so many.
         """
         keys = list(self._content("Get_nthkey"))
+        n = integer(n, "Get_nthkey: n")
         if not 0 <= n < len(keys):
             raise InvalidArgumentError(f"Info.Get_nthkey: {n} is not in 0..{len(keys) - 1}")
         return keys[n]
@@ -261,9 +260,7 @@ class Info(Reference[_Pairs]):
 
 
 def _check_key(key: str) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"keys of an info are strings, not {type(key).__name__}")
-    if not 0 < len(key) <= MAX_INFO_KEY:
+    if not 0 < len(text(key, "key of an info")) <= MAX_INFO_KEY:
         raise InvalidInfoKeyError(f"a key of an info has 1..{MAX_INFO_KEY} characters, and not {len(key)}")
     return key
 

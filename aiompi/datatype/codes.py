@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from aiompi.arguments import text
 from aiompi.constants import ORDER_C
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype.arguments import InvalidCodeError, UnknownFormatError
@@ -107,7 +108,7 @@ def from_code(code: str) -> Datatype:
     Raises:
         InvalidCodeError: unknown code, or the byte order of another machine.
     """
-    order, plain = _split(code)
+    order, plain = _split(text(code, "code"))
     datatype = CODES.get(plain)
     if datatype is None:
         raise InvalidCodeError(

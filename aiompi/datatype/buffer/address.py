@@ -11,13 +11,13 @@ weak reference. Those that allow none, such as bytearray, are kept, and kept fro
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from aiompi.arguments import integer
 from aiompi.datatype.buffer.constant import Constant
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
@@ -414,9 +414,9 @@ def Free_address(location: object) -> None:
 
 def Aint_add(base: SupportsIndex, disp: SupportsIndex) -> int:
     """Address that is `disp` bytes after an address (MPI_Aint_add, 4.1.5 of MPI-3.1)."""
-    return operator.index(base) + operator.index(disp)
+    return integer(base, "base") + integer(disp, "disp")
 
 
 def Aint_diff(addr1: SupportsIndex, addr2: SupportsIndex) -> int:
     """Bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1)."""
-    return operator.index(addr1) - operator.index(addr2)
+    return integer(addr1, "addr1") - integer(addr2, "addr2")

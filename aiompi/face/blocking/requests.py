@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+from aiompi.arguments import several
 from aiompi.constants import UNDEFINED
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import PersistentRequest
@@ -346,7 +347,7 @@ class Prequest(Request[T]):
         Raises:
             InvalidRequestError: one cannot be started; those before it have been.
         """
-        for request in requests:
+        for request in several(requests, "requests", "persistent requests"):
             if not isinstance(request, Prequest):
                 raise InvalidRequestError(f"Prequest.Startall: {request!r} is not persistent")
             request.Start()
