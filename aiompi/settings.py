@@ -48,7 +48,8 @@ class Settings:
         impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
             between them is IMPI traffic between their hosts.
         impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
-        impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts.
+        impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts. Each
+            rank of another client may have impi_hiwater of them waiting here for a rank that does not receive.
         impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.
         impi_ackmark: IMPI packets after which they are acknowledged; the smallest of all hosts counts.
         impi_hiwater: IMPI packets that may be unacknowledged, not fewer; the smallest of all hosts counts.

@@ -26,14 +26,14 @@ PROGRAM: Final = """
     after, before = (rank + 1) % size, (rank - 1) % size
 
     # Messages of 0 bytes to several packets, in every mode, around the ring.
-    for count in (0, 1, 100, 40_000):
-        data, got = np.full(count, rank, np.float64), np.empty(count, np.float64)
+    for count in (0, 1, 100, 40_000, 300_000):
+        tag, data, got = count // 10, np.full(count, rank, np.float64), np.empty(count, np.float64)
         for isend in (world.Isend, world.Issend):
-            request = isend(data, after, tag=count)
+            request = isend(data, after, tag=tag)
             status = MPI.Status()
-            world.Probe(before, count, status)
+            world.Probe(before, tag, status)
             assert status.Get_count(MPI.DOUBLE) == count
-            world.Recv(got, before, count, status)
+            world.Recv(got, before, tag, status)
             request.Wait()
             assert (status.Get_source(), status.Get_count(MPI.DOUBLE)) == (before, count)
             assert (got == before).all()
@@ -143,6 +143,10 @@ def test_tight_limits(site: Site) -> None:
     env = {"DATALEN": "1000", "ACKMARK": "1", "HIWATER": "1", "XSIZE": "16", "MAXLINEAR": "1", "TAGUB": "40000"}
     env = {f"AIOMPI_IMPI_{name}": value for name, value in env.items()} | {"AIOMPI_IMPI_NATIVE": "0"}
     check(run(site, (1, 2, 1), env, tag_ub=40000), (1, 2, 1))
+
+
+def test_ranks_that_share_no_memory_with_their_host(site: Site) -> None:
+    check(run(site, (2, 1), {"AIOMPI_IMPI_NATIVE": "0", "AIOMPI_TRANSPORTS": "unix"}), (2, 1))
 
 
 def test_several_hosts_per_client(site: Site) -> None:
