@@ -20,7 +20,7 @@ NUMPY = {
     "MPI_LAND": np.logical_and, "MPI_LOR": np.logical_or, "MPI_LXOR": np.logical_xor,
     "MPI_BAND": np.bitwise_and, "MPI_BOR": np.bitwise_or, "MPI_BXOR": np.bitwise_xor,
 }  # fmt: skip
-OPERATIONS = [op for op in (getattr(ops, name) for name in ops.predefined.__all__) if op and op.types]
+OPERATIONS = [op for op in (getattr(ops, name) for name in ops.predefined.__all__) if op and op._valid.types]
 
 sizes = st.integers(1, 9)
 counts = st.sampled_from([0, 1, 2, 7])
@@ -31,7 +31,8 @@ seeds = st.integers(0, 2**32)
 def operations(draw):
     """An operation and a datatype for which it is defined."""
     op = draw(st.sampled_from(OPERATIONS))
-    return op, draw(st.sampled_from(sorted(op.types, key=lambda datatype: datatype.name)))
+    types = [datatype for group in op._valid.types.values() for datatype in group]
+    return op, draw(st.sampled_from(sorted(types, key=lambda datatype: datatype.name)))
 
 
 def small(rng, datatype, size, count):
