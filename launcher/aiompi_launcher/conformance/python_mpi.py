@@ -6,6 +6,7 @@ Each is a coroutine, as the machine wants it, and never waits for anything but t
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Coroutine
 from types import ModuleType
 from typing import Any, Final
 
@@ -15,6 +16,15 @@ from aiompi_launcher.conformance.script.machine import Memory
 
 _OTHER_NAMES: Final = {"MPI_LONG_LONG_INT": "LONG_LONG", "MPI_2INT": "TWOINT"}
 _ERRORS: Final = [name for name in CONSTANTS if name.startswith("MPI_ERR_")]
+
+
+def _sending(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The call of this name, one of those that send a message."""
+
+    async def send(self: PythonMpi, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
+        return getattr(comm, name)(self._spec(memory, count, datatype), dest, tag)
+
+    return send
 
 
 class PythonMpi:
@@ -96,41 +106,10 @@ class PythonMpi:
 
     # Point to point.
 
-    async def send(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> None:
-        comm.Send(self._spec(memory, count, datatype), dest, tag)
-
-    async def bsend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> None:
-        comm.Bsend(self._spec(memory, count, datatype), dest, tag)
-
-    async def ssend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> None:
-        comm.Ssend(self._spec(memory, count, datatype), dest, tag)
-
-    async def rsend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> None:
-        comm.Rsend(self._spec(memory, count, datatype), dest, tag)
-
-    async def isend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Isend(self._spec(memory, count, datatype), dest, tag)
-
-    async def ibsend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Ibsend(self._spec(memory, count, datatype), dest, tag)
-
-    async def issend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Issend(self._spec(memory, count, datatype), dest, tag)
-
-    async def irsend(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Irsend(self._spec(memory, count, datatype), dest, tag)
-
-    async def send_init(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Send_init(self._spec(memory, count, datatype), dest, tag)
-
-    async def bsend_init(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Bsend_init(self._spec(memory, count, datatype), dest, tag)
-
-    async def ssend_init(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Ssend_init(self._spec(memory, count, datatype), dest, tag)
-
-    async def rsend_init(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
-        return comm.Rsend_init(self._spec(memory, count, datatype), dest, tag)
+    send, bsend, ssend, rsend = map(_sending, ("Send", "Bsend", "Ssend", "Rsend"))
+    isend, ibsend, issend, irsend = map(_sending, ("Isend", "Ibsend", "Issend", "Irsend"))
+    send_init, bsend_init = map(_sending, ("Send_init", "Bsend_init"))
+    ssend_init, rsend_init = map(_sending, ("Ssend_init", "Rsend_init"))
 
     async def recv(self, memory: Memory, count: int, datatype: Any, source: int, tag: int, comm: Any) -> Any:
         status = self._mpi.Status()

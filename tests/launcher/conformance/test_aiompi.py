@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 
 import pytest
 
-import aiompi
-import aiompi_launcher
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.catalogue import Script
 from aiompi_launcher.conformance.command import TEMPLATE, Command, environment, fill
@@ -22,7 +19,6 @@ from aiompi_launcher.conformance.runner import Runner, plan
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
 COMMAND = ["python", "-m", "aiompi_launcher", *TEMPLATE[1:]]
 LIMITS = Limits(startup=30, quiet=15)
 
@@ -70,13 +66,6 @@ def shares() -> list[list[Script]]:
     chosen = catalogue.select(ALL, [], list(CHOSEN))
     others = [script for script in ANYWHERE if script not in chosen]
     return [chosen + others[number :: len(CONFIGURATIONS)] for number in range(len(CONFIGURATIONS))]
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The launcher finds the packages, and makes its files in a place of its own."""
-    monkeypatch.setenv("PYTHONPATH", ROOTS)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 def failures(results: list[Result]) -> list[Result]:

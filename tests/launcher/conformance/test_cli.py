@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-import aiompi
-import aiompi_launcher
 from aiompi_launcher.conformance.cli import main
 from aiompi_launcher.conformance.command import TemplateError, fill, shown
 from aiompi_launcher.conformance.setup import Setup, SetupError
 
 PEER = [sys.executable, "-m", "aiompi_launcher.conformance.cli", "peer", "{client}", "{address}", "-np", "{np}"]
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find the packages, and no method of authentication from outside."""
-    monkeypatch.setenv("PYTHONPATH", ROOTS)
 
 
 @pytest.mark.spec("I5.1-15", "I5.1-16", "I5.2-4")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import aiompi
-import aiompi_launcher
 from aiompi.bench.contender import mpich_job
 from aiompi_launcher.conformance import archive, catalogue
 
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
 MODULE = [sys.executable, "-m", "aiompi_launcher.conformance.interpreter"]
 OUTSIDE = Path(__file__).parent / "programs" / "outside.py"
 
@@ -29,8 +25,7 @@ ONLY_IMPI = {
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    environ = os.environ | {"PYTHONPATH": ROOTS}
-    return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
 
 
 @pytest.mark.spec("I5.1-8")

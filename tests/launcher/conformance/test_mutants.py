@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import re
 from pathlib import Path
 
 import pytest
 
-import aiompi
-import aiompi_launcher
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.runner import Runner
@@ -19,7 +16,6 @@ from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
 
 PROGRAM = Path(__file__).parent / "programs" / "mutant.py"
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
 AT_ONCE = 8
 #: what needs two processes under test to come to light; one starts faster
 BY_TWO = {"bound-is-told", "gather-backwards", "merge-flag", "leaders-among-the-users"}
@@ -65,13 +61,6 @@ FOUND_BY = {
     "leaders-among-the-users": "intercomm/create",
 }
 PARTS = [list(FOUND_BY)[start : start + AT_ONCE] for start in range(0, len(FOUND_BY), AT_ONCE)]
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The launcher finds the packages, and makes its files in a place of its own."""
-    monkeypatch.setenv("PYTHONPATH", ROOTS)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 async def tried(name: str) -> Result:

@@ -22,13 +22,10 @@ import pytest
 from browser import Tab, browsing
 from launcher.conformance.web.serving import serving
 
-import aiompi
-import aiompi_launcher
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.web.app import Tool
 
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
 ALLTOALL = 170  # the tag of MPI_Alltoall
 TESTER = [sys.executable, "-m", "aiompi_launcher.conformance.cli"]
 #: a simulated implementation, which is wrong in one way
@@ -42,11 +39,8 @@ class Shell:
         self._running: list[asyncio.subprocess.Process] = []
 
     async def paste(self, line: str) -> None:
-        environ = os.environ | {"PYTHONPATH": ROOTS}
         self._running.append(
-            await asyncio.create_subprocess_shell(
-                line, env=environ, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
-            )
+            await asyncio.create_subprocess_shell(line, stdout=asyncio.subprocess.DEVNULL, start_new_session=True)
         )
 
     async def close(self) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import shlex
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,6 @@ from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerH
 from launcher.conformance.web.serving import serving
 from rehearsal import peers
 
-import aiompi
-import aiompi_launcher
 from aiompi_launcher.conformance import archive, catalogue, cli
 from aiompi_launcher.conformance.command import PLACEHOLDERS, Command, fill
 from aiompi_launcher.conformance.results import Verdict
@@ -27,7 +23,6 @@ from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
 from aiompi_launcher.conformance.web.app import Tool
 
-ROOTS = os.pathsep.join(str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher))
 LAUNCHED = f"{shlex.quote(sys.executable)} -m aiompi_launcher --client {{client}} {{address}} -n {{np}} -m {{module}}"
 QUICK = Limits(startup=10, quiet=5)
 
@@ -267,10 +262,8 @@ async def test_instructions_are_the_current_ones(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.spec("I5.1-2", "I5.1-12")
 @pytest.mark.asyncio
-async def test_page_manager_and_interpreter_are_three_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+async def test_page_manager_and_interpreter_are_three_parts():
     """A person opens the page, and runs the very command line that it shows, which starts aiompi."""
-    monkeypatch.setenv("PYTHONPATH", ROOTS)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     printed: list[str] = []
     async with opened() as page:
         await page.ask(action="start", setup=SETUP | {"iut_procs": 1}, template=LAUNCHED)
