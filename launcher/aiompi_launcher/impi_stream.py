@@ -22,8 +22,6 @@ from aiompi_launcher.impi_parts import Part, Shared, discard
 
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
 _PARTS: Final = 64  # of memory per system call, well below IOV_MAX
-#: bytes of a packet that has begun for which it is worth to be wakened; far less than a receive buffer holds
-_WORTH: Final = 64 * 2**10
 
 
 class PacketStream:
@@ -58,7 +56,6 @@ class PacketStream:
         self._queue: collections.deque[Part] = collections.deque()
         self._paused = False
         self._shutting = False
-        self._wanted = 1  # bytes for which the kernel wakens us
         self._loop.add_reader(sock, self._readable)
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -125,11 +122,6 @@ class PacketStream:
     # Reading.
 
     def _readable(self) -> None:
-        self._read()
-        if self._socket.fileno() >= 0:
-            self._sleep_until(min(self._cutter.missing, _WORTH))
-
-    def _read(self) -> None:
         for _ in _TURNS:
             buffers = self._cutter.buffers()
             try:
@@ -151,13 +143,6 @@ class PacketStream:
             # Memory that was not filled means that there was no more; a handler may have paused or closed us.
             if nbytes < sum(map(len, buffers)) or self._paused or self._socket.fileno() < 0:
                 return
-
-    def _sleep_until(self, nbytes: int) -> None:
-        """Be wakened only when so many bytes have come, or the end: each segment of a packet would be one wake-up."""
-        wanted = max(nbytes, 1)
-        if wanted != self._wanted and self._socket.family != socket.AF_UNIX:  # which does not know this
-            self._wanted = wanted
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     # Writing.
 

@@ -466,7 +466,6 @@ async def test_a_long_packet_comes_in_portions_and_is_passed_on_with_its_last_by
 
 @pytest.mark.spec("I2.4-8")
 async def test_a_host_that_dies_within_a_packet(place: Callable[..., Place]) -> None:
-    """Although more of the packet is awaited than will ever come."""
     here = place(1)
     (zero, *_), _ = await here.up()
     await zero.send(packet(0, 1, bytes(DATALEN))[:-1000])
