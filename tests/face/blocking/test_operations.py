@@ -13,6 +13,8 @@ from jobs import Site
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 OPERATIONS: Final = str(PROGRAMS / "operations.py")
+#: large messages ask their receiver in shared memory, too
+ASKING: Final = {"AIOMPI_LEND_LIMIT": "100000"}
 
 
 @pytest.mark.spec(
@@ -38,7 +40,8 @@ OPERATIONS: Final = str(PROGRAMS / "operations.py")
 )  # fmt: skip
 @pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp"), (1, "")])
 def test_operations(site: Site, size: int, transports: str) -> None:
-    result = site.launch("-n", str(size), OPERATIONS, env={"AIOMPI_TRANSPORTS": transports}).finish(50.0)
+    env = {"AIOMPI_TRANSPORTS": transports, **ASKING}
+    result = site.launch("-n", str(size), OPERATIONS, env=env).finish(50.0)
     assert (result.code, result.err) == (0, "")
     assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
     assert len(result.lines) == size
@@ -51,7 +54,7 @@ def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
 
     Packets are short, so that long messages take several.
     """
-    env = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0", "AIOMPI_IMPI_DATALEN": "64K"}
+    env = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0", "AIOMPI_IMPI_DATALEN": "64K", **ASKING}
     server = site.launch("--server", str(len(sizes)), env=env)
     server.expect("\n")
     address = server.out.strip()
