@@ -39,6 +39,8 @@ class HostLink(Connection):
     def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
         self._packets = Reader(gateway.limits.datalen, gateway.packet)
         super().__init__(host, host, self._packets)
+        # Of a message of several packets the last one may be small, and yet be behind others that wait.
+        self._copying = False
         self._gateway = gateway
         self._shared: SharedPackets | None = None
 

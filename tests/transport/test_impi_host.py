@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from universes import universe
-from worlds import KEY, irecv, isend, pattern, pour
+from worlds import KEY, irecv, isend, pattern
 
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.driver.blocking import BlockingDriver
@@ -22,7 +22,7 @@ from aiompi.engine import Engine
 from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError
 from aiompi.impi import slots
-from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
@@ -95,12 +95,15 @@ class Rank:
 
     def packet(self) -> tuple[Packet, bytes]:
         """The next packet that the rank sends."""
-        found: list[tuple[Packet, bytes]] = []
-        reader = Reader(2**16, lambda packet, whole: found.append((packet, bytes(whole[HEADER_BYTES:]))))
-        reader.slots = self.shared.inbound if self.shared else None
-        while not found:
-            pour(reader, self.receive(1))
-        return found[0]
+        header = self.receive(HEADER_BYTES)
+        slot = self.shared.inbound.referred(header, 0) if self.shared else None
+        if slot is None:
+            packet = unpack(header)
+            return packet, self.receive(packet.pk_len)
+        packet = unpack(slot.view)
+        data = bytes(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len])
+        slot.release()
+        return packet, data
 
     def close(self) -> None:
         self.shared = None
@@ -215,6 +218,30 @@ def test_packets_that_find_no_slot_pass_through_the_socket(eager: Rank) -> None:
     found = [eager.packet()[1] for _ in range(count)]
     assert found == [bytes([number]) * 20_000 for number in range(count)]
     eager.until(lambda: all(send.done() for send in sends))
+
+
+@pytest.mark.parametrize("tail", [100, 65536])
+def test_a_long_message_is_sent_when_all_of_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
+    """With progress in the background small pieces are copied, but the last packet of a message may be small."""
+    monkeypatch.setattr(BlockingDriver, "background", True)
+    rank = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000))
+    try:
+        host = rank.greet()
+        data = bytearray(pattern(100 * DATALEN + tail))
+        send = isend(rank.comm, memoryview(data), 1)
+        packet, first = rank.packet()
+        host.send(Packet(PacketType.SYNCACK, 0, PROCS[1], PROCS[0], packet.pk_srqid, 9).pack())
+        rank.until(lambda: not rank.host.link.idle)
+        rest = []
+        while not send.done():
+            rest.append(rank.packet()[1])
+        sent = bytes(data)
+        data[:] = bytes(len(data))
+        while sum(map(len, rest)) < len(sent) - len(first):
+            rest.append(rank.packet()[1])
+        assert first + b"".join(rest) == sent
+    finally:
+        rank.close()
 
 
 def test_no_memory_to_be_had(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
