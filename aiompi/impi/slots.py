@@ -26,7 +26,7 @@ NOT_SHARED: Final = b"\0"
 #: shorter packets pass through the socket
 LONG: Final = 16 * 2**10
 
-#: bytes of a direction, as long as that is not too many slots, or only one
+#: bytes of a direction, as long as that is not too many slots, or only one; longer packets share no memory at all
 _DIRECTION_BYTES: Final = 8 * 2**20
 _MOST: Final = 16
 _LEAST: Final = 2
@@ -140,8 +140,8 @@ class SharedPackets:
 
 
 def nbytes(datalen: int) -> int:
-    """Size of the memory for packets with at most `datalen` bytes of data; 0 when none of them is long."""
-    if datalen < LONG:
+    """Size of the memory for packets with at most `datalen` bytes of data; 0 when there is to be none."""
+    if not LONG <= datalen <= _DIRECTION_BYTES:
         return 0
     count, stride = _shape(datalen)
     return _PAGE + 2 * count * stride

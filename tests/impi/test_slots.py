@@ -26,7 +26,7 @@ def sides() -> tuple[SharedPackets, SharedPackets]:
     return SharedPackets(memory, DATALEN, rank=True), SharedPackets(memory, DATALEN, rank=False)
 
 
-@pytest.mark.parametrize("datalen", [slots.LONG, 65536, 65537, 2**18, 2**20, 10_000_000])
+@pytest.mark.parametrize("datalen", [slots.LONG, 65536, 65537, 2**18, 2**20, 5_000_000, 2**23])
 def test_each_slot_has_room_for_the_longest_packet_and_is_nobody_elses(datalen: int) -> None:
     memory = mmap.mmap(-1, slots.nbytes(datalen))
     rank, host = (SharedPackets(memory, datalen, rank=rank) for rank in (True, False))
@@ -41,8 +41,10 @@ def test_each_slot_has_room_for_the_longest_packet_and_is_nobody_elses(datalen: 
     assert host.outbound.take() is None
 
 
-def test_short_packets_need_none() -> None:
+def test_short_packets_need_none_and_huge_ones_get_none() -> None:
     assert slots.nbytes(slots.LONG - 1) == 0
+    assert slots.nbytes(2**23 + 1) == 0
+    assert max(slots.nbytes(datalen) for datalen in range(slots.LONG, 2**23 + 1, 4096)) < 2**26
 
 
 def test_a_slot_is_free_again_when_the_other_side_has_released_it(
