@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import re
 from typing import Any, Final
@@ -92,7 +91,9 @@ Get_abi_fortran_info = absent("Get_abi_fortran_info", _ABI)
 
 
 def _version() -> str:
-    return importlib.metadata.version("aiompi")
+    from importlib import metadata  # takes 28 ms, and few programs ask
+
+    return metadata.version("aiompi")
 
 
 def Pcontrol(level: int, *args: Any) -> None:
