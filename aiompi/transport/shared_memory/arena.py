@@ -15,6 +15,8 @@ import bisect
 import functools
 import mmap
 import os
+import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -43,30 +45,50 @@ class Arena(Area):
         self._mapped: Any = self._memory.obj
         self._address = address(self._memory)
         self._free = [(0, self._nbytes)]  # start and end, ascending, never adjacent
+        self._returned: deque[tuple[int, int]] = deque()  # what is free too, but not yet there
+        self._lock = threading.Lock()
+        self._process = os.getpid()
         self.epoch = 0
 
     def allocate(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
-        """Memory, given back when nothing refers to it any more; None if there is no room."""
-        size = -(-max(nbytes, 1) // _GRAIN) * _GRAIN
-        index = next((index for index, (start, end) in enumerate(self._free) if end - start >= size), None)
-        if index is None:
+        """Memory, given back when nothing refers to it any more; None if there is no room, or in the copy of a fork."""
+        if os.getpid() != self._process:
             return None
-        start, end = self._free.pop(index)
-        if start + size < end:
-            self._free.insert(index, (start + size, end))
+        size = -(-max(nbytes, 1) // _GRAIN) * _GRAIN
+        with self._lock:
+            start = self._take(size)
+        if start is None:
+            return None
         room = _Room(size, np.uint8, self._memory[start : start + size])
         room.give_back = functools.partial(self._give_back, start, start + size)
         return room[:nbytes]
 
+    def _take(self, size: int) -> int | None:
+        """The place of memory that is free from now on no more; None if there is no room."""
+        self._gather()
+        for index, (start, end) in enumerate(self._free):
+            if end - start >= size:
+                self._free[index : index + 1] = [(start + size, end)] if start + size < end else []
+                return start
+        return None
+
     def _give_back(self, start: int, end: int) -> None:
-        self._mapped.madvise(mmap.MADV_REMOVE, PREFIX + start, end - start)
-        index = bisect.bisect(self._free, (start, end))
-        if index < len(self._free) and self._free[index][0] == end:
-            end = self._free.pop(index)[1]
-        if index and self._free[index - 1][1] == start:
-            start = self._free.pop(index - 1)[0]
-            index -= 1
-        self._free.insert(index, (start, end))
+        """Called whenever the last reference goes: in any thread, and in the midst of anything."""
+        if os.getpid() == self._process:  # what a fork has copied is still the memory of its parent
+            self._mapped.madvise(mmap.MADV_REMOVE, PREFIX + start, end - start)
+            self._returned.append((start, end))
+
+    def _gather(self) -> None:
+        """Join what has been given back with what is free beside it."""
+        while self._returned:
+            start, end = self._returned.popleft()
+            index = bisect.bisect(self._free, (start, end))
+            if index < len(self._free) and self._free[index][0] == end:
+                end = self._free.pop(index)[1]
+            if index and self._free[index - 1][1] == start:
+                start = self._free.pop(index - 1)[0]
+                index -= 1
+            self._free.insert(index, (start, end))
 
     def locate(self, piece: bytes | memoryview) -> int | None:
         """The place of memory in the area, None if it is elsewhere."""

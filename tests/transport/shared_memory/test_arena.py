@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena_module, "MOST", 64 * 4096)
 
 
+def free(arena: Arena) -> list[tuple[int, int]]:
+    """Where the next allocation may be."""
+    arena._gather()
+    return arena._free
+
+
 @pytest.mark.usefixtures("small")
 def test_memory_is_given_back_when_nothing_refers_to_it() -> None:
     arena = Arena()
@@ -196,12 +202,12 @@ def test_memory_is_given_back_when_nothing_refers_to_it() -> None:
         view[:] = 7
         rooms.clear()
         gc.collect()
-        assert arena._free == [(0, 16 * 4096), (48 * 4096, 64 * 4096)]
+        assert free(arena) == [(0, 16 * 4096), (48 * 4096, 64 * 4096)]
         assert (view == 7).all()
         whole.release()
-        assert arena._free == [(0, 16 * 4096), (32 * 4096, 64 * 4096)]
+        assert free(arena) == [(0, 16 * 4096), (32 * 4096, 64 * 4096)]
         del view
-        assert arena._free == [(0, 64 * 4096)]
+        assert free(arena) == [(0, 64 * 4096)]
     finally:
         arena.close()
 
@@ -219,6 +225,43 @@ def test_pages_that_are_given_back_take_no_memory() -> None:
     assert again is not None
     assert not again.any()
     del again
+    arena.close()
+
+
+@pytest.mark.usefixtures("small")
+def test_what_a_fork_has_copied_is_still_the_memory_of_its_parent() -> None:
+    arena = Arena()
+    room: Any = arena.allocate(4096)
+    room[:] = 7
+    child = os.fork()
+    if not child:
+        refused = arena.allocate(4096) is None
+        del room  # the last reference in the copy
+        os._exit(0 if refused else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (room == 7).all()
+    del room
+    arena.close()
+
+
+@pytest.mark.usefixtures("small")
+def test_memory_that_is_given_back_in_the_midst_of_an_allocation() -> None:
+    """As the garbage collector does, in any thread: nothing is allocated twice."""
+    arena = Arena()
+    goes: list[Any] = [arena.allocate(4096)]
+    stays: Any = arena.allocate(4096)
+    stays[:] = 7
+
+    class Interrupted(list[tuple[int, int]]):
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            for hole in self[:]:
+                goes.clear()
+                yield hole
+
+    arena._free = Interrupted(arena._free)
+    arena.allocate(2 * 4096)[:] = 1  # type: ignore[index]
+    assert not goes
+    assert (stays == 7).all()
     arena.close()
 
 
