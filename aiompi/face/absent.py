@@ -13,12 +13,15 @@ WINDOWS: Final = "one-sided communication"
 FILES: Final = "parallel files: use the file objects of Python, or a library such as h5py, in each rank"
 
 
-def absent(name: str, part: str) -> Callable[..., NoReturn]:
+def absent(name: str, part: str) -> Callable[..., Any]:
     """A function in the place of one that is not there.
 
     Args:
         name: of the function, for messages.
         part: of MPI, to which it belongs.
+
+    Returns:
+        It never returns; typed as if it did, so that type checkers read on in programs that call it.
     """
 
     def function(*args: Any, **kwargs: Any) -> NoReturn:

@@ -1,6 +1,6 @@
 """One rank of a run of files of mpi4py's test suite: runs its tests, and writes how each one ended.
 
-usage: suite_worker.py FOLDER_OF_TESTS MODULE,... RESULTS [GLOB_LEFT_OUT ...]
+usage: suite_worker.py SECONDS FOLDER_OF_TESTS MODULE,... RESULTS [GLOB_LEFT_OUT ...]
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def cases(suite: Any) -> Iterator[Any]:
             yield item
 
 
-def main(folder: str, modules: str, results: str, left_out: list[str]) -> None:
-    faulthandler.dump_traceback_later(150, exit=True)
+def main(limit: float, folder: str, modules: str, results: str, left_out: list[str]) -> None:
+    faulthandler.dump_traceback_later(limit, exit=True)
     sys.path.insert(0, folder)
     sys.argv = [str(Path(folder, "main.py"))]
     load = unittest.defaultTestLoader.loadTestsFromModule
@@ -78,4 +78,4 @@ def main(folder: str, modules: str, results: str, left_out: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], sys.argv[4:])
+    main(float(sys.argv[1]), *sys.argv[2:5], sys.argv[5:])

@@ -25,6 +25,7 @@ WITH_SLOW: Final = bool(os.environ.get("MPI4PY_SUITE_SLOW"))
 SLOW: Final = [] if WITH_SLOW else EXPECTED["slow"]
 JOBS: Final = EXPECTED["jobs"] | (EXPECTED["slow_jobs"] if WITH_SLOW else {})
 RANKS: Final = int(os.environ.get("MPI4PY_SUITE_RANKS", "2"))
+LIMIT: Final = 75 * max(RANKS, 2) * (20 if WITH_SLOW else 1)  # seconds for a job
 
 
 @pytest.fixture(scope="session")
@@ -52,15 +53,15 @@ def expected() -> Iterator[dict[str, Any]]:
             yield entry
 
 
-@pytest.mark.timeout(170)
+@pytest.mark.timeout(LIMIT + 20)
 @pytest.mark.parametrize("name", JOBS)
 def test_files(site: Site, tests: Path, tmp_path: Path, name: str) -> None:
     files = JOBS[name]
     # Threads, for which every call is guarded, are for the file that is about them.
     environ = {} if name == "threads" else {"MPI4PY_RC_THREADS": "0"}
     left_out = [*EXPECTED["left_out"], *SLOW]
-    arguments = [str(HERE / "suite_worker.py"), str(tests), ",".join(files), str(tmp_path), *left_out]
-    job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(160)
+    arguments = [str(HERE / "suite_worker.py"), str(LIMIT), str(tests), ",".join(files), str(tmp_path), *left_out]
+    job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(LIMIT + 10)
     assert job.code == 0, job.err
     named = list(expected())
     unused = {glob for entry in named for glob in entry["tests"] if glob.split(".")[0] in files}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from aiompi import MPI
+from aiompi.typing import BufSpec, BufSpecV
 
 
 def pi(comm: MPI.Intracomm, n: int) -> float:
@@ -31,6 +33,64 @@ def combine(inbuf: MPI.buffer, inoutbuf: MPI.buffer, datatype: MPI.Datatype) -> 
 def rows(count: int) -> MPI.Datatype:
     datatype: MPI.Datatype = MPI.INT.Create_vector(count, 1, 3).Commit()
     return datatype
+
+
+def arrange(comm: MPI.Intracomm) -> MPI.Cartcomm:
+    dims: list[int] = MPI.Compute_dims(comm.size, [0, 0])
+    grid: MPI.Cartcomm = comm.Create_cart(dims, periods=[True, False], reorder=True)
+    coords: list[int] = grid.Get_coords(grid.rank)
+    rank: int = grid.Get_cart_rank(coords)
+    graph: MPI.Distgraphcomm = comm.Create_dist_graph_adjacent([rank], [rank])
+    sources, destinations, _ = graph.Get_dist_neighbors()
+    print(sources + destinations)
+    return grid.Sub([True, False])
+
+
+def collect(comm: MPI.Intracomm) -> list[Any]:
+    status = MPI.Status()
+    found: list[Any] = []
+    while comm.iprobe():
+        found.append(comm.recv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG, status=status))
+        comm.send(None, dest=status.Get_source(), tag=status.tag)
+    request: MPI.Request = comm.irecv(source=0)
+    done: bool
+    message: Any
+    done, message = request.test()
+    statuses: list[MPI.Status] = []
+    MPI.Request.Waitall([request], statuses)
+    indices: list[int] | None = MPI.Request.Waitsome([request])
+    print(done, message, indices, MPI.Request.waitall([request]), MPI.Request.testany([request]))
+    return found
+
+
+def combined(comm: MPI.Intracomm, spec: BufSpec, blocks: BufSpecV) -> float:
+    comm.Gatherv(spec, blocks, root=0)
+    comm.Allreduce(MPI.IN_PLACE, spec, MPI.SUM)
+    request: MPI.Request = comm.Ibcast(spec)
+    request.Wait()
+    persistent: MPI.Prequest = comm.Bcast_init(spec)
+    persistent.Start()
+    everything: list[int] | None = comm.gather(1)
+    merged: dict[str, int] = comm.allreduce({"a": 1}, lambda one, other: one | other)
+    print(everything, merged, comm.scatter(["a"]))
+    part: float = comm.scan(2.0)
+    return part
+
+
+def cached(comm: MPI.Comm) -> None:
+    def copy(old: MPI.Comm, keyval: int, value: Any) -> Any:
+        return value
+
+    def handle(comm: MPI.Comm, code: int) -> None:
+        print(code)
+
+    keyval: int = MPI.Comm.Create_keyval(copy)
+    comm.Set_attr(keyval, 3)
+    handler: MPI.Errhandler = MPI.Comm.Create_errhandler(handle)
+    comm.Set_errhandler(handler)
+    port: str = MPI.Open_port()
+    comm.Create(comm.group.Incl([0])).Free()
+    print(port, comm.Get_attr(MPI.TAG_UB), MPI._typedict["d"].Get_extent())
 
 
 class MyComm(MPI.Intracomm):
