@@ -11,6 +11,7 @@ SUFFIX: Final = ".impi"
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 MANUAL: Final = Path(__file__).parent / "README.md"
 _FIELD: Final = re.compile(r"^[ \t*]*(Rules|Setup|Caught):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_FIELD_OF_SETUP: Final = re.compile(r"(\w+)=(-?\d+)")
 _RULE: Final = re.compile(r"I\d+(?:\.\d+)*-\d+")
 
 
@@ -48,7 +49,10 @@ def read(path: Path, name: str) -> Script:
     Raises:
         CatalogueError: its comment does not say what it is.
     """
-    source = path.read_text(encoding="ascii")
+    try:
+        source = path.read_text(encoding="ascii")
+    except UnicodeDecodeError as error:
+        raise CatalogueError(f"{path}: byte {error.start} is no ASCII character") from None
     comment = re.match(r"\s*/\*(.*?)\*/", source, re.DOTALL)
     if comment is None:
         raise CatalogueError(f"{path} does not begin with a comment")
@@ -57,13 +61,22 @@ def read(path: Path, name: str) -> Script:
     if not rules:
         raise CatalogueError(f"the comment of {path} has no line Rules:")
     text = comment[1].split("Rules:")[0].replace("*", " ")
-    setup = {key: int(value) for key, value in (pair.split("=") for pair in fields.get("Setup", "").split())}
-    return Script(name, source, " ".join(text.split()), rules, setup, tuple(fields.get("Caught", "").split()))
+    setup = _FIELD_OF_SETUP.findall(fields.get("Setup", ""))
+    if " ".join(f"{key}={value}" for key, value in setup) != " ".join(fields.get("Setup", "").split()):
+        raise CatalogueError(f"{path}: Setup: has the form `clients=2 procs=1`, not `{fields['Setup']}`")
+    needs = {key: int(value) for key, value in setup}
+    return Script(name, source, " ".join(text.split()), rules, needs, tuple(fields.get("Caught", "").split()))
 
 
 def load(root: Path = SCRIPTS) -> list[Script]:
-    """All scripts, in the order of groups and names; read anew each time, so that a changed file is a changed test."""
+    """All scripts, in the order of groups and names; read anew each time, so that a changed file is a changed test.
+
+    Raises:
+        CatalogueError: there are none, or one is not what it should be.
+    """
     paths = sorted(root.glob(f"*/*{SUFFIX}"))
+    if not paths:
+        raise CatalogueError(f"there are no scripts in {root}: they are files GROUP/NAME{SUFFIX}")
     return [read(path, str(path.relative_to(root).with_suffix(""))) for path in paths]
 
 

@@ -32,7 +32,7 @@ from aiompi_launcher.conformance.peer import Peer
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.runner import Runner
 from aiompi_launcher.conformance.session import Limits
-from aiompi_launcher.conformance.setup import Setup, SetupError
+from aiompi_launcher.conformance.setup import Setup, SetupError, check_port
 
 FORMATS = {"text": results.as_text, "json": results.as_json, "junit": results.as_junit}
 
@@ -139,6 +139,7 @@ def endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise SetupError(f"{text!r} is not HOST:PORT")
+    check_port(int(port))
     return host, int(port)
 
 
@@ -172,6 +173,10 @@ def _runner(options: argparse.Namespace, command: list[str]) -> Runner:
         if options.verbose:
             print(f"              {line}", file=sys.stderr, flush=True)
 
+    if min(options.startup_limit, options.quiet_limit) <= 0:
+        raise SetupError("the limits are seconds, more than 0")
+    if options.output is not None:
+        options.output.touch()  # rather than fail after all tests have been run
     limits = Limits(options.startup_limit, options.quiet_limit)
     return Runner(command, limits, on_result, say)
 
@@ -221,7 +226,8 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
     except ImportError as error:
         print(f"aiompi-impi-tester: {error}: install the extra `tester`, pip install 'aiompi[tester]'", file=sys.stderr)
         return 2
-    Setup(address=options.bind)
+    Setup(address=options.bind, port=options.port)
+    catalogue.load(options.scripts)
     return serve(options.bind, options.port, options.scripts)
 
 

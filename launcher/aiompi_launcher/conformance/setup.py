@@ -37,6 +37,16 @@ def _is_own(address: str) -> bool:
         return False
 
 
+def check_port(port: int) -> None:
+    """Check the number of a port; 0 stands for any.
+
+    Raises:
+        SetupError: there is no such port.
+    """
+    if not 0 <= port < 2**16:
+        raise SetupError(f"there is no port {port}")
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The job that a test needs.
@@ -78,6 +88,10 @@ class Setup:
                 raise SetupError(f"{name} is {getattr(self, name)}: at least 1")
         if not _is_own(self.address):
             raise SetupError(f"{self.address} is no IPv4 address to which others can connect")
+        if self.key is not None and not 0 <= self.key < 2**64:
+            raise SetupError(f"IMPI_AUTH_KEY {self.key} is no number of 64 bits")
+        for port in (self.port, 1 if self.server is None else self.server[1]):
+            check_port(port)
         if self.total > MOST_CLIENTS:
             raise SetupError(f"{self.total} clients; a job has at most {MOST_CLIENTS}")
         if not 0 <= self.first <= self.iut_clients:

@@ -185,6 +185,12 @@ def test_scripts_are_read_from_disk_each_time(tmp_path: Path):
     write(tmp_path, "a", "one", "/* Changed. Rules: I4.10-1 */ {")
     with pytest.raises(CatalogueError, match="has no line Rules:"):
         catalogue.load(tmp_path)
+    write(tmp_path, "a", "one", "/* Changed.\n   Rules: I4.10-1\n   Setup: hiwater */ {")
+    with pytest.raises(CatalogueError, match=r"Setup: has the form `clients=2 procs=1`, not `hiwater`"):
+        catalogue.load(tmp_path)
+    (tmp_path / "a" / "one.impi").write_bytes(b"/* \xc3\xa9 */ {")
+    with pytest.raises(CatalogueError, match="byte 3 is no ASCII character"):
+        catalogue.load(tmp_path)
 
 
 @pytest.mark.parametrize(

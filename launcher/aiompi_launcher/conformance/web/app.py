@@ -182,6 +182,9 @@ def serve(address: str, port: int, scripts: Path) -> int:
     """Serve the page until it is interrupted; the exit status."""
     tool = Tool(address, scripts)
     token = f"?token={tool.token}" if tool.token else ""
-    print(f"aiompi-impi-tester: http://{address}:{port}/{token}", file=sys.stderr)
-    web.run_app(tool.application(), host=address, port=port, print=None)
+
+    def announce(*_: object) -> None:
+        print(f"aiompi-impi-tester: http://{address}:{port}/{token}", file=sys.stderr, flush=True)
+
+    web.run_app(tool.application(), host=address, port=port, print=announce)
     return 0
