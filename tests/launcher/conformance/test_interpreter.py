@@ -62,7 +62,7 @@ def test_scripts_hold_on_another_mpi_with_one_file_installed(tmp_path: Path):
     """MPICH agrees with what the scripts expect of MPI, where the interpreter is all that there is of the tester."""
     (tmp_path / archive.NAME).write_bytes(archive.interpreter())
     paths = sorted(catalogue.SCRIPTS.glob("*/*.impi"))
-    launcher = mpich_job(4).command[:-3]  # without the Python that measures
+    launcher = mpich_job(2).command[:-3]  # without the Python that measures
     program = [sys.executable, str(OUTSIDE), str(tmp_path / archive.NAME), "--mpi", "mpi4py.MPI"]
     done = run(*launcher, *program, "--script", *map(str, paths))
     lines = [line for line in done.stdout.splitlines() if "rank 0" in line]
