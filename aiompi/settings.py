@@ -43,11 +43,11 @@ class Settings:
             address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
-        impi_start_timeout: seconds after which the IMPI server fails a job of which all clients are there, and one
-            sends none of the standard labels that the others wait for, and at most twice as many; 0 for never.
         impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
             between them is IMPI traffic between their hosts.
         impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
+        impi_start_timeout: seconds after which the IMPI server fails a job of which all clients are there, and one
+            sends none of the standard labels that the others wait for, and at most twice as many; 0 for never.
         impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts. Each
             rank of another client may have impi_hiwater of them waiting here for a rank that does not receive.
         impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.
@@ -76,9 +76,9 @@ class Settings:
     bind: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    impi_start_timeout: float = 300.0
     impi_native: bool = True
     impi_any_source: bool = False
+    impi_start_timeout: float = 300.0
     impi_datalen: int = 2**20
     impi_tagub: int = 2**31 - 1
     impi_ackmark: int = 10
