@@ -26,6 +26,7 @@ from aiompi.engine.seams import Owner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
+from aiompi.transport.shared_memory.area import Area
 from aiompi.transport.shared_memory.ring import HEAD
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import StreamLink, StreamTransport
@@ -363,6 +364,11 @@ class PolledWorld(_Sockets):
         while not satisfied():
             assert time.monotonic() < deadline, "the world stands still"
             self.poll()
+
+    def open(self, own: int, area: Area) -> None:
+        """Let all that a rank is connected with have an area of its memory."""
+        for link in list[Any](self.transports[own].links):
+            self.until(lambda link=link: link.open_to(area))  # type: ignore[misc]
 
     def finish(self, *requests: Request[Any]) -> list[Any]:
         """Step all ranks until the requests are complete; their results."""

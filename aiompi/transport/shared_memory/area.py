@@ -1,4 +1,8 @@
-"""Memory of one rank that others read, and how it is handed over."""
+"""Memory of one rank that others read, and how it is handed over.
+
+Not everybody can take it: a process may have no descriptor or no addresses left. So a reader tells in a word of its own
+that he has it, and before that is told of nothing in it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ AREAS: Final = (POOL, ARENA)
 #: ranks to whom an area can be handed over; each has a cache line for a word of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
 _WORDS: Final = 8
+#: which of these words the reader sets when it has the memory; the first one counts
+_TAKEN: Final = 1
 #: bytes before the memory itself: a cache line for the owner's word, then those of the readers, up to a page
 PREFIX: Final = (READERS + 64) * 64
 #: bytes of memory that an area can have
@@ -66,7 +72,10 @@ class Area:
 
 
 class Borrower:
-    """A reader, as the owner knows it: it counts in a word of its own what it has read."""
+    """A reader, as the owner knows it.
+
+    In words of its own it counts what it has read, and tells that it can read at all.
+    """
 
     __slots__ = ("_gone", "_index", "_lent", "_words")
 
@@ -75,6 +84,11 @@ class Borrower:
         self._index = index
         self._lent = 0
         self._gone = False
+
+    @property
+    def able(self) -> bool:
+        """Whether it has the memory."""
+        return self._words[self._index + _TAKEN] == 1
 
     def borrow(self) -> int:
         """Have been told of something to read; its number, from 1 on."""
@@ -106,6 +120,7 @@ class Loan:
         self._memory = view[PREFIX:].toreadonly()
         self._index = (reader + 1) * _WORDS
         self._read = 0
+        self._words[self._index + _TAKEN] = 1
 
     @classmethod
     def receive(cls, sock: socket.socket) -> Loan | None:
@@ -113,7 +128,7 @@ class Loan:
 
         Raises:
             RemoteProtocolError: what came is no area.
-            OSError: there is nothing, the connection failed, or the memory cannot be mapped.
+            OSError: there is nothing, the connection failed, or this process lacks descriptors or addresses.
         """
         data, fds = descriptors.receive(sock, _LABEL.size, 1)
         if not data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
 import socket
 
@@ -15,7 +16,7 @@ def receive(sock: socket.socket, nbytes: int, most: int) -> tuple[bytes, list[in
 
     Raises:
         RemoteProtocolError: there are more than `most`.
-        OSError: the connection failed, or there is nothing yet.
+        OSError: the connection failed, there is nothing yet, or this process can have no more descriptors.
     """
     fds = array.array("i")
     # Not socket.recv_fds, which forgets its flags.
@@ -27,7 +28,9 @@ def receive(sock: socket.socket, nbytes: int, most: int) -> tuple[bytes, list[in
     if flags & socket.MSG_CTRUNC:
         for fd in fds:
             os.close(fd)
-        raise RemoteProtocolError("it handed over more descriptors than shared memory has, or than fit here")
+        if len(fds) < most:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise RemoteProtocolError("it handed over more descriptors than shared memory has")
     return data, list(fds)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 #: chunks per turn and direction, so that one busy peer does not starve the loop
 BUDGET: Final = 8
 _TURNS: Final = range(BUDGET)
+#: why this process cannot have memory that a peer hands over
+_LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class _Frame:
@@ -180,13 +183,14 @@ class RingLink:
         return self._kept(frame)
 
     def open_to(self, area: Area) -> bool:
-        """Let the peer read an area of this rank; whether it can."""
-        if area not in self._borrowers and self._segment is not None:
+        """Let the peer read an area of this rank; whether it can by now."""
+        borrower = self._borrowers.get(area)
+        if borrower is None and self._segment is not None:
             assert self._socket is not None
             borrower = area.open_to(self._socket)
             if borrower is not None:
                 self._borrowers[area] = borrower
-        return area in self._borrowers
+        return borrower is not None and borrower.able
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
@@ -336,14 +340,11 @@ class RingLink:
     # The end.
 
     def _lender(self, kind: int) -> Loan:
-        """An area of the peer, which it handed over before it told of something in it."""
-        while kind not in self._loans:
-            try:
-                if not self._receive_loan():
-                    raise RemoteProtocolError("it told of memory that it has not handed over")
-            except OSError as error:
-                raise RemoteProtocolError(f"its memory has not come: {describe(error)}") from None
-        return self._loans[kind]
+        """An area of the peer, which this rank has told it to have."""
+        loan = self._loans.get(kind)
+        if loan is None:
+            raise RemoteProtocolError("it told of memory that this rank has not got")
+        return loan
 
     def _receive_loan(self) -> bool:
         """The peer hands over an area; False if it has closed."""
@@ -365,8 +366,10 @@ class RingLink:
         except RemoteProtocolError as error:
             self.lost(str(error))
             return
-        except OSError:
-            pass  # a reset is an end too
+        except OSError as error:
+            if error.errno in _LACKING:
+                return  # the peer will do without
+            # a reset is an end too
         self._hung_up()
 
     def _hung_up(self) -> None:

@@ -19,8 +19,8 @@ from aiompi.wire.frame import Payload
 class SharedMemory(Unix):
     """A listener per rank; a connection per pair that talks, and with it a segment of two rings.
 
-    What goes to several ranks at once is lent to them from a pool of this rank, once it has talked with them. Long
-    messages in memory of `allocate` are copied by their receiver only.
+    What goes to several ranks at once is lent to them from a pool of this rank, once they have it. Long messages in
+    memory of `allocate` are copied by their receiver only.
 
     Attributes:
         ring_size: bytes of each new ring.
@@ -59,7 +59,8 @@ class SharedMemory(Unix):
             except OSError:
                 return None
         pool = self._pool
-        return pool.place(payload, nbytes) if all(link.open_to(pool) for link in links) else None
+        able = [link.open_to(pool) for link in links]  # each, so that all can have it by the next time
+        return pool.place(payload, nbytes) if all(able) else None
 
     def lend(self, block: Block, header: bytes, link: Link) -> bool:
         return isinstance(link, RingLink) and self._pool is not None and link.lend(header, block, self._pool)

@@ -33,9 +33,12 @@ def kind() -> str:
 
 @pytest.fixture
 def world(polled: NewPolled) -> PolledWorld:
-    """Two ranks that have talked."""
+    """Two ranks that have talked, of which rank 1 has the arena of rank 0."""
     w = polled(2)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]), isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
+    own: Any = w.transports[0]
+    own.allocate(1)
+    w.open(0, own._arena)
     return w
 
 
@@ -270,7 +273,7 @@ def test_where_there_is_none(world: PolledWorld, monkeypatch: pytest.MonkeyPatch
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    assert world.transports[0].allocate(10) is None  # type: ignore[attr-defined]
+    assert world.transports[1].allocate(10) is None  # type: ignore[attr-defined]
 
 
 # Peers that say what is not.
@@ -290,6 +293,8 @@ def test_offer_of_what_is_not_there(polled: NewPolled, place: int, length: int, 
             fd, _ = memory.create(PREFIX + 2**20)
             socket.send_fds(raw.socket, [ARENA.to_bytes(4, "big") + bytes(4) + (2**20).to_bytes(8, "big")], [fd])
             os.close(fd)
+            links: Any = w.links(0, 1)
+            w.until(lambda: bool(links[0]._loans))
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.RTS, source=1, length=length, srqid=1))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)

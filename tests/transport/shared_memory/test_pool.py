@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -20,6 +21,7 @@ from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import ALIGN, LENT, PLACE
 from aiompi.wire import frame
+from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER, Header
 
 NewPolled = Callable[..., PolledWorld]
@@ -33,12 +35,16 @@ def kind() -> str:
 
 @pytest.fixture
 def world(polled: NewPolled) -> Callable[..., PolledWorld]:
-    """Makes a world whose ranks have all talked with rank 0."""
+    """Makes a world whose ranks have all talked with rank 0, and have its pool."""
 
-    def make(size: int = 4, **settings: Any) -> PolledWorld:
+    def make(size: int = 4, *, shared: bool = True, **settings: Any) -> PolledWorld:
         w = polled(size, **settings)
         pairs = [(isend(w.comms[0], b"x", rank), irecv(w.comms[rank])) for rank in range(1, size)]
         w.finish(*(request for pair in pairs for request in pair))
+        if shared:
+            own: Any = w.transports[0]
+            own.release(own.place([b"x"], 1, []))
+            w.open(0, own._pool)
         return w
 
     return make
@@ -103,7 +109,7 @@ def test_it_may_be_in_pieces_and_longer_than_what_is_sent_unasked(world: NewPoll
 
 
 def test_short_ones_are_copied_for_each(world: NewPolled) -> None:
-    w = world()
+    w = world(shared=False)
     receives = receive(w)
     multicast(w, pattern(LEAST - 1))
     assert w.transports[0]._pool is None  # type: ignore[attr-defined]
@@ -294,7 +300,7 @@ def test_room_is_found_around_what_is_still_read() -> None:
 
 
 def test_no_memory_for_a_pool(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
+    w = world(shared=False)
 
     def refuse(*_: object) -> int:
         raise OSError(24, "Too many open files")
@@ -307,11 +313,34 @@ def test_no_memory_for_a_pool(world: NewPolled, monkeypatch: pytest.MonkeyPatch)
 
 def test_more_readers_than_there_is_place_for(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(area, "READERS", 2)
-    w = world()
-    receives = receive(w)
-    w.finish(*multicast(w, pattern(LONG)))
-    assert got(w, receives) == [pattern(LONG)] * 3
+    w = world(shared=False)
+    for number in range(3):
+        receives = receive(w, number)
+        w.finish(*multicast(w, pattern(LONG, number), number))
+        assert got(w, receives) == [pattern(LONG, number)] * 3
+        assert blocks(w) == 0
+
+
+@pytest.mark.parametrize("lack", ["ENOMEM", "EMFILE"])
+def test_a_reader_that_cannot_have_the_memory_does_without(
+    world: NewPolled, monkeypatch: pytest.MonkeyPatch, lack: str
+) -> None:
+    """No address, or no descriptor, is left in its process."""
+    w = world(shared=False)
+    refused = []
+
+    def refuse(*_: object) -> Any:
+        refused.append(lack)
+        raise OSError(getattr(errno, lack), os.strerror(getattr(errno, lack)))
+
+    monkeypatch.setattr(wire_memory, "accept", refuse)
+    for number in range(3):
+        receives = receive(w, number)
+        w.finish(*multicast(w, pattern(LONG, number), number))
+        assert got(w, receives) == [pattern(LONG, number)] * 3
+    assert len(refused) == 3, "of each reader, once"
     assert blocks(w) == 0
+    assert all(w.balanced(0, rank) for rank in range(1, 4))
 
 
 def test_an_error_of_a_handler_gives_the_block_back(world: NewPolled) -> None:
@@ -394,6 +423,7 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
             fd = memory()
             socket.send_fds(raw.socket, [label()], [fd])
             os.close(fd)
+            w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)
@@ -415,6 +445,7 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         fd = memory()
         socket.send_fds(raw.socket, [label()], [fd])
         os.close(fd)
+        w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), LENT)
         raw.segment.ring()
