@@ -49,7 +49,11 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
 def main(words: list[str] | None = None) -> int:
     """Run the interpreter; its exit status."""
     options = _options().parse_args(words)
-    module = importlib.import_module(options.mpi)
+    try:
+        module = importlib.import_module(options.mpi)
+    except ImportError as error:
+        print(f"error: --mpi {options.mpi}: {error}: name a module that has mpi4py's names", file=sys.stderr)
+        return 2
     rank, size = module.COMM_WORLD.Get_rank(), module.COMM_WORLD.Get_size()
     stdout = Stdout(rank)
     stdout.print(f"rank {rank} of {size}\n")

@@ -34,6 +34,12 @@ def test_it_says_who_it_is():
     assert (done.returncode, done.stdout) == (0, "rank 0 of 1\n")
 
 
+def test_a_module_that_is_not_there():
+    done = run(*MODULE, "--mpi", "no_such.MPI")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--mpi no_such.MPI: No module named 'no_such'" in done.stderr
+
+
 SCRIPTS = {
     "right": ('{ report("Result: Pass"); }', "rank 0: Result: Pass\n"),
     "wrong": ('{ report("Result: Fail"); }', "rank 0: Result: Fail\n"),
