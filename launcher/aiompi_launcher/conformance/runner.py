@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiompi_launcher.conformance.catalogue import Script
 from aiompi_launcher.conformance.command import Command, environment, fill
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
+
+_AFTER_SUCCESS: Final = 10.0  # seconds for a command to end by itself
+_AFTER_FAILURE: Final = 1.0
 
 Body = Callable[[Session], Awaitable[list[Result]]]
 
@@ -72,6 +76,7 @@ class Runner:
     async def _with_job(self, setup: Setup, more: list[str], body: Body) -> list[Result]:
         session = Session(setup, self.limits, self.say)
         commands: list[Command] = []
+        patience = 0.0  # when this is interrupted
         try:
             address = await session.open()
             for client in setup.under_test:
@@ -82,10 +87,11 @@ class Runner:
             results = [self._tell(await _started(session, commands))]
             if not session.broken:
                 results += await body(session)
+            patience = _AFTER_FAILURE if session.broken else _AFTER_SUCCESS
         finally:
             await session.close()
             for command in commands:
-                await command.end(1.0 if session.broken else 10.0)
+                await command.end(patience)
         return results
 
     async def _tests(self, session: Session, scripts: list[Script]) -> list[Result]:

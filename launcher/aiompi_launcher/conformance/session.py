@@ -114,7 +114,11 @@ class Session:
         watched: set[asyncio.Future[Any]] = {starts}
         watched |= {self._server.failed} if self._server is not None else set()
         watched |= {gone} if gone is not None else set()
-        await asyncio.wait(watched, timeout=self.limits.startup, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(watched, timeout=self.limits.startup, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await abandon(starts)
+            raise
         if not starts.done():
             self._break(gone.result() if gone is not None and gone.done() else self._why_not())
             await abandon(starts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -145,3 +147,25 @@ def test_setups_that_are_none():
 def test_the_manual_is_at_hand(capfd: pytest.CaptureFixture[str]):
     assert main(["manual"]) == 0
     assert "### Protocol" in capfd.readouterr().out
+
+
+def test_an_interrupt_ends_everything_in_silence(tmp_path: Path):
+    """While clients are waited for."""
+    command = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
+    words = [
+        sys.executable,
+        "-m",
+        "aiompi_launcher.conformance.cli",
+        "run",
+        "--test",
+        "types/int",
+        "-v",
+        "--",
+        *command,
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "here" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "")
