@@ -39,7 +39,7 @@ CHOSEN = (
 ALL = catalogue.load()
 ANYWHERE = [script for script in ALL if not script.setup]
 
-#: a client of ours has several hosts; as many as here, where they have room
+#: aiompi with two hosts in each client
 HOSTS = [*COMMAND[: COMMAND.index("-n")], "--hosts-per-client", "2", *COMMAND[COMMAND.index("-n") :]]
 #: in each of them any script can be run
 CONFIGURATIONS = {

@@ -232,6 +232,7 @@ async def test_on_a_phone(tmp_path: Path):
         await tab.click("[data-test='collectives/alltoall_long'] button:last-of-type")
         await tab.until("document.querySelector('dialog[open] .trace')")
         assert await tab.value("document.getElementById('dialog').scrollWidth") <= 390
+        assert await tab.value("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.hex'))")
         row = "document.querySelector('.hex').getBoundingClientRect().height / 8 / parseFloat(getComputedStyle("
         assert await tab.value(f"{row}document.querySelector('.hex')).fontSize)") < 2  # no line is broken
         await tab.picture(tmp_path / "phone-details.png")

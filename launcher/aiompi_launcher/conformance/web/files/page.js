@@ -175,7 +175,8 @@ function clear() {
 // Dialogs.
 
 function open(title, ...content) {
-  $("dialog-title").textContent = title;
+  const parts = title.split("/").flatMap((part, index) => (index ? ["/", element("wbr"), part] : [part]));
+  $("dialog-title").replaceChildren(...parts); // long names break behind the group
   $("dialog-body").replaceChildren(...content);
   $("dialog").showModal();
 }
@@ -194,8 +195,8 @@ function bytes(hex, other) {
   const there = words(other ?? "");
   const node = element("p", { class: "hex" });
   words(hex).forEach((word, index) => {
-    if (index % 4 === 0) node.append(`${index ? "\n" : ""}${String(index * 4).padStart(4)}  `);
-    node.append(other !== null && word !== there[index] ? element("mark", {}, word) : word, " ");
+    node.append(index % 4 ? " " : `${index ? "\n" : ""}${String(index * 4).padStart(4)}  `);
+    node.append(other !== null && word !== there[index] ? element("mark", {}, word) : word);
   });
   return node;
 }
