@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.face.blocking import COMM_WORLD, Intracomm
@@ -21,6 +21,9 @@ from aiompi.futures.workers import Queue
 
 T = TypeVar("T")
 
+#: options of mpi4py about processes that are spawned, polling and pickling: nothing here depends on them
+_WITHOUT_EFFECT: Final = frozenset({"python_exe", "python_args", "mpi_info", "backoff", "use_pkl5"})
+
 
 class MPIPoolExecutor(Executor):
     """Has functions called by other MPI processes, the workers.
@@ -32,7 +35,8 @@ class MPIPoolExecutor(Executor):
     Args:
         max_workers: most tasks under way at once; as many as there are workers by default.
         initializer: called with `initargs` by each worker before its first task of this executor.
-        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals.
+        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals. Those that mpi4py has besides,
+            python_exe, python_args, mpi_info, backoff and use_pkl5, have no effect.
 
     Raises:
         ValueError: max_workers is not positive.
@@ -54,7 +58,8 @@ class MPIPoolExecutor(Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError(f"the initializer {initializer!r} cannot be called")
         self._max_workers = max_workers
-        self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **options)
+        setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
+        self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
         self._futures: set[Future[Any]] = set()
         self._queue: Queue | None = None
         self._staff = self._common
@@ -218,7 +223,7 @@ class MPICommExecutor:
         comm: intracommunicator, COMM_WORLD by default; nothing else may use the processes meanwhile, but its own
             traffic is not disturbed.
         root: rank of the process that has the executor.
-        options: as for `MPIPoolExecutor`. All processes run the same program, so that `main` is False here.
+        options: as for `MPIPoolExecutor`. Where all processes run the same program `main` is False by default.
 
     Raises:
         ValueError: comm is an intercommunicator, or has no such rank.
@@ -233,7 +238,7 @@ class MPICommExecutor:
             raise ValueError(f"root {root} is no rank of {comm!r}")
         self._comm = comm
         self._root = root
-        self._options: dict[str, Any] = {"main": False, **options}
+        self._options = options
         self._staff: Staff | None = None
         self._executor: MPIPoolExecutor | None = None
         self._entered = False
@@ -253,7 +258,7 @@ class MPICommExecutor:
             self._executor = MPIPoolExecutor(**self._options)
         elif self._comm.rank == self._root:
             self._staff = Staff(self._comm.Dup())
-            self._executor = MPIPoolExecutor(**self._options)
+            self._executor = MPIPoolExecutor(**{"main": False, **self._options})
             self._executor._staff = self._staff
         else:
             work_for(self._root, self._comm.Dup())

@@ -140,6 +140,17 @@ print("ok")
     assert site.ok(size, HEAD + body).lines == ["ok"] * size
 
 
+def test_executor_of_a_communicator_in_a_program_of_the_pool(site: Site) -> None:
+    """Its workers know the functions of the program, too; options about spawned processes have no effect."""
+    body = """
+if __name__ == "__main__":
+    with MPICommExecutor(MPI.COMM_WORLD, python_args=["-u"], mpi_info={"host": "none"}) as executor:
+        print(list(executor.map(square, range(4))))
+    raises(TypeError, "nothing_known", MPIPoolExecutor, nothing_known=1)
+"""
+    assert run(site, 3, body).out == "[0, 1, 4, 9]\n"
+
+
 def test_no_executor_without_progress(site: Site) -> None:
     """It says how to get it, instead of waiting for ever."""
     body = """
