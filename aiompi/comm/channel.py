@@ -171,9 +171,10 @@ class Channel:
         if lending is None or block is None:
             return [self.isend(payload, nbytes, dest) for dest in dests]
         envelope = self._context_id, self._source, self._tag, self.note
-        sends: list[Request[None]] = [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
-        lending.release(block)
-        return sends
+        try:
+            return [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
+        finally:
+            lending.release(block)
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""

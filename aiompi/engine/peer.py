@@ -119,12 +119,17 @@ class Peer(Party):
     def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send an eager message that is in a block; False if that cannot be done now."""
         lending, link = self.engine.lending, self.link
-        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
-        if lending is None or link is None or not lending.lend(block, header, link):
+        if lending is None or link is None:
             return False
+        # As in send, first: whatever interrupts this, no credit is spent or returned twice.
+        owed, self._owed = self._owed, 0
         self.credit -= nbytes + OVERHEAD
-        self._owed = 0
-        return True
+        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
+        if lending.lend(block, header, link):
+            return True
+        self.credit += nbytes + OVERHEAD
+        self._owed += owed
+        return False
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
@@ -156,21 +161,26 @@ class Peer(Party):
         lending, link, nbytes = self.engine.lending, self.link, request.nbytes
         if lending is None or link is None:
             return False
-        header = _pack(frame.RTS, tag, source, self._owed, context, nbytes, request.srqid, note)
+        owed, self._owed = self._owed, 0
+        header = _pack(frame.RTS, tag, source, owed, context, nbytes, request.srqid, note)
         if lending.offer(request.payload, header, link):
-            self._owed = 0
             request.sent()
             return True
+        self._owed += owed
         if mode is Mode.SYNCHRONOUS or nbytes > self.engine.lend_limit or not self.borrows(nbytes):
             return False
         block = lending.place(request.payload, nbytes, (self,))
         if block is None:
             return False
-        lent = self._refer(block, nbytes, context, source, tag, note)
-        lending.release(block)
+        lent = True  # for all that is known when this is interrupted: then nobody waits for an answer
+        try:
+            lent = self._refer(block, nbytes, context, source, tag, note)
+        finally:
+            lending.release(block)
+            if lent:
+                self.engine.sends.pop(request.srqid, None)
+                request.acknowledged = True
         if lent:
-            del self.engine.sends[request.srqid]
-            request.acknowledged = True
             request.sent()
         return lent
 

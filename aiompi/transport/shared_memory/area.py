@@ -91,9 +91,13 @@ class Borrower:
         return self._words[self._index + _TAKEN] == 1
 
     def borrow(self) -> int:
-        """Have been told of something to read; its number, from 1 on."""
+        """Be told of something to read; its number, from 1 on."""
         self._lent += 1
         return self._lent
+
+    def keep(self) -> None:
+        """Have not been told of it after all."""
+        self._lent -= 1
 
     def returned(self, number: int) -> bool:
         """Whether it has read the first `number` that it was told of, or will not."""

@@ -194,11 +194,14 @@ class RingLink:
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
-        if not self._refer(header, block.start, 0):
-            return False
         borrower = self._borrowers[pool]
+        # First: whatever interrupts this, nothing that the peer may read is taken for free.
         block.lent.append((borrower, borrower.borrow()))
-        return True
+        if self._refer(header, block.start, 0):
+            return True
+        block.lent.pop()
+        borrower.keep()
+        return False
 
     def offer(self, header: bytes, place: int, arena: Arena) -> bool:
         """Announce a message that lies in the arena; False if it cannot be done now."""
