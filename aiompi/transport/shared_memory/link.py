@@ -417,7 +417,9 @@ class RingLink:
             borrower.leave()
         self._borrowers.clear()
         self._loans.clear()
-        self._offered = None
+        if self._offered is not None:
+            self._offered.take_back()  # the peer may still copy what is not the message any more
+            self._offered = None
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

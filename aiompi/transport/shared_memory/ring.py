@@ -312,7 +312,7 @@ class Inbound(_Ring):
         if kind == RTS:
             loan = self.lender(ARENA)
             sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
-            return FRAME_COST
+            return length + FRAME_COST  # it may have been copied at once
         loan = self.lender(POOL)
         try:
             sink.frame((kind, *header[1:]), loan.read(start, length))

@@ -178,6 +178,30 @@ def test_a_sender_that_goes_in_the_midst_of_the_copy(world: PolledWorld) -> None
     assert isinstance(receive.exception(), errors.ProcessFailedError)
 
 
+def test_memory_of_a_sender_that_goes_is_not_received(world: PolledWorld) -> None:
+    """Neither what it has been used for since, nor what is there once it has been given back."""
+    receive = irecv(world.comms[1], 0)
+    room = allocated(world, pattern(5 * 2**20))
+    send(world, room)
+    world.drivers[1].poll()
+    world.engines[0].abort(errors.OtherError("enough"))
+    world.transports[0].close()
+    room[:] = 0
+    world.until(lambda: receive.done() or world.engines[1].peer(0).error is not None)
+    assert receive.done()
+    assert isinstance(receive.exception(), errors.ProcessFailedError)
+
+
+def test_many_messages_are_not_copied_in_a_single_turn(world: PolledWorld) -> None:
+    """What else a rank has to do would wait for them."""
+    room = allocated(world, pattern(2**20))
+    receives = [irecv_into(world.comms[1], bytearray(2**20)) for _ in range(60)]
+    sends = [send(world, room) for _ in receives]
+    world.drivers[1].poll()
+    assert sum(receive.done() for receive in receives) < 20
+    world.finish(*receives, *sends)
+
+
 # The memory itself.
 
 
