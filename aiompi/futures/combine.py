@@ -13,7 +13,8 @@ T = TypeVar("T")
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """A future of the results of others, in their order.
 
-    It fails as soon as one of them fails, and is cancelled as soon as one of them is. Cancelling it cancels them.
+    It fails as soon as one of them fails, and is cancelled as soon as one of them is, or by itself; those that have not
+    begun are cancelled then.
     """
     futures = list(fs)
     whole: Future[list[T]] = Future()
@@ -85,6 +86,7 @@ def _raise(outcome: Any) -> Any:
 
 
 def _cancel_with(whole: Future[Any], futures: Iterable[Future[Any]]) -> None:
-    if whole.cancelled():
+    """Cancel those whose results are not wanted any more."""
+    if whole.cancelled() or whole.exception() is not None:
         for future in futures:
             future.cancel()

@@ -25,13 +25,15 @@ def test_collected_results_are_in_order() -> None:
 
 
 def test_collected_failure_comes_at_once() -> None:
+    """What has not begun is cancelled."""
     parts = futures(3)
     whole = collect(parts)
+    parts[0].set_running_or_notify_cancel()
     parts[1].set_exception(KeyError("first"))
     parts[0].set_exception(KeyError("second"))
-    parts[2].set_result(2)
     with pytest.raises(KeyError, match="first"):
         whole.result()
+    assert [part.cancelled() for part in parts] == [False, False, True]
 
 
 def test_cancellation_goes_both_ways() -> None:
