@@ -49,6 +49,7 @@ class Engine:
         lending: memory that other ranks read, None if there is none.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
+        copies: what is being copied from peers: each copies a part, and tells whether there is more.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
         ended: those that have, and whose waiters are being told.
@@ -71,6 +72,7 @@ class Engine:
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
+        self.copies: deque[Callable[[], bool]] = deque()
         self.schedules: set[Schedule[Any]] = set()
         self.ended: deque[Schedule[Any]] = deque()
         self.stepping = False

@@ -11,6 +11,7 @@ receiver stays bounded, while order and progress are kept.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -350,21 +351,42 @@ class Peer(Party):
         self.emit(frame.CTS, length=landing.length, srqid=srqid, drqid=drqid)
 
     def _copy(self, landing: Landing, srqid: int, offer: Offer) -> None:
-        """Copy what is on offer, a part per turn."""
+        """Copy what is on offer, in turn with all else that is."""
+        copies = self.engine.copies
+        copies.append(functools.partial(self._copy_part, landing, srqid, offer))
+        if len(copies) == 1:
+            self._copy_on()
+
+    def _copy_on(self) -> None:
+        """Copy a part of one message per turn, however many there are."""
+        copies = self.engine.copies
+        unfinished = True  # for all that is known when a callback or a signal handler raises
+        try:
+            unfinished = copies[0]()
+        finally:
+            part = copies.popleft()
+            if unfinished:
+                copies.append(part)
+            if copies:
+                self.engine.driver.call_soon(self._copy_on)
+
+    def _copy_part(self, landing: Landing, srqid: int, offer: Offer) -> bool:
+        """Copy a part of a message; whether there is more."""
         if landing not in self.landings:
-            return  # the peer is gone
+            return False  # it is complete, or the peer is gone
         start = landing.filled
         stop = min(landing.length, start + _COPIED_PER_TURN)
         offer.copy(start, landing.memory[start:stop])
         if stop < landing.length:
             landing.advance(stop - start)
-            self.engine.driver.call_soon(self._copy, landing, srqid, offer)
-        elif offer.stands():
+            return True
+        if offer.stands():
             self.emit(frame.SYNCACK, srqid=srqid)
             landing.advance(stop - start)
         else:
             landing.filled = 0
             self._ask(landing, srqid)
+        return False
 
     def _landing(self, drqid: int, length: int) -> Landing:
         landing = self.engine.arriving.pop(drqid, None)

@@ -202,6 +202,29 @@ def test_many_messages_are_not_copied_in_a_single_turn(world: PolledWorld) -> No
     world.finish(*receives, *sends)
 
 
+def test_long_messages_are_copied_in_turn(world: PolledWorld) -> None:
+    """A part of one of them at a time, however many there are; an error in between stops none."""
+    nbytes = 9 * 2**20
+    room = allocated(world, pattern(nbytes))
+    memory = [bytearray(nbytes) for _ in range(8)]
+    receives = [irecv_into(world.comms[1], one) for one in memory]
+    sends = [send(world, room) for _ in receives]
+    receives[3].when_done(lambda _: int("a callback"))
+
+    def copied() -> int:
+        return sum(
+            nbytes if receive.done() else receive.landing.filled if receive.landing else 0 for receive in receives
+        )
+
+    with pytest.raises(ValueError, match="a callback"):
+        while True:
+            before = copied()
+            world.drivers[1].poll()
+            assert copied() - before <= 8 * 2**20
+    world.finish(*receives, *sends)
+    assert all(one == pattern(nbytes) for one in memory)
+
+
 # The memory itself.
 
 
