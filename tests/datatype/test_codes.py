@@ -198,6 +198,10 @@ DERIVED = {
         mpi.INT.Create_struct([1, 2, 1], [0, 8, 40], [mpi.INT, mpi.DOUBLE_INT, mpi.UB]),
         {"names": ["f0", "f1"], "formats": ["i", (mpi.DOUBLE_INT.dtype, 2)], "offsets": [0, 8], "itemsize": 40},
     ),
+    "struct behind its address": (
+        mpi.INT.Create_struct([1, 2, 3], [1, 27, 71], [mpi.INT, mpi.DOUBLE, mpi.INT]),
+        {"names": ["f0", "f1", "f2"], "formats": ["i", ("d", 2), ("i", 3)], "offsets": [1, 27, 71], "itemsize": 88},
+    ),
     "resized": (
         mpi.INT.Create_resized(0, 9),
         {"names": ["f0"], "formats": ["i"], "offsets": [0], "itemsize": 9},
@@ -223,6 +227,7 @@ def test_numpy_types_of_derived_types(name: str) -> None:
         mpi.UB,
         mpi.INT.Create_resized(-4, 8),
         mpi.INT.Create_resized(0, 2),
+        mpi.INT.Create_hindexed([1], [4]),
         mpi.INT.Create_vector(2, 1, -1),
         mpi.INT.Create_hindexed([1, 1], [-4, 4]).Create_resized(0, 8),
         mpi.INT.Create_subarray([4], [2], [1]),
