@@ -82,8 +82,9 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
     operation = "Comm_split_type"
     if kind not in (COMM_TYPE_SHARED, UNDEFINED):
         raise InvalidArgumentError(f"{comm.where(operation)}: split type {kind} is not COMM_TYPE_SHARED or UNDEFINED")
+    front = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation))
     here = node().encode()
-    entry = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation)) + here
+    entry = front + here
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         union = members(channel)
