@@ -194,13 +194,15 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 
 
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
-    """numpy type of one item of a datatype: the same elements in the same places, and as long as its extent.
+    """numpy type of one item of a datatype: the same elements in the same places.
+
+    It is as long as the extent, or up to the upper bound where data that begin behind the address go beyond that.
 
     Derived types become structured types whose fields are the blocks, named f0, f1 ... unless the datatype was made
     of a numpy type, and aligned if they can be; contiguous ones, and subarrays that are whole, become sub-arrays.
 
     Raises:
-        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its extent, or it
+        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its upper bound, or it
             is null, a marker, a part of an array or a distributed array.
     """
     if not datatype:
@@ -220,15 +222,17 @@ def to_dtype(datatype: Datatype) -> np.dtype[Any]:
         raise InvalidTypeError(f"{datatype} has no numpy type; use its bytes")
     names, fields = parts
     formats, offsets = [field for field, _ in fields], [offset for _, offset in fields]
-    struct: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": datatype.extent}
+    fits = sum(datatype.Get_true_extent()) <= datatype.extent
+    length = datatype.extent if fits else datatype.ub
+    struct: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": length}
     if datatype.lb >= 0:
         for align in (True, False):
             with contextlib.suppress(ValueError):
                 dtype: np.dtype[Any] = np.dtype(struct, align=align)
                 return dtype
     raise InvalidTypeError(
-        f"{datatype} has no numpy type: it has data before its address, or beyond its extent of "
-        f"{datatype.extent} bytes; use its bytes"
+        f"{datatype} has no numpy type: it has data before its address, or beyond its upper bound of "
+        f"{datatype.ub} bytes; use its bytes"
     )
 
 

@@ -227,7 +227,6 @@ def test_numpy_types_of_derived_types(name: str) -> None:
         mpi.UB,
         mpi.INT.Create_resized(-4, 8),
         mpi.INT.Create_resized(0, 2),
-        mpi.INT.Create_hindexed([1], [4]),
         mpi.INT.Create_vector(2, 1, -1),
         mpi.INT.Create_hindexed([1, 1], [-4, 4]).Create_resized(0, 8),
         mpi.INT.Create_subarray([4], [2], [1]),

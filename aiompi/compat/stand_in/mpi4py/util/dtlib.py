@@ -10,10 +10,11 @@ from aiompi.constants import COMBINER_DUP, COMBINER_SUBARRAY, ORDER_FORTRAN
 from aiompi.datatype import Datatype
 from aiompi.datatype.codes import from_dtype, to_dtype
 from aiompi.errors import InvalidTypeError
+from aiompi.util import dtlib
 
 
 def from_numpy_dtype(dtype: Any) -> Datatype:
-    """A datatype laid out as a numpy type, not committed.
+    """A datatype laid out as a numpy type.
 
     Raises:
         ValueError: the type holds objects, has no length, or is not in native byte order.
@@ -21,6 +22,8 @@ def from_numpy_dtype(dtype: Any) -> Datatype:
     given = np.dtype(dtype)
     if given.hasobject or not given.isnative or not given.itemsize:
         raise ValueError(f"no datatype corresponds to numpy type {given!r}")
+    if given.names is not None:
+        return dtlib.from_numpy_dtype(given)
     if given.subdtype is None:
         return from_dtype(given).Dup()
     base, shape = given.subdtype
