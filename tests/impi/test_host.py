@@ -53,7 +53,7 @@ def host() -> Host:
 # The dance.
 
 
-@pytest.mark.spec("I2.3.8-1", "I2.3.8-2", "I2.3.8-9")
+@pytest.mark.spec("I2.3.8-1", "I2.3.8-2")
 @pytest.mark.parametrize(
     ("rank", "dials", "awaited"), [(0, [], [2, 3]), (1, [], [2, 3]), (2, [0, 1], [3]), (3, [0, 1, 2], [])]
 )

@@ -114,7 +114,6 @@ def test_every_script_is_run():
     assert len(CONFIGURATIONS) >= 8
 
 
-@pytest.mark.spec("I5.3-18")
 @pytest.mark.asyncio
 async def test_programs_of_mpi4py_are_interpreted():
     """The interpreter imports mpi4py.MPI, which the launcher provides; in groups that lean on more than messages."""
