@@ -121,9 +121,10 @@ def test_spelling_tells_buffers_from_objects(name: str) -> None:
 
 
 def test_ends_of_a_job() -> None:
-    """The native face ends where it begins, with its World."""
-    assert public(World).keys() - public(NATIVE).keys() == {"finalize", "leave"}
+    """The native face ends where it begins, with its World, which also allocates memory."""
+    assert public(World).keys() - public(NATIVE).keys() == {"finalize", "leave", "Alloc_mem"}
     assert callable(MPI.Finalize)
+    assert callable(MPI.Alloc_mem)
 
 
 def test_same_names_for_constants_types_and_errors() -> None:

@@ -96,7 +96,7 @@ if __name__ == "__main__":
         assert len(set(executor.map(where, range(30)))) <= 2 and executor.num_workers == 1
     raises(ValueError, "positive", MPIPoolExecutor, 0)
     raises(TypeError, "called", MPIPoolExecutor, initializer=5)
-    raises(TypeError, "python_exe", MPIPoolExecutor, python_exe="python")
+    raises(TypeError, "unknown", MPIPoolExecutor, unknown="python")
 """
     assert run(site, 3, body).out == "{('__worker__', False, (1, 2))}\n"
 
