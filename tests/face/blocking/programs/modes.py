@@ -96,6 +96,7 @@ def buffered_sends_are_local() -> None:
             target = np.full(nbytes, 253, "u1")
             comm.Recv(target, predecessor)
             assert (target == content).all()
+    comm.Barrier()  # what was sent has been received, so that there is room again
     comm.bsend({"a": 1}, successor)
     assert comm.ibsend({"b": 1}, successor).wait() is None
     assert [comm.recv(source=predecessor), comm.recv(source=predecessor)] == [{"a": 1}, {"b": 1}]
