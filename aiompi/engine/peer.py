@@ -340,7 +340,7 @@ class Peer(Party):
             receive.fail(OtherError(f"no memory for a message of {length} bytes from rank {source}, tag {tag}"))
             self.emit(frame.CTS, srqid=srqid)
         else:
-            if offer is None:
+            if offer is None or not offer.stands():
                 self._ask(landing, srqid)
             else:
                 self._copy(landing, srqid, offer)

@@ -183,14 +183,14 @@ class RingLink:
         return self._kept(frame)
 
     def open_to(self, area: Area) -> bool:
-        """Let the peer read an area of this rank; whether it can by now."""
+        """Let the peer read an area of this rank; whether it can by now, and can be told of something there at once."""
         borrower = self._borrowers.get(area)
         if borrower is None and self._segment is not None:
             assert self._socket is not None
             borrower = area.open_to(self._socket)
             if borrower is not None:
                 self._borrowers[area] = borrower
-        return borrower is not None and borrower.able
+        return borrower is not None and borrower.able and not self._queue
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""

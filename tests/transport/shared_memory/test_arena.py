@@ -18,17 +18,12 @@ from aiompi.engine import Mode
 from aiompi.transport.shared_memory import arena as arena_module
 from aiompi.transport.shared_memory.area import ARENA, PREFIX
 from aiompi.transport.shared_memory.arena import Arena
-from aiompi.transport.shared_memory.ring import LENT, PLACE
+from aiompi.transport.shared_memory.ring import LENT, PLACE, Offer
 from aiompi.wire import frame, memory
 from aiompi.wire.frame import HEADER, Header
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 300_000
-
-
-@pytest.fixture
-def kind() -> str:
-    return "shared_memory"
 
 
 @pytest.fixture
@@ -138,6 +133,16 @@ def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld
         if receive is None:
             receive = irecv(world.comms[1])
         assert bytes(world.finish(receive)[0]) == pattern(LONG)
+
+
+def test_what_has_been_taken_back_is_not_even_copied(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    monkeypatch.setattr(Offer, "copy", lambda self, start, memory: copied.append(start))
+    request = send(world, allocated(world, pattern(LONG)))
+    world.drivers[1].poll()
+    request.withdraw()
+    assert world.finish(irecv(world.comms[1]))[0] == pattern(LONG)
+    assert not copied
 
 
 def test_memory_that_is_taken_back_in_the_midst_of_the_copy(world: PolledWorld) -> None:

@@ -26,11 +26,6 @@ from aiompi.wire.frame import HEADER, Header
 NewPolled = Callable[..., PolledWorld]
 
 
-@pytest.fixture
-def kind() -> str:
-    return "shared_memory"
-
-
 def segments() -> int:
     """Segments that this process has mapped."""
     return Path("/proc/self/maps").read_text().count("/memfd:aiompi")

@@ -29,11 +29,6 @@ LONG = 100_000
 
 
 @pytest.fixture
-def kind() -> str:
-    return "shared_memory"
-
-
-@pytest.fixture
 def world(polled: NewPolled) -> Callable[..., PolledWorld]:
     """Makes a world whose ranks have all talked with rank 0, and have its pool."""
 
@@ -96,6 +91,22 @@ def test_a_message_to_several_ranks_lies_once_in_memory(world: NewPolled) -> Non
     assert blocks(w) == 1
     assert got(w, receives) == [data] * 3
     assert blocks(w) == 0
+
+
+def test_nothing_is_copied_for_a_rank_to_whom_other_messages_wait(
+    world: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(eager_limit=2**21, ring_size=2**16)
+    first = channel(w, 0, 1).isend([pattern(2**20)], 2**20, 2)
+    assert not first.done(), "its ring is full"
+    placed: list[int] = []
+    place = Pool.place
+    monkeypatch.setattr(Pool, "place", lambda self, *message: (placed.append(1), place(self, *message))[1])
+    receives = [channel(w, 2, 1).irecv(None, 0), *receive(w)]
+    sends = multicast(w, pattern(LONG))
+    assert not placed
+    assert got(w, receives) == [pattern(2**20)] + [pattern(LONG)] * 3
+    w.finish(first, *sends)
 
 
 @pytest.mark.parametrize("nbytes", [LEAST, LONG, 2**21 + 1])
