@@ -37,6 +37,12 @@ class Rank:
         self.made.release()
         return self.seconds
 
+    def resign(self) -> None:
+        """The other thread leaves off."""
+        with self.lock:
+            self.relieved = False
+            self.background.take_over()
+
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
         self.failed.set()
@@ -79,9 +85,7 @@ def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) 
             rank.relieved = True
             rank.background.stand_aside()
         os.write(rank.writing, b"x")
-        with rank.lock:
-            rank.relieved = False
-            rank.background.take_over()
+        rank.resign()
         rank.made.acquire()
     assert not any(rank.calls)
 
@@ -113,9 +117,7 @@ def test_a_thread_that_came_during_progress_is_not_disturbed(rank: Rank) -> None
     os.write(rank.writing, b"x")
     rank.made.acquire()
     os.write(rank.writing, b"x")
-    with rank.lock:
-        rank.relieved = False
-        rank.background.take_over()
+    rank.resign()
     rank.made.acquire()
     assert not any(rank.calls)
 

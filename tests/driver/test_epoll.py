@@ -6,10 +6,13 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import pytest
 
 from aiompi.driver.epoll import SharedEpoll
+
+Pipe: TypeAlias = tuple[int, int]
 
 
 @pytest.fixture
@@ -22,6 +25,17 @@ def epoll(lock: threading.RLock) -> Iterator[SharedEpoll]:
     epoll = SharedEpoll(lock)
     yield epoll
     epoll.close()
+
+
+@pytest.fixture
+def pipe(epoll: SharedEpoll, lock: threading.RLock) -> Iterator[Pipe]:
+    """Both ends of a pipe, of which the epoll watches the reading one."""
+    reading, writing = os.pipe()
+    with lock:
+        epoll.register(reading, select.EPOLLIN)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
 
 
 class Sleeper(threading.Thread):
@@ -41,10 +55,8 @@ class Sleeper(threading.Thread):
             self.events = self._epoll.poll()
 
 
-def test_the_lock_is_free_during_the_sleep(epoll: SharedEpoll, lock: threading.RLock) -> None:
-    reading, writing = os.pipe()
-    with lock:
-        epoll.register(reading, select.EPOLLIN)
+def test_the_lock_is_free_during_the_sleep(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
+    reading, writing = pipe
     sleeper = Sleeper(epoll, lock)
     with lock:
         assert sleeper.events is None
@@ -53,14 +65,10 @@ def test_the_lock_is_free_during_the_sleep(epoll: SharedEpoll, lock: threading.R
     assert sleeper.events == [(reading, select.EPOLLIN)]
     assert lock.acquire(blocking=False)
     lock.release()
-    os.close(reading)
-    os.close(writing)
 
 
-def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: threading.RLock) -> None:
-    reading, writing = os.pipe()
-    with lock:
-        epoll.register(reading, select.EPOLLIN)
+def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
+    reading, writing = pipe
     sleeper = Sleeper(epoll, lock)
     with lock:
         os.write(writing, b"x")
@@ -69,14 +77,12 @@ def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: th
         epoll.wake()
     sleeper.join()
     assert sleeper.events == []
-    os.close(reading)
-    os.close(writing)
 
 
-def test_a_descriptor_that_is_looked_at_no_more_is_not_told(epoll: SharedEpoll, lock: threading.RLock) -> None:
-    reading, writing = os.pipe()
-    with lock:
-        epoll.register(reading, select.EPOLLIN)
+def test_a_descriptor_that_is_looked_at_no_more_is_not_told(
+    epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe
+) -> None:
+    reading, writing = pipe
     sleeper = Sleeper(epoll, lock)
     with lock:
         os.write(writing, b"x")
@@ -84,8 +90,6 @@ def test_a_descriptor_that_is_looked_at_no_more_is_not_told(epoll: SharedEpoll, 
         epoll.wake()
     sleeper.join()
     assert sleeper.events == []
-    os.close(reading)
-    os.close(writing)
 
 
 def test_a_call_wakes_the_sleep_that_it_finds_and_no_later_one(epoll: SharedEpoll, lock: threading.RLock) -> None:
