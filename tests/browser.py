@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -156,33 +157,41 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def browsing(directory: Path) -> AsyncIterator[Tab]:
-    """A browser with one empty page; its files are in the directory."""
+    """A browser with one empty page; what it downloads is in the directory."""
+    with tempfile.TemporaryDirectory(prefix="browser.") as short:  # the path of its socket has at most 107 characters
+        async with _started(short) as process:
+            port = await _port(process)
+            async with ClientSession() as client:
+                async with client.get(f"http://127.0.0.1:{port}/json/list") as response:
+                    (page,) = [target for target in await response.json() if target["type"] == "page"]
+                downloads = directory / "downloads"
+                downloads.mkdir()
+                tab = Tab(await client.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0), downloads)
+                try:
+                    yield tab
+                    await tab.do("Browser.close")
+                finally:
+                    await tab.close()
+
+
+@contextlib.asynccontextmanager
+async def _started(home: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The process of a browser that keeps its own files in `home`."""
     command = installed()
     assert command is not None
     root = ("--no-sandbox",) if os.geteuid() == 0 else ()
-    profile, downloads = directory / "profile", directory / "downloads"
-    downloads.mkdir()
     process = await asyncio.create_subprocess_exec(
         command,
         *_OPTIONS,
         *root,
-        f"--user-data-dir={profile}",
+        f"--user-data-dir={home}/profile",
         "about:blank",
         stderr=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
-        env=os.environ | {"TMPDIR": str(directory)},
+        env=os.environ | {"TMPDIR": home},
     )
     try:
-        port = await _port(process)
-        async with ClientSession() as client:
-            async with client.get(f"http://127.0.0.1:{port}/json/list") as response:
-                (page,) = [target for target in await response.json() if target["type"] == "page"]
-            tab = Tab(await client.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0), downloads)
-            try:
-                yield tab
-                await tab.do("Browser.close")
-            finally:
-                await tab.close()
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
@@ -192,9 +201,11 @@ async def browsing(directory: Path) -> AsyncIterator[Tab]:
 async def _port(process: asyncio.subprocess.Process) -> int:
     """Where the browser listens, which it prints."""
     assert process.stderr is not None
+    said = b""
     async with asyncio.timeout(LIMIT):
         async for line in process.stderr:
+            said += line
             _, mark, rest = line.decode(errors="replace").partition("DevTools listening on ws://127.0.0.1:")
             if mark:
                 return int(rest.partition("/")[0])
-    raise AssertionError("the browser has ended")
+    raise AssertionError(f"the browser has ended: {said.decode(errors='replace')}")
