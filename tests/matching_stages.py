@@ -108,6 +108,9 @@ class HeldLink:
         self._frames.append((header, payload, owner))
         return False
 
+    def whisper(self, header: bytes) -> None:
+        self.send(header, (), None)
+
     def move(self, limit: int) -> int:
         """Let at most `limit` frames pass; the number that did."""
         count = min(limit, len(self._frames))

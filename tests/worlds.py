@@ -232,6 +232,9 @@ class Wire:
             owner.sent()
         return nbytes
 
+    def whisper(self, header: bytes) -> None:
+        self.send(header, (), None)
+
     def detach(self, owner: Owner) -> None:
         """Copy the whole queue: the owner may have his memory back."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)

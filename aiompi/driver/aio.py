@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from aiompi.driver.bell import silencing
 from aiompi.driver.spin import Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 
@@ -81,6 +82,9 @@ class AsyncioDriver:
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self.loop.add_reader(fd, callback)
+
+    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+        self.loop.add_reader(fd, silencing(fd, callback))
 
     def remove_reader(self, fd: int) -> None:
         if not self.loop.is_closed():

@@ -28,6 +28,10 @@ T = TypeVar("T")
 #: seconds after which descriptors are looked at too, while pollers find something to do and while they do not
 _LOOK_BUSY: Final = 200e-6
 _LOOK_IDLE: Final = 10e-6
+#: what is asked of epoll: by constants of the module, since it is done for each message
+_IN: Final = select.EPOLLIN
+_OUT: Final = select.EPOLLOUT
+_BELL: Final = select.EPOLLIN | select.EPOLLET
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 #: what no thread has as its identifier
@@ -49,6 +53,7 @@ class BlockingDriver:
         self._epoll: select.epoll | SharedEpoll = select.epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
+        self._bells: set[int] = set()
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
         self._deserted: Callable[[], bool] | None = None
@@ -157,16 +162,22 @@ class BlockingDriver:
 
     def _look(self, timeout: float | None) -> bool:
         """Call those whose descriptors are ready; whether there were any."""
-        events = self._epoll.poll(timeout)
-        for fd, event in events:
-            if event & ~select.EPOLLOUT:
-                callback = self._readers.get(fd)
-                if callback is not None:
-                    callback()
-            if event & ~select.EPOLLIN:
-                callback = self._writers.get(fd)
-                if callback is not None:
-                    callback()
+        try:
+            events = self._epoll.poll(timeout)
+            for fd, event in events:
+                if event & ~_OUT:
+                    callback = self._readers.get(fd)
+                    if callback is not None:
+                        callback()
+                if event & ~_IN:
+                    callback = self._writers.get(fd)
+                    if callback is not None:
+                        callback()
+        except BaseException:
+            # Of bells the kernel tells once; now some of those that have rung may not have been answered.
+            for fd in self._bells:
+                self._epoll.modify(fd, _BELL)
+            raise
         return bool(events)
 
     def _ask(self, timeout: float | None) -> bool:
@@ -266,7 +277,14 @@ class BlockingDriver:
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._change(fd, self._readers, callback)
 
+    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+        # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
+        self._readers[fd] = callback
+        self._bells.add(fd)
+        self._epoll.register(fd, _BELL)
+
     def remove_reader(self, fd: int) -> None:
+        self._bells.discard(fd)
         self._change(fd, self._readers, None)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
@@ -281,7 +299,7 @@ class BlockingDriver:
             table[fd] = callback
         else:
             table.pop(fd, None)
-        mask = (select.EPOLLIN if fd in self._readers else 0) | (select.EPOLLOUT if fd in self._writers else 0)
+        mask = (_IN if fd in self._readers else 0) | (_OUT if fd in self._writers else 0)
         if not known and mask:
             self._epoll.register(fd, mask)
         elif known and mask:

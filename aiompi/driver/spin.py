@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 #: waits without a spin after one that was in vain, at most
-_MAX_PAUSE: Final = 15
+_MAX_PAUSE: Final = 255
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -29,8 +29,9 @@ def cores(root: Path = Path("/")) -> int:
 class Spin:
     """The decision to spin, by how it went lately.
 
-    A spin in vain makes the next ones rarer: 1, then 3, 7, 15 waits go by without one. So a rank whose
-    messages are far between wastes little, while one that spins in vain because its peer sleeps, too, soon tries again.
+    A spin in vain makes the next ones rarer: 1, then 3, 7, ... 255 waits go by without one. So a rank whose messages
+    are far between, or come from a rank on the same core, wastes little, while one that spins in vain because its peer
+    sleeps, too, soon tries again: all the waits that go by take less time than the spins in vain before them.
 
     Attributes:
         seconds: how long a spin takes, 0: never.

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.driver.background import Background
+from aiompi.driver.bell import silencing
 from aiompi.driver.blocking import DEADLOCK, NOBODY, BlockingDriver, looked_up_early
 from aiompi.driver.epoll import SharedEpoll
 from aiompi.engine import Poller, Request, Timer
@@ -180,6 +181,10 @@ class ThreadDriver(BlockingDriver):
 
     def linger(self, poller: Poller) -> bool:
         return False  # it would be asked with the lock held, and hold up the threads that have something to do
+
+    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+        # What one thread has been told may be left to another one, which asks the kernel again.
+        self.add_reader(fd, silencing(fd, callback))
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         with self._lock:

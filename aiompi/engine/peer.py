@@ -229,7 +229,7 @@ class Peer(Party):
             if receive is not None:
                 self._owed += length + OVERHEAD
                 if self._owed >= self._ackmark:
-                    self.emit(frame.PROTOACK)
+                    self._acknowledge()
                 if note:
                     receive.noted(note)
                 receive.take(source, tag, payload)
@@ -418,7 +418,17 @@ class Peer(Party):
     def _return_credit(self, nbytes: int) -> None:
         self._owed += nbytes
         if self._owed >= self._ackmark:
-            self.emit(frame.PROTOACK)
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Return credit in a frame of its own.
+
+        Nobody sleeps until credit comes: a message without it announces itself, and the answer wakes its sender.
+        """
+        if self.error is not None:
+            return
+        owed, self._owed = self._owed, 0
+        (self.link or self._connect()).whisper(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0))
 
     def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
         wanted, srqid, drqid = header[5:]

@@ -81,7 +81,11 @@ class Driver(Protocol):
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is readable."""
 
-    def remove_reader(self, fd: int) -> None: ...
+    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call back after each time that an eventfd has been written, or once for several; the driver reads it."""
+
+    def remove_reader(self, fd: int) -> None:
+        """Undo `add_reader` or `add_bell`."""
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is writable."""
@@ -136,6 +140,9 @@ class Link(Protocol):
             True when the memory of the payload is free again at return. Otherwise `owner.sent()` is called, now or
             later, or `owner.fail()` when the connection breaks; when it is broken already, `peer.error` tells.
         """
+
+    def whisper(self, header: bytes) -> None:
+        """Hand over a frame without payload for which a peer that sleeps need not be woken."""
 
     def detach(self, owner: Owner) -> None:
         """Copy what has not left yet of the memory of this owner, so that he may have it back."""

@@ -52,6 +52,9 @@ class LoopbackLink:
         self._hub.send(self._to, header, payload, owner)
         return False
 
+    def whisper(self, header: bytes) -> None:
+        self.send(header, (), None)
+
     def detach(self, owner: Owner) -> None:
         """Nothing: a frame is delivered before whoever sent it runs again."""
 

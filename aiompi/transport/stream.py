@@ -159,6 +159,9 @@ class Connection:
         self._queue.append((last, None if copy else owner))
         return copy
 
+    def whisper(self, header: bytes) -> None:
+        self.send(header, (), None)
+
     def detach(self, owner: Owner) -> None:
         queue = self._queue
         ends = [index for index, (_, other) in enumerate(queue) if other is owner]

@@ -41,6 +41,9 @@ class Wire:
         self.frames.append((header, payload, owner))
         return False
 
+    def whisper(self, header: bytes) -> None:
+        self.send(header, (), None)
+
     def deliver(self) -> None:
         header, payload, owner = self.frames.popleft()
         self._to.frame(HEADER.unpack(header), memoryview(b"".join(payload)))

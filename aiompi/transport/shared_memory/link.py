@@ -135,7 +135,7 @@ class RingLink:
         self._segment = segment
         segment.inbound.lender = self._lender
         self._driver.add_reader(self._socket.fileno(), self._spoken)
-        self._driver.add_reader(segment.bell, self._rung)
+        self._driver.add_bell(segment.bell, self._rung)
         segment.ring_self()  # to write what is queued and to begin to watch
 
     # Sending.
@@ -158,6 +158,14 @@ class RingLink:
             segment.ring()
             return True
         return self._start(segment, _Frame(header, payload, owner))
+
+    def whisper(self, header: bytes) -> None:
+        segment = self._segment
+        try:
+            if segment is None or self._queue or segment.outbound.put(header, b"", quiet=True) == NOT:
+                self.send(header, (), None)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
 
     def _start(self, segment: Segment, frame: _Frame) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
@@ -267,7 +275,6 @@ class RingLink:
     def _rung(self) -> None:
         segment = self._segment
         assert segment is not None
-        segment.silence()
         self._turn(segment)
 
     def _turn(self, segment: Segment) -> None:

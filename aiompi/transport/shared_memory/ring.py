@@ -127,11 +127,12 @@ class Outbound(_Ring):
         super().__init__(memory, words)
         self._limit = self._size
 
-    def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0) -> int:
+    def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
         """Write a whole frame, if it fits in one piece.
 
         Args:
             mark: LENT if the payload is the place of the true one.
+            quiet: whether a reader who sleeps may sleep on.
 
         Returns:
             NOT if it does not fit, and nothing is written; UNHEARD if the reader must be rung for, otherwise HEARD.
@@ -156,6 +157,8 @@ class Outbound(_Ring):
             memory[place] |= mark
         words = self._words
         words[HEAD] = self._head = after
+        if quiet:
+            return HEARD
         self._acquire()
         self._release()
         wait = words[WATCHING]

@@ -29,7 +29,7 @@ class Segment:
     Attributes:
         outbound: the ring that this side writes.
         inbound: the ring that it reads.
-        bell: descriptor that becomes readable when the other side has rung.
+        bell: eventfd that the other side writes to ring.
     """
 
     def __init__(self, mapped: mmap.mmap, size: int, bell: int, far_bell: int, *, first: bool) -> None:
@@ -93,13 +93,6 @@ class Segment:
     def ring_self(self) -> None:
         """Be called again."""
         os.eventfd_write(self.bell, 1)
-
-    def silence(self) -> None:
-        """Take note of the ringing so far."""
-        try:
-            os.eventfd_read(self.bell)
-        except BlockingIOError:
-            return
 
     def close(self) -> None:
         """Let go of the doorbells; the memory goes when its last view does."""

@@ -15,6 +15,7 @@ import pytest
 from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
+from aiompi.engine.peer import OVERHEAD
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.ring import TAIL
@@ -123,6 +124,27 @@ def test_reader_that_is_awake_is_not_rung_for(polled: NewPolled, monkeypatch: py
     assert len(rung) == 1
     w.finish(*receives, *sends)
     assert len(rung) == 1
+
+
+def test_nobody_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled(eager_limit=1000, eager_window=4000)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    w.poll()
+    receives = [irecv(w.comms[1]) for _ in range(20)]
+    rung: list[Segment] = []
+    ring = Segment.ring
+    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    for i, receive in enumerate(receives):
+        credit = w.engines[0].peer(1).credit
+        send = isend(w.comms[0], pattern(1000, i), 1)
+        if credit < 1000 + OVERHEAD:
+            break
+        while not receive.done():
+            w.drivers[1].poll()
+    links: Any = w.links(0, 1)[0], w.links(1, 0)[0]
+    assert all(segment is links[0]._segment for segment in rung), "the sender has been woken"
+    assert w.finish(receive, send)[0] == pattern(1000, i), "but it has read of its credit with the answer"
+    assert w.engines[0].peer(1).credit > 1000 + OVERHEAD
 
 
 def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
