@@ -10,26 +10,28 @@ from aiompi.comm.placement import Placement
 from aiompi.constants import UNDEFINED
 from aiompi.create.agreement import Agreement, agreement_of, alike, construct
 from aiompi.create.members import members
-from aiompi.create.union import OneGroup, TwoGroups, Union, pack, unpack
+from aiompi.create.union import OneGroup, TwoGroups, collect, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 
 
 def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
-    """Make a communicator of some members; all of `comm` call it.
+    """Make a communicator of some members, or several that have no member in common (MPI-2.2); all of `comm` call it.
 
     On an intercommunicator each side gives a part of its own group, and the result is an intercommunicator between
     them (MPI-2).
 
     Args:
-        group: the same in all processes; ranks in the new communicator are those in it.
+        group: ranks in the new communicator are those in it. All its processes give the same; processes that are not
+            in it may give the same, an empty one, or one of their own. On an intercommunicator it is the same in all
+            processes of a side.
 
     Returns:
         The request; its result is None outside the group, and everywhere if a side is empty.
 
     Raises:
-        InvalidGroupError: the group is null, or has processes that `comm` has not. Awaiting it: the processes have
-            given different groups; not over IMPI clients, where section 4.4 of IMPI 0.0 has no messages to find out.
+        InvalidGroupError: the group is null, or has processes that `comm` has not. Awaiting it: a process of a group
+            has given another one; not over IMPI clients, where section 4.4 of IMPI 0.0 has no messages to find out.
     """
     group = _part(comm, group, "Comm_create")
 
@@ -40,7 +42,7 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
             remote = Group.of(unpack(await union.exchange(pack(group.members))))
         pair = await agreement.reach(union)
         if comm.native:
-            await _check_alike(OneGroup(channel.local), group, channel.where)
+            await _check_alike(channel, group, apart=remote is None)
         if group.rank == UNDEFINED or remote == Group.of(()):
             return None
         return comm.derive(group, pair, remote)
@@ -96,7 +98,20 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
     return Group.of(group.members, comm.group.own)
 
 
-async def _check_alike(union: Union, group: Group, where: str) -> None:
+async def _check_alike(channel: Channel, group: Group, apart: bool) -> None:
+    """
+    Args:
+        apart: whether groups may differ that have no member in common.
+
+    Raises:
+        InvalidGroupError: the groups of the processes do not fit each other; in all of them.
+    """
+    local = channel.local
     # A difference escapes with a probability of 2**-32; it is an error of the program in any case.
-    if not await alike(union, zlib.crc32(pack(group.members))):
-        raise InvalidGroupError(f"{where}: the processes have given different groups, here {group}")
+    if await alike(OneGroup(local), zlib.crc32(pack(group.members))):
+        return
+    given = dict(zip(channel.comm.group.members, map(unpack, await collect(local, pack(group.members))), strict=True))
+    if not apart or any(given[member] != members for members in set(given.values()) for member in members):
+        raise InvalidGroupError(
+            f"{channel.where}: the processes have given groups that contradict each other, here {group}"
+        )

@@ -56,8 +56,8 @@ BY_CHAR: Final[dict[str, Datatype]] = {
 # The types of arrays whose memory is the message; so is that of datetimes, but no memoryview exports them.
 SIMPLE: Final = frozenset(np.dtype(char) for char in BY_CHAR if char not in "cmM")
 
-# Formats of memory that is not a numpy array: plain memory is bytes, and "u" is what ctypes calls wchar_t.
-_FORMATS: Final = CODES | {"B": mpi.BYTE, "b": mpi.INT8_T, "u": mpi.WCHAR}
+# Formats of memory that is not a numpy array: bytes are numbers, and "u" is what ctypes calls wchar_t.
+_FORMATS: Final = CODES | {"B": mpi.UINT8_T, "b": mpi.INT8_T, "u": mpi.WCHAR}
 
 # Elements of a fixed number of these, by numpy's kind: strings, and memory of unknown content.
 _FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
@@ -277,7 +277,7 @@ def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[i
 
 
 def from_format(view: memoryview) -> Datatype:
-    """Datatype of the elements of a memoryview, by its PEP 3118 format; plain bytes are BYTE.
+    """Datatype of the elements of a memoryview, by its PEP 3118 format; bytes are numbers.
 
     Raises:
         InvalidTypeError: as `from_dtype`.

@@ -14,10 +14,10 @@ def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """A future of the results of others, in their order.
 
     It fails as soon as one of them fails, and is cancelled as soon as one of them is, or by itself; those that have not
-    begun are cancelled then.
+    begun are cancelled then. Its class is that of the first one.
     """
     futures = list(fs)
-    whole: Future[list[T]] = Future()
+    whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]
 
     def arrived(future: Future[T]) -> None:
         if future.cancelled():
@@ -40,7 +40,7 @@ def compose(
     resulthook: Callable[[Any], Any] | None = None,
     excepthook: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """A future of what a function makes out of the outcome of another.
+    """A future of what a function makes out of the outcome of another, and of its class.
 
     Args:
         future: cancelled if the new one is, and the other way round.
@@ -50,7 +50,7 @@ def compose(
 
     A function that raises makes the new future fail.
     """
-    composed: Future[Any] = Future()
+    composed = type(future)()
 
     def arrived(future: Future[Any]) -> None:
         if future.cancelled():
@@ -86,7 +86,9 @@ def _raise(outcome: Any) -> Any:
 
 
 def _cancel_with(whole: Future[Any], futures: Iterable[Future[Any]]) -> None:
-    """Cancel those whose results are not wanted any more."""
+    """Cancel those whose results are not wanted any more; who waits for the cancelled one learns of it."""
+    if whole.cancelled():
+        whole.set_running_or_notify_cancel()
     if whole.cancelled() or whole.exception() is not None:
         for future in futures:
             future.cancel()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from types import TracebackType
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -68,11 +69,16 @@ class MPIPoolExecutor(Executor):
 
     @property
     def num_workers(self) -> int:
-        """How many workers this executor uses."""
-        return self._boot().limit
+        """How many workers this executor uses; 0 when it has been shut down, or cannot work any more."""
+        if self._closed:
+            return 0
+        queue = self._boot()
+        return 0 if queue.broken is not None else queue.limit
 
     def bootup(self, wait: bool = True) -> MPIPoolExecutor:
         """Have the workers make themselves ready now instead of at their first task.
+
+        Whether an initializer fails is for the tasks to tell.
 
         Args:
             wait: whether to wait until they are.
@@ -80,10 +86,11 @@ class MPIPoolExecutor(Executor):
         Raises:
             RuntimeError: there are none, or the executor has been shut down.
         """
-        futures = [self.submit(_nothing) for _ in range(self.num_workers)]
-        if wait:
-            for future in futures:
-                future.result()
+        queue = self._boot()
+        with contextlib.suppress(BrokenExecutor):
+            futures = [self.submit(_nothing) for _ in range(queue.limit)]
+            if wait:
+                concurrent.futures.wait(futures)
         return self
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -249,10 +256,10 @@ class MPICommExecutor:
             The executor at the root. At the other processes None, and not before the root has left its block.
 
         Raises:
-            RuntimeError: it was entered before, or the thread level of the root is not THREAD_MULTIPLE.
+            RuntimeError: this block has not been left yet, or the thread level of the root is not THREAD_MULTIPLE.
         """
         if self._entered:
-            raise RuntimeError("an MPICommExecutor can be entered once: make another one")
+            raise RuntimeError("this MPICommExecutor has been entered already: make another one")
         self._entered = True
         if MPIPoolExecutor._common is not None:
             self._executor = MPIPoolExecutor(**self._options)
@@ -271,3 +278,5 @@ class MPICommExecutor:
             self._executor.shutdown()
         if self._staff is not None:
             self._staff.dismiss()
+        self._staff = self._executor = None
+        self._entered = False

@@ -44,6 +44,7 @@ class Setup:
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [(surround, surroundings, {})]
         program = Program.current() if self.main else None
         if program is not None:
+            sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # of which results are, by name
             calls.append((load_main, (list(sys.path), program), {}))
         if self.globals:
             calls.append((define, (dict(self.globals),), {}))

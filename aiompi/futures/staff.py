@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
+from typing import Final
 
 from aiompi.constants import THREAD_MULTIPLE, UNDEFINED
-from aiompi.face.blocking import Intracomm
+from aiompi.face.blocking import COMM_SELF, Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.futures.task import Task
 from aiompi.futures.worker import Worker, serve
@@ -38,7 +40,7 @@ class Staff:
         self._thread: threading.Thread | None = None
         if comm.size == 1:
             worker = Worker(comm._core, process.runtime.codec, 0)
-            self._thread = threading.Thread(target=serve, args=(worker,), name="aiompi-worker", daemon=True)
+            self._thread = threading.Thread(target=_work_alone, args=(worker,), name="aiompi-worker", daemon=True)
             self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(comm._core, process.runtime.codec)
@@ -62,8 +64,8 @@ class Staff:
         self._comm.Free()
 
 
-#: of the workers of this process's master, while it is one itself
-_fellows: list[Intracomm] = []
+#: of the workers of this process's master, in the thread that is one of them
+_fellows: Final[ContextVar[Intracomm]] = ContextVar("fellows")
 
 
 def work_for(master: int, comm: Intracomm) -> None:
@@ -73,21 +75,28 @@ def work_for(master: int, comm: Intracomm) -> None:
         comm: to be used for nothing else; it is freed in the end.
     """
     fellows = comm.Split(0, comm.rank)
-    _fellows.append(fellows)
+    before = _fellows.set(fellows)
     try:
         serve(Worker(comm._core, process.runtime.codec, master))
     finally:
-        _fellows.pop()
+        _fellows.reset(before)
     fellows.Free()
     comm.Free()
+
+
+def _work_alone(worker: Worker) -> None:
+    """Be the worker of the master's own process."""
+    _fellows.set(COMM_SELF)
+    serve(worker)
 
 
 def get_comm_workers() -> Intracomm:
     """The communicator of the workers, for tasks that all of them do at the same time.
 
     Raises:
-        RuntimeError: this process is no worker.
+        RuntimeError: this is not the thread of a worker.
     """
-    if not _fellows:
-        raise RuntimeError("this process is no worker: call get_comm_workers in a task")
-    return _fellows[-1]
+    try:
+        return _fellows.get()
+    except LookupError:
+        raise RuntimeError("this is not the thread of a worker: call get_comm_workers in a task") from None

@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from aiompi.errors import Exception as MPIException
+
 #: what a worker is sent: a function with its arguments; None: there will be nothing more to do
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 
@@ -101,6 +103,15 @@ def failure(error: BaseException) -> Failure:
     except Exception as obstacle:
         error = RuntimeError(f"{type(error).__name__}: {error} (this exception itself cannot be pickled: {obstacle})")
     return Failure(error, trace)
+
+
+def culprit(error: MPIException) -> BaseException:
+    """What the program is to see when a call or an answer is no message: what its own object raised, if that did it."""
+    cause = error.__cause__
+    if cause is None:
+        return error
+    cause.add_note(str(error))
+    return cause
 
 
 def apply_to_all(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -9,7 +9,7 @@ from aiompi.comm import Communicator
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.face.blocking.process import process
-from aiompi.futures.task import Call, Failure, Success, failure, perform
+from aiompi.futures.task import Call, Failure, Success, culprit, failure, perform
 from aiompi.futures.workers import ANSWER, CALL
 from aiompi.objects import Codec
 
@@ -37,7 +37,7 @@ class Worker:
         try:
             call: Call | None = self._codec.loads(message)
         except MPIException as error:
-            return failure(error)
+            return failure(culprit(error))
         return call
 
     def answer(self, answer: Success | Failure) -> Request[None]:
@@ -45,7 +45,7 @@ class Worker:
         try:
             message = self._codec.dumps(answer)
         except MPIException as error:
-            message = self._codec.dumps(failure(error))
+            message = self._codec.dumps(failure(culprit(error)))
         return self._core.isend(*message, self._master, ANSWER)
 
 

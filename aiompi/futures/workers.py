@@ -16,7 +16,7 @@ from aiompi.comm import Communicator
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError, ProcessFailedError
-from aiompi.futures.task import Call, Failure, Success, Task
+from aiompi.futures.task import Call, Failure, Success, Task, culprit
 from aiompi.objects import Codec
 
 #: tags on the communicator between the master and its workers
@@ -177,14 +177,14 @@ class Workers:
         try:
             message = self._codec.dumps(call)
         except MPIException as error:
-            return Failure(error, "")
+            return Failure(culprit(error), "")
         receiving = self._core.irecv(None, rank, ANSWER, memoryview)
         await self._core.isend(*message, rank, CALL)
         data = await receiving
         try:
             answer: Success | Failure = self._codec.loads(data)
         except MPIException as error:
-            return Failure(error, "")
+            return Failure(culprit(error), "")
         return answer
 
     def _lost(self, rank: int, error: Exception) -> None:

@@ -54,7 +54,7 @@ def restore(reference: str, values: list[Any], *, imports: bool) -> Any:
     """The instance that `state` took apart. As in pickling, neither __init__ nor __post_init__ run.
 
     Args:
-        reference: "module:qualname".
+        reference: "module:qualname"; a module may have a class that is defined by another.
         values: of the fields, in their order.
         imports: whether the module may be imported, or has to be there already.
 
@@ -64,7 +64,7 @@ def restore(reference: str, values: list[Any], *, imports: bool) -> Any:
     """
     cls = _find(reference, imports=imports)
     layout = _layout(cls) if isinstance(cls, type) else None
-    if layout is None or layout.reference != reference:
+    if layout is None:
         raise ValueError(f"{reference} is not a dataclass here; the module must be the same on all ranks")
     if len(values) != len(layout.names):
         raise ValueError(

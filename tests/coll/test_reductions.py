@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import functools
 
 import numpy as np
@@ -85,6 +86,14 @@ def test_allreduce(operation, size, count, seed, in_place, world):
     world(size, seed).results(call)
     assert all(np.array_equal(result, evaluate(op, before)) for result in results)
     assert np.array_equal(vectors, before)
+
+
+def test_bytes_are_combined_as_numbers(world):
+    """Unless they are given as BYTE; a program may have them as bytes in one rank, and as an array in another."""
+    sent = [b"\x01\x02", array.array("B", [3, 255]), np.array([5, 6], np.uint8)]
+    received = [bytearray(2), array.array("B", [0, 0]), memoryview(bytearray(2))]
+    world(3).results(lambda comm: buffers.allreduce(comm, sent[comm.rank], received[comm.rank], ops.SUM))
+    assert [bytes(result) for result in received] == [b"\x09\x07"] * 3
 
 
 def floats(size, seed):

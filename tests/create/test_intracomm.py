@@ -81,14 +81,29 @@ def test_groups_that_do_not_fit(family: Families) -> None:
 
 
 @pytest.mark.spec("S5.4.2-4")
-@pytest.mark.parametrize("groups", [([0, 1], [0, 1], [1, 0]), ([0], [1], [2]), ([0, 1], [0, 1], [])])
-def test_groups_that_differ(family: Families, groups: tuple[list[int], ...]) -> None:
+@pytest.mark.parametrize(
+    "groups", [([0, 1], [0, 1], [1, 0]), ([0, 1], [0, 1], [1, 2]), ([0, 1], [], [2]), ([1], [0], [])]
+)
+def test_groups_that_contradict_each_other(family: Families, groups: tuple[list[int], ...]) -> None:
     f = family(3)
     requests = f.start(lambda comm: create(comm, Group.of(groups[comm.rank])))
     f.world.run()
     for request in requests:
         assert isinstance(request.exception(), InvalidGroupError)
-        assert "different groups" in str(request.exception())
+        assert "contradict each other" in str(request.exception())
+
+
+@pytest.mark.spec("S5.4.2-3")
+@pytest.mark.parametrize("groups", [([0], [2, 1], [2, 1]), ([0], [1], [2]), ([0, 1], [0, 1], []), ([2], [], [2])])
+def test_several_groups(family: Families, groups: tuple[list[int], ...]) -> None:
+    """Those without a member in common become communicators by one call (MPI-2.2)."""
+    f = family(3)
+    made = f.all(lambda comm: create(comm, Group.of(groups[comm.rank])))
+    for rank, comm in enumerate(made):
+        assert (comm is None) is (rank not in groups[rank])
+        assert comm is None or (comm.targets, comm.targets[comm.rank]) == (tuple(groups[rank]), rank)
+    for members in {tuple(group) for group in groups if group}:
+        f.check_connected([made[member] for member in members])
 
 
 def test_groups_may_be_freed_at_once() -> None:

@@ -250,11 +250,11 @@ class _FloatInt(ctypes.Structure):
 @pytest.mark.parametrize(
     ("memory", "attribute"),
     [
-        (b"abcd", "BYTE"),
+        (b"abcd", "UINT8_T"),
         (memoryview(b"abcd").cast("i"), "INT"),
         (array.array("b", [1]), "INT8_T"),
         (array.array("L", [1]), "UNSIGNED_LONG"),
-        (np.zeros(2, np.uint8), "BYTE"),
+        (np.zeros(2, np.uint8), "UINT8_T"),
         (np.zeros(2, np.complex128), "C_DOUBLE_COMPLEX"),
         (np.zeros(2, np.longdouble), "LONG_DOUBLE"),
         (np.zeros(2, "S1"), "CHAR"),

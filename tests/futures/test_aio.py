@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -102,9 +103,9 @@ def test_exceptions_have_the_traceback_of_the_worker() -> None:
             RuntimeError, match=r"TwoArgumentError: 1 \(this exception itself cannot be pickled: .*missing 1"
         ):
             await executor.submit(fail_strangely)
-        with pytest.raises(aiompi.InvalidTypeError, match="pickle"):
+        with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
             await executor.submit(lambda: None)
-        with pytest.raises(aiompi.InvalidTypeError, match="pickle"):
+        with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock' object"):
             await executor.submit(threading.Lock)
         assert await executor.submit(abs, -1) == 1, "the pool goes on"
 

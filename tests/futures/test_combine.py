@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 import pytest
@@ -41,6 +41,7 @@ def test_cancellation_goes_both_ways() -> None:
     whole = collect(parts)
     whole.cancel()
     assert all(part.cancelled() for part in parts)
+    assert wait([whole], timeout=0).done == {whole}
     parts = futures(2)
     whole = collect(parts)
     parts[1].cancel()
@@ -50,10 +51,19 @@ def test_cancellation_goes_both_ways() -> None:
     composed = compose(part)
     composed.cancel()
     assert part.cancelled()
+    assert wait([composed], timeout=0).done == {composed}
     (part,) = futures(1)
     composed = compose(part)
     part.cancel()
     assert composed.cancelled()
+
+
+def test_futures_keep_their_class() -> None:
+    class Own(Future[int]):
+        pass
+
+    assert type(collect([Own(), Own()])) is Own
+    assert type(compose(Own())) is Own
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from jobs import Result, Site
 
 HEAD = """
-import os, sys, threading
+import dataclasses, os, pickle, sys, threading
 import numpy
 from aiompi import MPI, futures
 from aiompi.futures import MPICommExecutor, MPIPoolExecutor
@@ -19,6 +19,10 @@ def where(*_):
 
 def fail(text):
     raise KeyError(text)
+
+@dataclasses.dataclass
+class Point:
+    x: int
 
 def raises(kind, text, call, *args, **kwargs):
     try:
@@ -55,7 +59,8 @@ if __name__ == "__main__":
         assert "Traceback" in str(error.__cause__) and "in fail" in str(error.__cause__), error.__cause__
         array = numpy.arange(100_000.0)
         assert (executor.submit(numpy.multiply, array, 2).result() == array * 2).all()
-        raises(MPI.Exception, "pickle", executor.submit(lambda: None).result)
+        assert type(executor.submit(Point, 5).result()) is Point
+        assert executor.submit(Point.__eq__, Point(5), Point(5)).result() is True
         done = futures.as_completed([executor.submit(square, n) for n in range(5)])
         assert sorted(future.result() for future in done) == [0, 1, 4, 9, 16]
         threads = [threading.Thread(target=lambda: seen.extend(executor.map(square, range(50)))) for _ in range(4)]
@@ -64,6 +69,8 @@ if __name__ == "__main__":
         assert sorted(seen) == sorted(4 * [n * n for n in range(50)])
         raises(ValueError, "positive", executor.map, square, [1], chunksize=0)
     raises(RuntimeError, "shut down", executor.submit, square, 1)
+    raises(RuntimeError, "shut down", executor.bootup)
+    assert executor.num_workers == 0
     executor.shutdown()
     assert set(MPIPoolExecutor(1).map(square, [5] * 10)) == {25}, "tasks of a second executor, never shut down"
     print("ok", sys.argv[1:])
@@ -92,6 +99,9 @@ if __name__ == "__main__":
     with MPIPoolExecutor(initializer=fail, initargs=("mine",)) as executor:
         error = raises(futures.BrokenExecutor, "KeyError('mine')", executor.submit(square, 1).result)
         raises(futures.BrokenExecutor, "could not make itself ready", executor.submit, square, 1)
+        assert executor.bootup() is executor and executor.num_workers == 0
+    with MPIPoolExecutor(initializer=fail, initargs=("mine",)) as executor:
+        assert executor.bootup() is executor and executor.num_workers == 0
     with MPIPoolExecutor(max_workers=1) as executor:
         assert len(set(executor.map(where, range(30)))) <= 2 and executor.num_workers == 1
     raises(ValueError, "positive", MPIPoolExecutor, 0)
@@ -101,8 +111,38 @@ if __name__ == "__main__":
     assert run(site, 3, body).out == "{('__worker__', False, (1, 2))}\n"
 
 
-def test_all_workers_work(site: Site) -> None:
-    """Tasks that wait for each other, on the communicator of the workers."""
+def test_objects_that_are_no_messages(site: Site) -> None:
+    """Arguments, results and exceptions fail with what they raise themselves, at the side where they do."""
+    body = """
+class Silent:
+    def __reduce__(self):
+        raise ZeroDivisionError("mine")
+
+def refuse():
+    raise ZeroDivisionError("there")
+
+class Stubborn:
+    def __reduce__(self):
+        return refuse, ()
+
+if __name__ == "__main__":
+    with MPIPoolExecutor() as executor:
+        error = raises(ZeroDivisionError, "mine", executor.submit(len, [Silent()]).result)
+        assert error.__cause__ is None and "__reduce__" in error.__notes__[0]
+        error = raises(ZeroDivisionError, "mine", executor.submit(Silent).result)
+        assert "__reduce__" in str(error.__cause__)
+        error = raises(ZeroDivisionError, "there", executor.submit(len, [Stubborn()]).result)
+        assert "in refuse" in str(error.__cause__)
+        raises(ZeroDivisionError, "there", executor.submit(Stubborn).result)
+        raises((AttributeError, pickle.PicklingError), "lambda", executor.submit(lambda: None).result)
+        print(executor.submit(square, 3).result())
+"""
+    assert run(site, 2, body).out == "9\n"
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_all_workers_work(site: Site, size: int) -> None:
+    """Tasks that wait for each other, on the communicator of the workers; alone, it is COMM_SELF."""
     body = """
 def together():
     comm = futures.get_comm_workers()
@@ -112,9 +152,10 @@ if __name__ == "__main__":
     with MPIPoolExecutor() as executor:
         tasks = [executor.submit(together) for _ in range(executor.num_workers)]
         print([task.result() for task in tasks])
-    raises(RuntimeError, "no worker", futures.get_comm_workers)
+    raises(RuntimeError, "not the thread of a worker", futures.get_comm_workers)
 """
-    assert run(site, 4, body).out == "[(3, [1, 2, 3]), (3, [1, 2, 3]), (3, [1, 2, 3])]\n"
+    workers = [*range(1, size)] or [0]
+    assert run(site, size, body).out == f"{[(len(workers), workers)] * len(workers)}\n"
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -125,12 +166,17 @@ MPI.Init_thread(MPI.THREAD_MULTIPLE)
 comm = MPI.COMM_WORLD
 receive = comm.irecv(source=(comm.rank - 1) % comm.size)
 for root in range(comm.size):
-    with MPICommExecutor(comm, root) as executor:
+    block = MPICommExecutor(comm, root)
+    with block as executor:
         if comm.rank == root:
             assert list(executor.map(square, range(30))) == [n * n for n in range(30)]
             assert root not in set(executor.map(where, range(20))) or comm.size == 1
+            raises(RuntimeError, "entered already", block.__enter__)
         else:
             assert executor is None
+    with block as executor:
+        assert (executor is None) is (comm.rank != root)
+        assert executor is None or executor.submit(square, 2).result() == 4
 comm.send("after", dest=(comm.rank + 1) % comm.size)
 assert receive.wait() == "after"
 raises(ValueError, "no rank", MPICommExecutor, comm, comm.size)

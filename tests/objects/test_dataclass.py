@@ -121,6 +121,12 @@ def test_only_imported_dataclasses_are_received_without_pickle(reference: str, c
         STRICT.loads(dataclass_message(reference, 1))
 
 
+def test_a_module_may_have_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the main program has, which workers load under another one than `__main__`."""
+    monkeypatch.setitem(sys.modules, "another", sys.modules[__name__])
+    assert_same(STRICT.loads(dataclass_message("another:Point", 1, 2)), Point(1, 2))
+
+
 def test_modules_are_imported_only_with_pickle(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "import dataclasses\n@dataclasses.dataclass\nclass Late:\n    x: int\n"
     (tmp_path / "aiompi_late_module.py").write_text(source)

@@ -37,7 +37,7 @@ from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
 from aiompi.datatype.codes import BY_CHAR, SIMPLE, from_code
 from aiompi.datatype.datatype import Datatype
-from aiompi.datatype.predefined import BYTE
+from aiompi.datatype.predefined import UINT8_T
 from aiompi.errors import InvalidBufferError
 
 __all__ = [
@@ -73,7 +73,7 @@ def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffe
             return buffer
     elif kind is bytes or kind is bytearray:
         view = memoryview(spec)  # type: ignore[arg-type]
-        return Buffer(view, view.nbytes, BYTE)
+        return Buffer(view, view.nbytes, UINT8_T)
     return _resolve(spec, name, nblocks, False)
 
 
@@ -93,7 +93,7 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
             return buffer
     elif kind is bytearray:
         view = memoryview(spec)  # type: ignore[arg-type]
-        return Buffer(view, view.nbytes, BYTE)
+        return Buffer(view, view.nbytes, UINT8_T)
     buffer = _resolve(spec, name, nblocks, True)
     refuse_overlap(buffer, name)
     return buffer

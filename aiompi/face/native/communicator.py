@@ -85,10 +85,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
-            group: the same in all processes; on an intercommunicator, those of the own side who take part.
+            group: the same in all its processes; others may give one of their own, or an empty one. On an
+                intercommunicator, those of the own side who take part, the same on all of the side.
 
         Raises:
-            InvalidGroupError: the group has processes that are not here; awaiting it: the groups differ.
+            InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has
+                given another one.
         """
         return self._made(create.create(self._core, group))
 

@@ -17,7 +17,7 @@ from aiompi.datatype.buffer.bufspec import memory_to_receive, memory_to_send, re
 from aiompi.datatype.codes import from_dtype
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import Layout
-from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, FLOAT, INT, INT64_T, LONG, SHORT
+from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, FLOAT, INT, INT64_T, LONG, SHORT, UINT8_T
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -122,7 +122,7 @@ def test_broadcast_arrays_can_be_sent_only() -> None:
 def test_memory_of_other_objects_may_be_strided_too() -> None:
     memory = bytearray(b"abcdef")
     assert bytes(memory_to_send(memoryview(memory)[::-2])) == b"fdb"
-    assert resolve_send(memoryview(memory)[::2]).datatype is BYTE
+    assert resolve_send(memoryview(memory)[::2]).datatype is UINT8_T
     target = memory_to_receive(memoryview(memory)[::2])
     assert isinstance(target, Buffer)
     target.unpack(memoryview(b"xyz"))

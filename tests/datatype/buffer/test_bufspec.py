@@ -80,11 +80,11 @@ def test_pairs_travel_without_their_padding(pair: str) -> None:
 @pytest.mark.parametrize(
     ("memory", "count", "type_"),
     [
-        (b"abc", 3, "BYTE"),
-        (bytearray(5), 5, "BYTE"),
-        (b"", 0, "BYTE"),
+        (b"abc", 3, "UINT8_T"),
+        (bytearray(5), 5, "UINT8_T"),
+        (b"", 0, "UINT8_T"),
         (memoryview(b"abcdefgh").cast("i"), 2, "INT"),
-        (memoryview(bytes(12)).cast("B", (3, 4)), 12, "BYTE"),
+        (memoryview(bytes(12)).cast("B", (3, 4)), 12, "UINT8_T"),
         (array.array("d", [1, 2]), 2, "DOUBLE"),
         (array.array("h"), 0, "SHORT"),
         ((ctypes.c_int * 4)(), 4, "INT"),

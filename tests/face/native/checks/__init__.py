@@ -20,7 +20,7 @@ SMALL, LARGE = 10, 300_000  # items; the large ones are more than is sent withou
 CHECKS: dict[str, Check] = {}
 
 #: Checks of what only ranks of the same client do: IMPI has no packet that says that no receive is posted, and no
-#: message by which to find out that Comm_create is given different groups.
+#: message by which to find out that Comm_create is given groups that contradict each other.
 WITHIN_A_CLIENT = {"ready_without_receive", "cancelled_await_of_a_ready_send", "bad_groups"}
 
 

@@ -97,6 +97,9 @@ async def communicators_of_groups(world: World) -> None:
     await asyncio.gather(made[0].send("to the other", 0), expect(made[2].recv(1), "to the other"))
     await asyncio.gather(made[0].Free(), made[2].Free())
     assert await everywhere(world, lambda comm: comm.Create(GROUP_EMPTY)) == [COMM_NULL] * SIZE
+    apart = await everywhere(world, lambda comm: comm.Create(Group.of([[0, 2], [1]][comm.rank % 2])))
+    assert await everywhere(apart, lambda comm: comm.allgather(comm.rank)) == [[0, 1], [0], [0, 1]]
+    await everywhere(apart, Intracomm.Free)
     pair = await everywhere(world[1:], lambda comm: comm.Create_group(comm.group.Excl([0]), tag=4))
     assert await everywhere(pair, lambda comm: comm.allgather(comm.rank)) == [[0, 1]] * 2
     await everywhere(pair, Intracomm.Free)
@@ -333,7 +336,9 @@ async def bad_groups(world: World) -> None:
     pair = (await everywhere(world, lambda comm: comm.Split(comm.rank // 2)))[0]
     with pytest.raises(aiompi.InvalidGroupError, match="no members"):
         pair.Create(world[0].group)
-    results = await asyncio.gather(*(comm.Create(Group.of([comm.rank])) for comm in world), return_exceptions=True)
+    groups = [Group.of(ranks) for ranks in ([0, 1], [1], [2])]
+    calls = (comm.Create(group) for comm, group in zip(world, groups, strict=True))
+    results = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(result) for result in results] == [aiompi.InvalidGroupError] * SIZE
 
 
