@@ -14,8 +14,8 @@ from aiompi.opaque import Opaque
 from aiompi.status import Status
 
 __all__ = [
-    "_addressof", "_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof", "_sizeof",
-    "_typealign", "_typecode", "_typedict", "_typedict_c", "_typedict_f",
+    "_addressof", "_comm_lock", "_comm_lock_table", "_commctx_inter", "_commctx_intra", "_handleof",
+    "_set_abort_status", "_sizeof", "_typealign", "_typecode", "_typedict", "_typedict_c", "_typedict_f",
 ]  # fmt: skip
 
 _OF_C: Final = (
@@ -60,6 +60,14 @@ def _handleof(arg: Opaque | Status) -> int:
     if not isinstance(arg, Opaque):
         raise TypeError(f"{arg!r} is no handle")
     return arg.handle
+
+
+def _set_abort_status(status: int) -> None:
+    """Say that this process is about to end with an exception or a status, which ends the job in any case.
+
+    Args:
+        status: of the process.
+    """
 
 
 class _Context:
