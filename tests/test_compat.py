@@ -11,13 +11,15 @@ from jobs import Site
 PROGRAM = """
 import pickle, subprocess, sys
 from mpi4py import MPI
-import mpi4py.futures, mpi4py.util.pkl5
+import mpi4py.futures
+from mpi4py.util import dtlib, pkl5
 
 def function():
     return sys.argv[1:]
 
 comm = MPI.COMM_WORLD
 assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
+assert dtlib.to_numpy_dtype(dtlib.from_numpy_dtype("(2,)d")).shape == (2,) and pkl5.Intracomm(comm) == comm
 assert comm.bcast(function, 0)() == ["-x", "y"], "what the program defines is found under its name"
 child = "import mpi4py; print(mpi4py.__author__)"  # which is no rank
 print(comm.rank, comm.size, subprocess.check_output([sys.executable, "-c", child], text=True).strip())

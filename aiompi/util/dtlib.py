@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,13 +23,17 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
         dtype: NumPy type, or anything numpy.dtype() takes.
 
     Returns:
-        A new datatype, committed; to be freed by the caller.
+        A new datatype, committed; to be freed by the caller. Structured types become structs, arrays in them contiguous
+        datatypes, or subarrays where they have several dimensions.
 
     Raises:
-        ValueError: it is not in native byte order, or no datatype corresponds to it.
+        ValueError: it is not in native byte order, has no length, or no datatype corresponds to it.
     """
+    given = np.dtype(dtype)
+    if not given.itemsize:
+        raise ValueError(f"no datatype corresponds to numpy type {given!r}, which has no length")
     try:
-        return _made(np.dtype(dtype)).Dup().Commit()
+        return _made(given).Commit()
     except InvalidTypeError as error:
         raise ValueError(str(error)) from error
 
@@ -42,7 +45,7 @@ def to_numpy_dtype(datatype: Datatype) -> np.dtype[Any]:
         ValueError: NumPy has no such type: the datatype is null, or has data before its address or beyond its extent.
     """
     try:
-        return codes.to_dtype(datatype)
+        return _pair(datatype) or codes.to_dtype(datatype)
     except InvalidTypeError as error:
         raise ValueError(str(error)) from error
 
@@ -50,12 +53,22 @@ def to_numpy_dtype(datatype: Datatype) -> np.dtype[Any]:
 def _made(dtype: np.dtype[Any]) -> Datatype:
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        # Not as a subarray, whose bounds would be those of every struct that it is in (section 3.12.3).
-        return functools.reduce(Datatype.Create_contiguous, reversed(shape), _made(base))
+        element = _made(base)
+        if len(shape) == 1:
+            return element.Create_contiguous(shape[0])
+        return element.Create_subarray(shape, shape, [0] * len(shape))
     if not dtype.names:
-        return codes.from_dtype(dtype)
+        return codes.from_dtype(dtype).Dup()
     fields = list(codes.fields_of(dtype))
     struct = Datatype.Create_struct(
         [1] * len(fields), [offset for _, offset in fields], [_made(field) for field, _ in fields]
     )
-    return struct if struct.extent == dtype.itemsize else struct.Create_resized(0, dtype.itemsize)
+    return struct.Create_resized(0, dtype.itemsize)
+
+
+def _pair(datatype: Datatype) -> np.dtype[Any] | None:
+    """That of a predefined pair, with fields named as those of other structs."""
+    dtype = datatype.dtype if datatype and datatype.is_named else None
+    if dtype is None or dtype.names is None:
+        return None
+    return np.dtype([(f"f{i}", dtype[name]) for i, name in enumerate(dtype.names)], align=True)

@@ -79,9 +79,25 @@ def test_what_is_made_transfers_what_it_says() -> None:
     assert 0 in received.view("B")
 
 
-@pytest.mark.parametrize("dtype", [">i4", "O", [("a", ">f8")]])
+@pytest.mark.parametrize("code", ["i,i", "f,i", "d,i", "h,i", "l,i", "g,i"])
+def test_pairs_have_the_fields_of_structs(code: str) -> None:
+    dtype = np.dtype(code, align=True)
+    assert to_numpy_dtype(from_numpy_dtype(dtype)) == dtype
+    assert to_numpy_dtype(aiompi.FLOAT_INT) == np.dtype("f,i", align=True)
+
+
+def test_what_they_are_made_of() -> None:
+    """As mpi4py makes them, for programs that take them to pieces."""
+    made = from_numpy_dtype(np.dtype([("a", "(4,)i"), ("b", "(2,3)h")]))
+    struct, combiner, given = made.decode()
+    assert (combiner, given) == ("RESIZED", {"lb": 0, "extent": made.extent})
+    parts = struct.decode()[2]["datatypes"]
+    assert [part.combiner for part in parts] == [aiompi.COMBINER_CONTIGUOUS, aiompi.COMBINER_SUBARRAY]
+
+
+@pytest.mark.parametrize("dtype", [">i4", "O", [("a", ">f8")], "V", "S", []])
 def test_numpy_types_that_mpi_does_not_have(dtype: Any) -> None:
-    with pytest.raises(ValueError, match=r"byte order|no MPI datatype"):
+    with pytest.raises(ValueError, match=r"byte order|no MPI datatype|no datatype"):
         from_numpy_dtype(dtype)
 
 

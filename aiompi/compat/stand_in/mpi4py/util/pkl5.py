@@ -1,5 +1,3 @@
-"""Objects with their buffers out of band: the communicators of aiompi send all objects so."""
+"""`mpi4py.util.pkl5` is `aiompi.util.pkl5`."""
 
-from aiompi.MPI import Comm, Intercomm, Intracomm, Message, Request
-
-__all__ = ["Comm", "Intercomm", "Intracomm", "Message", "Request"]
+from aiompi.util.pkl5 import *  # noqa: F403
