@@ -102,7 +102,7 @@ class Runtime:
         self.engine.homes[:] = map(registry.home, cards)
         self._make_communicators(self.engine.rank, self.engine.size)
         self.engine.connect = lambda peer: self._connect(peer, cards)
-        self.engine.driver.spin(self._spin(cards))
+        self._share_cores(cards)
         if self.engine.size == 1:
             self.engine.driver.desert(self.engine.deserted)
 
@@ -150,12 +150,14 @@ class Runtime:
             return self._host.link
         return registry.connect(self._transports, peer, cards[peer.rank])
 
-    def _spin(self, cards: list[control.BusinessCard]) -> float:
-        """Seconds for which this rank looks for messages before it sleeps."""
-        if self.settings.spin is not None:
-            return self.settings.spin
-        here = sum(card.get("host") == self.node for card in cards)
-        return _SPIN if here <= cores() else 0.0
+    def _share_cores(self, cards: list[control.BusinessCard]) -> None:
+        """Choose how this rank waits, and wakes others, by how many there are for the cores of this host."""
+        roomy = sum(card.get("host") == self.node for card in cards) <= cores()
+        spin = self.settings.spin
+        if spin is None:
+            spin = _SPIN if roomy else 0.0
+        self.engine.roomy = roomy
+        self.engine.driver.spin(spin)
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:

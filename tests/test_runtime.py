@@ -284,21 +284,24 @@ def test_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spin", "hosts", "cores", "seconds"),
+    ("spin", "hosts", "cores", "seconds", "roomy"),
     [
-        (None, ["here"], 1, 200e-6),
-        (None, ["here", "there", "here"], 2, 200e-6),
-        (None, ["here", "there", "here"], 1, 0.0),
-        (None, ["here"] * 8, 2, 0.0),
-        (0.0, ["here"], 8, 0.0),
-        (1e-3, ["here"] * 8, 2, 1e-3),
+        (None, ["here"], 1, 200e-6, True),
+        (None, ["here", "there", "here"], 2, 200e-6, True),
+        (None, ["here", "there", "here"], 1, 0.0, False),
+        (None, ["here"] * 8, 2, 0.0, False),
+        (0.0, ["here"], 8, 0.0, True),
+        (1e-3, ["here"] * 8, 2, 1e-3, False),
     ],
 )
 def test_ranks_spin_where_there_are_cores_for_all_of_their_host(
-    monkeypatch: pytest.MonkeyPatch, spin: float | None, hosts: list[str], cores: int, seconds: float
+    monkeypatch: pytest.MonkeyPatch, spin: float | None, hosts: list[str], cores: int, seconds: float, roomy: bool
 ) -> None:
     monkeypatch.setattr("aiompi.runtime.cores", lambda: cores)
     monkeypatch.setattr("socket.gethostname", lambda: "here")
-    runtime = Runtime(AsyncioDriver(), settings=Settings(spin=spin))
+    driver = AsyncioDriver()
+    runtime = Runtime(driver, settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
-    assert runtime._spin(cards) == seconds
+    runtime._share_cores(cards)
+    assert driver._spin.seconds == seconds
+    assert runtime.engine.roomy == roomy

@@ -47,6 +47,7 @@ class Engine:
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
         lending: memory that other ranks read, None if there is none.
+        roomy: whether there is a core for each rank of this host.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         copies: what is being copied from peers: each copies a part, and tells whether there is more.
@@ -86,6 +87,7 @@ class Engine:
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected
         self.lending: Lending[Any] | None = None
+        self.roomy = False
         self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)
 

@@ -170,20 +170,22 @@ class Peer(Party):
         self._owed += owed
         if mode is Mode.SYNCHRONOUS or nbytes > self.engine.lend_limit or not self.borrows(nbytes):
             return False
-        block = lending.place(request.payload, nbytes, (self,))
-        if block is None:
-            return False
-        lent = True  # for all that is known when this is interrupted: then nobody waits for an answer
+        owed, self._owed = self._owed, 0
+        self.credit -= nbytes + OVERHEAD
+        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
+        sent = True  # for all that is known when this is interrupted: then nobody waits for an answer
         try:
-            lent = self._refer(block, nbytes, context, source, tag, note)
+            sent = lending.stream(request.payload, nbytes, header, link)
         finally:
-            lending.release(block)
-            if lent:
+            if sent:
                 self.engine.sends.pop(request.srqid, None)
                 request.acknowledged = True
-        if lent:
+            else:
+                self.credit += nbytes + OVERHEAD
+                self._owed += owed
+        if sent:
             request.sent()
-        return lent
+        return sent
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:

@@ -119,6 +119,9 @@ class Lending(Protocol[B]):
     def release(self, block: B) -> None:
         """The block is lent no more: its memory is free once all to whom it was have read it."""
 
+    def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
+        """Send one frame whose payload is copied there, and read meanwhile; False if that cannot be done now."""
+
     def allocate(self, nbytes: int) -> Any:
         """An array of bytes from which long messages are copied by their receiver only; None if there is no memory."""
 

@@ -16,6 +16,8 @@ from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     CHUNK,
+    EARLY,
+    FLOWING,
     FRAME_COST,
     HEARD,
     LENT,
@@ -146,6 +148,8 @@ class RingLink:
             return self._enqueue(header, payload, owner)
         try:
             if len(payload) == 1:
+                if len(payload[0]) >= EARLY and self._transport.engine.roomy and segment.outbound.asleep():
+                    segment.ring()
                 written = segment.outbound.put(header, payload[0])
             else:
                 written = NOT if payload else segment.outbound.put(header, b"")
@@ -202,10 +206,35 @@ class RingLink:
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
+        return self._lend(header, block, pool, 0)
+
+    def stream(self, header: bytes, payload: Payload, nbytes: int, pool: Pool) -> bool:
+        """Send a frame whose payload is read while it is written into the pool; False if it cannot be sent now."""
+        segment, block = self._segment, pool.begin(nbytes)
+        if segment is None or block is None:
+            return False
+        whole = False
+        try:
+            whole = not self._lend(header, block, pool, FLOWING)
+            if whole:
+                return False
+            pool.pour(block, payload)
+            whole = True
+            return True
+        finally:
+            if not whole:
+                pool.finish(block, payload)  # whatever has interrupted this, the peer has been told
+            block.open = False
+            if self._segment is segment and segment.outbound.unheard():
+                segment.ring()
+
+    def _lend(self, header: bytes, block: Block, pool: Pool, flowing: int) -> bool:
         borrower = self._borrowers[pool]
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
         block.lent.append((borrower, borrower.borrow()))
-        if self._refer(header, block.start, 0):
+        # Where ranks share cores, a reader who is woken early takes the core of his writer.
+        quiet = flowing != 0 and not self._transport.engine.roomy
+        if self._refer(header, block.start, flowing, quiet):
             return True
         block.lent.pop()
         borrower.keep()
@@ -218,12 +247,12 @@ class RingLink:
         self._offered = arena
         return True
 
-    def _refer(self, header: bytes, place: int, epoch: int) -> bool:
+    def _refer(self, header: bytes, place: int, epoch: int, quiet: bool = False) -> bool:
         segment = self._segment
         if segment is None or self._queue:
             return False
         try:
-            written = segment.outbound.put(header, PLACE.pack(place, epoch), LENT)
+            written = segment.outbound.put(header, PLACE.pack(place, epoch), LENT, quiet)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
@@ -275,6 +304,8 @@ class RingLink:
     def _rung(self) -> None:
         segment = self._segment
         assert segment is not None
+        if not self._queue:
+            segment.inbound.expect()  # unless there is something to be written
         self._turn(segment)
 
     def _turn(self, segment: Segment) -> None:

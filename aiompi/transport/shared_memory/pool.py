@@ -5,21 +5,37 @@ to the frame, so that it gives the blocks back in the order in which they were l
 its own. A block is free when all to whom it was lent have given it back, or are gone. The writer never waits for that:
 when there is no room the payload goes through the rings, once per reader, and a long one waits until it is asked for.
 
+A message to one reader is read while it is written: its frame goes first, so that a reader who sleeps wakes up
+meanwhile, and one who does not copies at the same time. In front of it is the number of its bytes that are there.
+
 Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
-(see `ring`). A reader's loads from a block come before the store of its count, as those from a ring do.
+(see `ring`). A reader's loads from a block come before the store of its count, as those from a ring do. Of a message
+that is read meanwhile the bytes are stored before their number, which the reader loads first; the number is cleared
+before the frame is written. A reader who will sleep before the message is whole stores his wait and then looks at the
+number once more; the writer stores the number of all bytes and then looks whether the reader waits; each with a fence
+in between.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
-from aiompi.transport.shared_memory.area import POOL, Area, Borrower
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
 from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks
 SIZE: Final = 32 * 2**20
 #: what blocks are multiples of
 _GRAIN: Final = 4096
+#: bytes in front of a message that is read while it is written, of which the first 8 are the number of those there
+_COUNT: Final = 64
+#: bytes that are written before they are counted: more, and the reader copies later, fewer, and both count more often
+_STEP: Final = 128 * 2**10
+#: how often a reader lets others run until the next bytes are there, before he sleeps: many times as long as a step
+#: takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
+_PATIENCE: Final = range(100)
 
 
 class Block:
@@ -54,18 +70,52 @@ class Pool(Area):
 
     def __init__(self) -> None:
         super().__init__(POOL, SIZE)
+        self._numbers = self._memory.cast("Q")
         self._blocks: list[Block] = []  # in the order of their places
 
     def place(self, payload: Payload, nbytes: int) -> Block | None:
         """Copy a message into the pool; None if there is no room."""
+        block = self._reserve(nbytes)
+        if block is not None:
+            self._copy(payload, block.start)
+        return block
+
+    def _copy(self, payload: Payload, place: int) -> int:
+        """Copy a message to a place; where it ends."""
+        for piece in payload:
+            self._memory[place : place + len(piece)] = piece
+            place += len(piece)
+        return place
+
+    def begin(self, nbytes: int) -> Block | None:
+        """Room for a message that is read while it is written, by `pour`; None if there is none."""
+        block = self._reserve(_COUNT + nbytes)
+        if block is not None:
+            self._numbers[block.start // 8] = 0
+        return block
+
+    def pour(self, block: Block, payload: Payload) -> None:
+        """Copy a message into its room, and count what is there."""
+        memory, numbers, index = self._memory, self._numbers, block.start // 8
+        start = place = block.start + _COUNT
+        for piece in payload:
+            whole = memoryview(piece)
+            for first in range(0, len(whole), _STEP):
+                part = whole[first : first + _STEP]
+                memory[place : place + len(part)] = part
+                place += len(part)
+                numbers[index] = place - start
+
+    def finish(self, block: Block, payload: Payload) -> None:
+        """What `pour` does, when that was interrupted: the number of what is there never falls."""
+        start = block.start + _COUNT
+        self._numbers[block.start // 8] = self._copy(payload, start) - start
+
+    def _reserve(self, nbytes: int) -> Block | None:
         found = self._room(nbytes)
         if found is None:
             return None
         start, index = found
-        place = start
-        for piece in payload:
-            self._memory[place : place + len(piece)] = piece
-            place += len(piece)
         block = Block(start, start + -(-nbytes // _GRAIN) * _GRAIN)
         self._blocks.insert(index, block)
         return block
@@ -81,3 +131,55 @@ class Pool(Area):
                 return start, index
             start = block.end
         return (start, len(blocks)) if SIZE - start >= nbytes else None
+
+
+class Inflow:
+    """A message that is read while it is written, as its reader knows it.
+
+    Args:
+        loan: the pool of the writer.
+        place, nbytes: of the message, as the writer has told.
+
+    Attributes:
+        read: bytes that have been read.
+
+    Raises:
+        RemoteProtocolError: it is not there.
+    """
+
+    __slots__ = ("_loan", "_memory", "_nbytes", "_number", "read")
+
+    def __init__(self, loan: Loan, place: int, nbytes: int) -> None:
+        memory = loan.read(place, _COUNT + nbytes)
+        if place % _COUNT:
+            raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
+        self._loan = loan
+        self._number = memory[:8].cast("Q")
+        self._memory = memory[_COUNT:]
+        self._nbytes = nbytes
+        self.read = 0
+
+    def next(self) -> memoryview:
+        """What is there and has not been read, after a while if need be; empty if the writer takes long."""
+        number, read = self._number, self.read
+        for _ in _PATIENCE:
+            there = number[0]
+            if there != read:
+                if not read < there <= self._nbytes:
+                    raise RemoteProtocolError(f"{there} bytes are there of a message of {self._nbytes} bytes")
+                return self._memory[read:there]
+            os.sched_yield()
+        return self._memory[:0]
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to read."""
+        return self._number[0] != self.read
+
+    def advance(self, nbytes: int) -> bool:
+        """So many bytes more have been read; whether it was all."""
+        self.read += nbytes
+        if self.read < self._nbytes:
+            return False
+        self._loan.give_back()
+        return True

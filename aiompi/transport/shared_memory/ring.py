@@ -30,6 +30,7 @@ hence never torn.
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
+from aiompi.transport.shared_memory.pool import Inflow
 from aiompi.wire.frame import HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
@@ -56,13 +58,19 @@ UNHEARD: Final = 2
 CHUNK: Final = 128 * 2**10
 #: bytes that can be copied in the time that a frame takes beside its payload
 FRAME_COST: Final = 4096
+#: bytes of payload from which the reader is rung for before they are written, and how often he lets others run until
+#: they are there: he needs longer to wake up than the copy takes, unless both share a core
+EARLY: Final = 16 * 2**10
+_PATIENCE: Final = range(40)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
 
 #: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
-#: in the arena; behind the header is its place, and for the arena its epoch
+#: in the arena; behind the header is its place, and for the arena its epoch, for the pool FLOWING or 0
 LENT: Final = 0x80
+#: the message is read while it is written
+FLOWING: Final = 1
 PLACE: Final = struct.Struct("=QQ")
 
 _unpack_from: Final = HEADER.unpack_from
@@ -220,6 +228,13 @@ class Outbound(_Ring):
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()
+        return self.asleep()
+
+    def asleep(self) -> bool:
+        """Whether the reader sleeps, who is then to be rung for: the time in which he wakes up can be used for writing.
+
+        What is written then is found even if he is not rung for again. His next wait will have another number.
+        """
         wait = self._words[WATCHING]
         if not wait or wait == self._answered:
             return False
@@ -243,12 +258,13 @@ class Inbound(_Ring):
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_missing", "_tail", "landing", "lender", "stopped")
+    __slots__ = ("_inflow", "_missing", "_tail", "landing", "lender", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._tail = 0
         self._missing = 0
+        self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.stopped = False
@@ -272,8 +288,10 @@ class Inbound(_Ring):
         """
         frame, memory, words, size = sink.frame, self._memory, self._words, self._size
         words[WATCHING] = 0
+        if self._inflow is not None:
+            budget -= self._follow(self._inflow)
         try:
-            while budget > 0 and not self.stopped:
+            while budget > 0 and self._inflow is None and not self.stopped:
                 tail = self._tail
                 if tail == self._head:
                     if words[HEAD] == tail:
@@ -317,11 +335,34 @@ class Inbound(_Ring):
             sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
             return length + FRAME_COST  # it may have been copied at once
         loan = self.lender(POOL)
+        if epoch:
+            inflow = Inflow(loan, start, length)
+            self.landing = sink.land((kind, *header[1:]))
+            self._inflow = inflow
+            return self._follow(inflow) + FRAME_COST
         try:
             sink.frame((kind, *header[1:]), loan.read(start, length))
         finally:
             loan.give_back()
         return length + FRAME_COST
+
+    def _follow(self, inflow: Inflow) -> int:
+        """Copy what is there of a message that is read while it is written; how many bytes."""
+        landing, before = self.landing, inflow.read
+        assert landing is not None
+        while not self.stopped:
+            piece = inflow.next()
+            room = landing.room()
+            nbytes = min(len(piece), len(room))
+            if not nbytes:
+                break
+            room[:nbytes] = piece[:nbytes]
+            if inflow.advance(nbytes):
+                self._inflow = self.landing = None
+                landing.advance(nbytes)
+                break
+            landing.advance(nbytes)
+        return inflow.read - before
 
     def _advance(self, head: int) -> None:
         """There is more to read."""
@@ -361,7 +402,16 @@ class Inbound(_Ring):
     def pending(self) -> bool:
         """Whether there are frames, or the writer waits."""
         words = self._words
-        return words[HEAD] != self._tail or words[WANTING] != self._answered
+        if words[HEAD] != self._tail or words[WANTING] != self._answered:
+            return True
+        return self._inflow is not None and self._inflow.pending
+
+    def expect(self) -> None:
+        """Let others run for a while, if nothing is there: a writer that rings early has not quite written it."""
+        for _ in _PATIENCE:
+            if self.pending():
+                return
+            os.sched_yield()
 
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some."""
@@ -370,7 +420,7 @@ class Inbound(_Ring):
         words[WATCHING] = self._wait
         self._acquire()
         self._release()
-        return bool(words[HEAD] == self._tail)
+        return bool(words[HEAD] == self._tail) and (self._inflow is None or not self._inflow.pending)
 
     def unheard(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.

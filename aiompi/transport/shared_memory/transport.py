@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
@@ -53,14 +54,24 @@ class SharedMemory(Unix):
         links = [peer.link for peer in peers if isinstance(peer.link, RingLink)]
         if len(links) < len(peers):
             return None
-        if self._pool is None:
-            try:
-                self._pool = Pool()
-            except OSError:
-                return None
-        pool = self._pool
+        pool = self._own_pool()
+        if pool is None:
+            return None
         able = [link.open_to(pool) for link in links]  # each, so that all can have it by the next time
         return pool.place(payload, nbytes) if all(able) else None
+
+    def _own_pool(self) -> Pool | None:
+        """Made when it is first needed; None if there is no memory."""
+        if self._pool is None:
+            with contextlib.suppress(OSError):
+                self._pool = Pool()
+        return self._pool
+
+    def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
+        if not isinstance(link, RingLink):
+            return False
+        pool = self._own_pool()
+        return pool is not None and link.open_to(pool) and link.stream(header, payload, nbytes, pool)
 
     def lend(self, block: Block, header: bytes, link: Link) -> bool:
         return isinstance(link, RingLink) and self._pool is not None and link.lend(header, block, self._pool)

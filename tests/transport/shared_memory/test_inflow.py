@@ -1,0 +1,341 @@
+"""Messages that are read while they are written, and readers who are rung for before anything is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
+
+from aiompi import errors
+from aiompi.engine.peer import OVERHEAD
+from aiompi.transport.shared_memory import area, pool
+from aiompi.transport.shared_memory.area import PREFIX
+from aiompi.transport.shared_memory.ring import EARLY, FLOWING, LENT, PLACE
+from aiompi.transport.shared_memory.segment import Segment
+from aiompi.wire import frame
+from aiompi.wire import memory as wire_memory
+from aiompi.wire.frame import HEADER, Header
+
+NewPolled = Callable[..., PolledWorld]
+LONG = 300_000
+STEPS = 30
+
+
+class Counting:
+    """The numbers of a pool; something happens after each of them.
+
+    Args:
+        numbers: the true ones.
+        then: what happens; called with the number.
+
+    Attributes:
+        counted: all numbers so far.
+    """
+
+    def __init__(self, numbers: memoryview, then: Callable[[int], object]) -> None:
+        self._numbers = numbers
+        self.then = then
+        self.counted: list[int] = []
+
+    def __setitem__(self, index: int, number: int) -> None:
+        self._numbers[index] = number
+        self.counted.append(number)
+        if number:
+            self.then(number)
+
+
+@pytest.fixture
+def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
+    """Two ranks that have talked, of which rank 1 has the pool of rank 0; a message is written in 30 steps."""
+    monkeypatch.setattr(pool, "_STEP", LONG // STEPS)
+    w = polled(2, lend_limit=LONG)
+    w.engines[0].roomy = True
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    own: Any = w.transports[0]
+    own.release(own.place([b"x"], 1, []))
+    w.open(0, own._pool)
+    for _ in range(10):
+        w.poll()
+    return w
+
+
+def counting(w: PolledWorld, then: Callable[[int], object]) -> Counting:
+    """Let something happen while rank 0 writes."""
+    own: Any = w.transports[0]
+    own._pool._numbers = numbers = Counting(own._pool._numbers, then)
+    return numbers
+
+
+def nothing_held(w: PolledWorld) -> bool:
+    """Whether no block of the pool of rank 0 is in use, and no credit lost."""
+    own: Any = w.transports[0]
+    own._pool._room(1)
+    return not own._pool._blocks and w.balanced(0, 1)
+
+
+@pytest.mark.parametrize("often", [1, 7, STEPS])
+@pytest.mark.parametrize("posted", [True, False])
+def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: bool) -> None:
+    w = world
+    filled: list[int] = []
+
+    def read(number: int) -> None:
+        if number // (LONG // STEPS) % often == 0:
+            w.drivers[1].poll()
+            filled.extend(landing.filled for landing in w.engines[1].peer(0).landings)
+
+    numbers = counting(w, read)
+    receives = [irecv(w.comms[1])] if posted else []
+    send = isend(w.comms[0], pattern(LONG), 1)
+    assert send.done()
+    assert numbers.counted == list(range(0, LONG + 1, LONG // STEPS))
+    if often < STEPS:
+        assert filled[0] == often * LONG // STEPS, "what is there is read at once"
+    receives = receives or [irecv(w.comms[1])]
+    assert w.finish(*receives) == [pattern(LONG)]
+    assert nothing_held(w)
+
+
+def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the beginning, so that he wakes up meanwhile, and at the end, if he has fallen asleep again."""
+    w = world
+    monkeypatch.setattr(pool, "_PATIENCE", range(1))
+    rung: list[Segment] = []
+    ring = Segment.ring
+    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    numbers = counting(w, lambda number: w.drivers[1].poll())
+    receive = irecv(w.comms[1])
+    isend(w.comms[0], pattern(LONG), 1)
+    assert len(rung) == 2
+    assert len(numbers.counted) == STEPS + 1
+    w.drivers[1].poll()
+    assert receive.result() == pattern(LONG)
+    w.drivers[1].poll()
+    rung.clear()
+    numbers.then = lambda number: None
+    receive = irecv(w.comms[1])
+    isend(w.comms[0], pattern(LONG, 1), 1)
+    assert len(rung) == 1, "he has not looked meanwhile"
+    w.drivers[1].poll()
+    assert receive.result() == pattern(LONG, 1)
+
+
+def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world
+    w.engines[0].roomy = False
+    rung: list[int] = []
+    ring = Segment.ring
+    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(numbers.counted[-1]), ring(self)))
+    numbers = counting(w, lambda number: None)
+    numbers.counted.append(0)
+    receives = [irecv(w.comms[1]) for _ in range(2)]
+    isend(w.comms[0], pattern(LONG), 1)
+    assert rung == [LONG]
+    w.drivers[1].poll()
+    numbers.counted.append(0)
+    isend(w.comms[0], pattern(EARLY), 1)
+    assert rung == [LONG, 0]
+    w.drivers[1].poll()
+    assert [receive.result() for receive in receives] == [pattern(LONG), pattern(EARLY)]
+
+
+def test_a_reader_who_spins(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    w.drivers[1].spin(60.0)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
+    monkeypatch.setattr(pool, "_PATIENCE", range(1))
+    counting(w, lambda number: w.drivers[1].poll())
+    for i in range(3):
+        receive = irecv(w.comms[1])
+        isend(w.comms[0], pattern(LONG, i), 1)
+        w.drivers[1].poll()
+        assert receive.result() == pattern(LONG, i)
+
+
+def test_short_ones_follow_it_in_order(world: PolledWorld) -> None:
+    w = world
+    receives = [irecv(w.comms[1]) for _ in range(3)]
+    counting(w, lambda number: number == LONG // 2 and w.drivers[1].poll())
+    sends = [isend(w.comms[0], data, 1) for data in (b"before", pattern(LONG), b"behind")]
+    assert w.finish(*receives, *sends)[:3] == [b"before", pattern(LONG), b"behind"]
+
+
+@pytest.mark.parametrize("when", [1, STEPS // 2, STEPS])
+def test_a_signal_handler_that_interrupts_the_writer(world: PolledWorld, when: int) -> None:
+    """The peer has been told of the message, which therefore comes, and counts."""
+    w = world
+
+    def interrupt(number: int) -> None:
+        w.drivers[1].poll()
+        if number == when * LONG // STEPS and not interrupted:
+            interrupted.append(number)
+            raise KeyboardInterrupt
+
+    interrupted: list[int] = []
+    numbers = counting(w, interrupt)
+    receive = irecv(w.comms[1])
+    with pytest.raises(KeyboardInterrupt):
+        isend(w.comms[0], pattern(LONG), 1)
+    assert numbers.counted == sorted(numbers.counted), "the number of what is there never falls"
+    assert w.finish(receive) == [pattern(LONG)]
+    assert not w.engines[0].sends, "nothing that the end of the rank would wait for"
+    assert nothing_held(w)
+
+
+def test_a_receive_that_is_too_short(world: PolledWorld) -> None:
+    w = world
+    counting(w, lambda number: w.drivers[1].poll())
+    memory = bytearray(LONG)
+    receive = irecv_into(w.comms[1], memoryview(memory)[: LONG // 2])
+    isend(w.comms[0], pattern(LONG), 1)
+    w.until(receive.done)
+    with pytest.raises(errors.TruncationError):
+        receive.result()
+    assert memory == pattern(LONG)[: LONG // 2] + bytes(LONG // 2)
+    assert nothing_held(w)
+
+
+def test_a_receive_that_is_withdrawn_meanwhile(world: PolledWorld) -> None:
+    w = world
+
+    def withdraw(number: int) -> None:
+        w.drivers[1].poll()
+        if number == LONG // 2:
+            first.withdraw()
+
+    counting(w, withdraw)
+    first, second = irecv(w.comms[1]), irecv(w.comms[1])
+    isend(w.comms[0], pattern(LONG), 1)
+    assert w.finish(second) == [pattern(LONG)]
+    assert first.cancelled()
+    assert nothing_held(w)
+
+
+# Before anything is written.
+
+
+def test_a_reader_who_sleeps_is_rung_for_before_a_long_frame(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world
+    link: Any = w.engines[0].peer(1).link
+    outbound, ring = link._segment.outbound, link._segment.ring
+    heads: list[int] = []
+
+    def rung() -> None:
+        heads.append(outbound._head)
+        ring()
+        if len(heads) == 1:
+            w.drivers[1].poll()  # he looks before there is anything, and sleeps again
+
+    monkeypatch.setattr(link._segment, "ring", rung)
+    before = outbound._head
+    receive = irecv(w.comms[1])
+    isend(w.comms[0], pattern(EARLY), 1)
+    assert heads[0] == before < heads[1]
+    w.drivers[1].poll()
+    assert receive.result() == pattern(EARLY)
+    heads.append(0)
+    receive = irecv(w.comms[1])
+    w.drivers[1].poll()
+    isend(w.comms[0], pattern(EARLY, 1), 1)
+    assert len(heads) == 4, "once, for he has not looked meanwhile"
+    w.drivers[1].poll()
+    assert receive.result() == pattern(EARLY, 1)
+
+
+# Writers that cannot be trusted, or are no more.
+
+
+def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -> memoryview:
+    """Tell rank 0 of a message of which so many bytes are there; the number, to be changed."""
+    fd, mapped = wire_memory.create(PREFIX + pool.SIZE)
+    number = memoryview(mapped)[PREFIX:].cast("Q")
+    number[place // 8 % len(number)] = there
+    socket.send_fds(raw.socket, [struct.pack("!IIQ", area.POOL, 0, pool.SIZE)], [fd])
+    os.close(fd)
+    w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
+    assert raw.segment is not None
+    header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
+    raw.segment.outbound.put(header, PLACE.pack(place, FLOWING), LENT)
+    raw.segment.ring()
+    return number
+
+
+@pytest.mark.parametrize(
+    ("place", "there", "whole"),
+    [
+        (0, LONG, True),
+        (64, LONG, True),
+        (0, LONG + 1, False),
+        (0, 2**64 - 1, False),
+        (1, LONG, False),
+        (8, LONG, False),
+        (pool.SIZE - LONG, LONG, False),
+        (2**64 - 64, LONG, False),
+    ],
+)
+def test_number_and_place_are_judged(polled: NewPolled, place: int, there: int, whole: bool) -> None:
+    w = polled()
+    receive = irecv_into(w.comms[0], bytearray(LONG), 1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        flowing(raw, w, place, LONG, there)
+        w.until(receive.done)
+        if whole:
+            assert receive.result().Get_count() == LONG
+        else:
+            assert isinstance(receive.exception(), errors.ProcessFailedError)
+            w.until(raw.dropped)
+
+
+def test_number_that_falls(polled: NewPolled) -> None:
+    w = polled()
+    receive = irecv(w.comms[0], 1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        number = flowing(raw, w, 0, LONG, 1000)
+        w.until(lambda: any(landing.filled for landing in w.engines[0].peer(1).landings))
+        number[0] = 999
+        assert raw.segment is not None
+        raw.segment.ring()
+        w.until(raw.dropped)
+    w.until(receive.done)
+    assert isinstance(receive.exception(), errors.ProcessFailedError)
+
+
+@pytest.mark.parametrize("there", [0, 1000])
+def test_writer_that_ends_meanwhile(polled: NewPolled, there: int) -> None:
+    w = polled()
+    receive = irecv(w.comms[0], 1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        flowing(raw, w, 0, LONG, there)
+        w.until(lambda: bool(w.engines[0].peer(1).landings))
+    w.until(receive.done)
+    with pytest.raises(errors.ProcessFailedError, match="its connection closed"):
+        receive.result()
+
+
+def test_credit_is_kept_where_there_is_no_room(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    own: Any = w.transports[0]
+    credit = w.engines[0].peer(1).credit
+    monkeypatch.setattr(own._pool, "_room", lambda nbytes: None)
+    send = isend(w.comms[0], pattern(LONG), 1)
+    assert not send.done(), "it waits to be asked for"
+    assert w.engines[0].peer(1).credit == credit > LONG + OVERHEAD
+    assert w.finish(irecv(w.comms[1]), send)[0] == pattern(LONG)
+    monkeypatch.undo()
+    assert nothing_held(w)
