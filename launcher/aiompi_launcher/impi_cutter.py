@@ -62,6 +62,11 @@ class Cutter:
         """Whether the stream may end here."""
         return self._packet is None and self._start == self._read
 
+    @property
+    def missing(self) -> int:
+        """Bytes that are missing of the packet that is being read, as far as its header has come."""
+        return 0 if self._packet is None else self._missing - (self._read - self._start)
+
     def buffers(self) -> list[memoryview]:
         """Memory for the next bytes of the stream."""
         room = self._room()

@@ -11,6 +11,8 @@ import asyncio
 import collections
 import contextlib
 import itertools
+import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -22,6 +24,11 @@ from aiompi_launcher.impi_parts import Part, Shared, discard
 
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
 _PARTS: Final = 64  # of memory per system call, well below IOV_MAX
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # of sockets that know a low-water mark
+#: Older kernels wait for more bytes than they have room for, when these come in small segments.
+_KERNEL: Final = (5, 9)
+#: bytes of a packet that has begun for which it is worth to be wakened: each segment would be one wake-up
+_WORTH: Final = 2**20
 
 
 class PacketStream:
@@ -56,6 +63,7 @@ class PacketStream:
         self._queue: collections.deque[Part] = collections.deque()
         self._paused = False
         self._shutting = False
+        self._mark: int | None = 1 if sock.family in _FAMILIES and kernel() >= _KERNEL else None
         self._loop.add_reader(sock, self._readable)
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -122,6 +130,17 @@ class PacketStream:
     # Reading.
 
     def _readable(self) -> None:
+        self._read()
+        if self._mark is not None and self._socket.fileno() >= 0:
+            self._sleep_until(min(max(self._cutter.missing, 1), _WORTH))
+
+    def _sleep_until(self, nbytes: int) -> None:
+        """Be wakened when so many bytes have come, or the end."""
+        if nbytes != self._mark:
+            self._mark = nbytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, nbytes)
+
+    def _read(self) -> None:
         for _ in _TURNS:
             buffers = self._cutter.buffers()
             try:
@@ -182,3 +201,8 @@ class PacketStream:
             nbytes -= len(part.view)
             self._queue.popleft().release()
         return done == sum(map(len, views))
+
+
+def kernel() -> tuple[int, ...]:
+    """Version of the kernel."""
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))

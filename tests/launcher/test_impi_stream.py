@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader
 from aiompi.impi.slots import SharedPackets
-from aiompi_launcher import impi_parts
+from aiompi_launcher import impi_parts, impi_stream
 from aiompi_launcher.impi_cutter import Cutter
 from aiompi_launcher.impi_parts import BLOCK_BYTES, Part
 from aiompi_launcher.impi_stream import PacketStream
@@ -217,6 +217,69 @@ async def test_slots_of_packets_that_stay_incomplete_are_free_again(relay: Relay
     assert "in the middle of a packet" in str(relay.ends[0])
     free = len(list(iter(relay.outward.slot, None)))
     assert free == SLOTS - (first > MAXDATALEN), "all but that of the packet that the rank has not read"
+
+
+class Counting(Cutter):
+    """Counts how often something was read."""
+
+    reads = 0
+
+    def updated(self, nbytes: int) -> None:
+        self.reads += 1
+        super().updated(nbytes)
+
+
+@pytest.fixture
+def channel() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection between hosts."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    with near, far:
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for sock in (near, far):
+            sock.setblocking(False)
+        yield near, far
+
+
+@pytest.mark.parametrize(("kernel", "patient"), [((6, 1), True), ((5, 9), True), ((5, 8), False), ((4, 18), False)])
+async def test_segments_of_a_long_packet_waken_nobody_where_the_kernel_is_good_for_it(
+    channel: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: tuple[int, int],
+    patient: bool,
+) -> None:
+    monkeypatch.setattr(impi_stream, "kernel", lambda: kernel)
+    near, far = channel
+    got: list[Packet] = []
+    cutter = Counting(MAXDATALEN, lambda found, _: got.append(found))
+    stream = PacketStream(far, cutter, got.clear)
+    data = packet(bytes(2**17))
+    for start in range(0, len(data), 2**12):
+        await asyncio.get_running_loop().sock_sendall(near, data[start : start + 2**12])
+        for _ in range(3):
+            await asyncio.sleep(0)
+    await until(lambda: len(got) == 1)
+    assert (cutter.reads < 5) == patient, "its header, with what has come by then, and its end"
+    near.send(packet(b"short"))
+    await until(lambda: len(got) == 2)
+    stream.close()
+
+
+@pytest.mark.parametrize("size", [50, 3000])
+async def test_a_long_packet_in_small_segments_for_which_there_is_no_room(
+    channel: tuple[socket.socket, socket.socket], size: int
+) -> None:
+    """Each of them takes far more memory of the kernel than it has bytes."""
+    near, far = channel
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
+    got: list[Packet] = []
+    stream = PacketStream(far, Cutter(MAXDATALEN, lambda found, _: got.append(found)), got.clear)
+    data = packet(bytes(2**18))
+    for start in range(0, len(data), size):
+        await asyncio.get_running_loop().sock_sendall(near, data[start : start + size])
+    await until(lambda: got)
+    stream.close()
 
 
 class Exhausted(socket.socket):
