@@ -9,6 +9,7 @@ Ranks of one client reach each other over a Hub. What they say to other clients 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,17 +118,17 @@ class Relay:
         self.put(self.down[self._ranks[packet.pk_dest]], bytes(whole))
 
     def put(self, stream: Stream, data: bytes) -> None:
-        """Bytes enter a stream; unless the world is patient they arrive before this returns, or before the delivery
-        from which they follow does."""
+        """Bytes enter a stream; unless the world is patient they arrive in the next turn of the event loop."""
         if self.dropped:
             return
         stream.bytes += data
         if not self._patient and not self._moving:
             self._moving = True
-            try:
-                self.run()
-            finally:
-                self._moving = False
+            asyncio.get_running_loop().call_soon(self._move)
+
+    def _move(self) -> None:
+        self._moving = False
+        self.run()
 
     def step(self) -> bool:
         """Let some bytes of some stream arrive; False when all is quiet."""

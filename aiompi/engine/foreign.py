@@ -201,9 +201,9 @@ class ForeignPeer(Party):
         """A message that nobody has matched goes to its receive; its sender is told."""
         receive.from_abroad(self)
         if incoming.missing:
-            incoming.place = landing = self._land(incoming, receive)
-            landing.put(data)
-            self.pair.match(incoming)
+            incoming.place = self._land(incoming, receive)
+            self.pair.match(incoming)  # The sender hears of it before the data are copied: it waits for that.
+            self.continued(incoming, data)
         else:
             self.pair.match(incoming)
             receive.take(incoming.lsrank, incoming.tag, data)
