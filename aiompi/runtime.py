@@ -15,7 +15,7 @@ from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.datatype.buffer.memory import buffer
-from aiompi.driver.spin import cores
+from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError
 from aiompi.objects import Codec
@@ -155,9 +155,9 @@ class Runtime:
         roomy = sum(card.get("host") == self.node for card in cards) <= cores()
         spin = self.settings.spin
         if spin is None:
-            spin = _SPIN if roomy else 0.0
+            spin = _SPIN if roomy or not throttled() else 0.0
         self.engine.roomy = roomy
-        self.engine.driver.spin(spin)
+        self.engine.driver.spin(spin, gives_way=not roomy)
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:

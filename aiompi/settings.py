@@ -38,7 +38,8 @@ class Settings:
             shared_memory among them, ranks share no memory with their IMPI host either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
         spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
-            default: 200e-6 where there is a core for each rank of the host, otherwise never.
+            default: 200e-6, but never with more ranks on the host than its control group has time for. With more ranks
+            than cores whoever else wants the core gets it at once.
         bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection and its proof of the key.

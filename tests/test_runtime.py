@@ -284,24 +284,32 @@ def test_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spin", "hosts", "cores", "seconds", "roomy"),
+    ("spin", "hosts", "cores", "throttled", "seconds", "roomy"),
     [
-        (None, ["here"], 1, 200e-6, True),
-        (None, ["here", "there", "here"], 2, 200e-6, True),
-        (None, ["here", "there", "here"], 1, 0.0, False),
-        (None, ["here"] * 8, 2, 0.0, False),
-        (0.0, ["here"], 8, 0.0, True),
-        (1e-3, ["here"] * 8, 2, 1e-3, False),
+        (None, ["here"], 1, False, 200e-6, True),
+        (None, ["here", "there", "here"], 2, True, 200e-6, True),
+        (None, ["here", "there", "here"], 1, False, 200e-6, False),
+        (None, ["here", "there", "here"], 1, True, 0.0, False),
+        (None, ["here"] * 8, 2, False, 200e-6, False),
+        (0.0, ["here"], 8, False, 0.0, True),
+        (1e-3, ["here"] * 8, 2, True, 1e-3, False),
     ],
 )
-def test_ranks_spin_where_there_are_cores_for_all_of_their_host(
-    monkeypatch: pytest.MonkeyPatch, spin: float | None, hosts: list[str], cores: int, seconds: float, roomy: bool
+def test_ranks_spin_unless_their_time_is_missing_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+    spin: float | None,
+    hosts: list[str],
+    cores: int,
+    throttled: bool,
+    seconds: float,
+    roomy: bool,
 ) -> None:
     monkeypatch.setattr("aiompi.runtime.cores", lambda: cores)
+    monkeypatch.setattr("aiompi.runtime.throttled", lambda: throttled)
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     driver = AsyncioDriver()
     runtime = Runtime(driver, settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
     runtime._share_cores(cards)
-    assert driver._spin.seconds == seconds
+    assert (driver._spin.seconds, driver._spin.gives_way) == (seconds, not roomy)
     assert runtime.engine.roomy == roomy

@@ -38,8 +38,8 @@ class AsyncioDriver:
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
 
-    def spin(self, seconds: float) -> None:
-        self._spin.seconds = seconds
+    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
+        self._spin.seconds, self._spin.gives_way = seconds, gives_way
 
     def linger(self, poller: Poller) -> bool:
         if not self._spin.pays():
@@ -61,8 +61,12 @@ class AsyncioDriver:
             if busy:
                 self._spin.won()
                 self._until = now + self._spin.seconds
-            elif now >= self._until:
-                self._spin.lost()
+            elif now < self._until:
+                if self._spin.gives_way and self._spin.yielded():
+                    self._until = 0.0  # one more look
+            else:
+                if self._until:
+                    self._spin.lost()
                 pollers[:] = [poller for poller in pollers if not poller.rest()]
         finally:
             if pollers:

@@ -210,7 +210,10 @@ class BlockingDriver:
                     return True
             if now >= until:
                 break
-        self._spin.lost()
+            if self._spin.gives_way and self._spin.yielded():
+                until = 0.0  # one more look
+        if until:
+            self._spin.lost()
         pollers[:] = [poller for poller in pollers if not poller.rest()]
         return bool(pollers)
 
@@ -239,8 +242,8 @@ class BlockingDriver:
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         self._deserted = deserted
 
-    def spin(self, seconds: float) -> None:
-        self._spin.seconds = seconds
+    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
+        self._spin.seconds, self._spin.gives_way = seconds, gives_way
 
     def linger(self, poller: Poller) -> bool:
         if not self._spin.pays():

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Final
 
 #: waits without a spin after one that was in vain, at most
 _MAX_PAUSE: Final = 255
+#: seconds of giving way that are more than the call takes: somebody else wanted the core
+_WANTED: Final = 10e-6
+#: seconds of giving way in which nobody just answered a message: the core has work to do
+_AT_WORK: Final = 500e-6
+#: waits without a spin after that
+_LONG_PAUSE: Final = 1000
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -17,13 +24,22 @@ def cores(root: Path = Path("/")) -> int:
     Args:
         root: of the file system.
     """
-    count = len(os.sched_getaffinity(0))
+    allowed, quota = len(os.sched_getaffinity(0)), _quota(root)
+    return allowed if quota is None else min(allowed, quota)
+
+
+def throttled(root: Path = Path("/")) -> bool:
+    """Whether time that is spent on one core is missing on another: a quota allows for less than all of them."""
+    return cores(root) < len(os.sched_getaffinity(0))
+
+
+def _quota(root: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
         groups = (root / "proc/self/cgroup").read_text("ascii").splitlines()
         (path,) = (group.removeprefix("0::/") for group in groups if group.startswith("0::/"))
         quota, period = (root / "sys/fs/cgroup" / path / "cpu.max").read_text("ascii").split()
-        count = min(count, int(quota) // int(period))
-    return count
+        return int(quota) // int(period)
+    return None
 
 
 class Spin:
@@ -35,12 +51,15 @@ class Spin:
 
     Attributes:
         seconds: how long a spin takes, 0: never.
+        gives_way: whether there are more ranks than cores. Then whoever else wants the core gets it between two looks,
+            and the spin is over.
     """
 
-    __slots__ = ("_due", "_pause", "seconds")
+    __slots__ = ("_due", "_pause", "gives_way", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.gives_way = False
         self._pause = 0
         self._due = 0
 
@@ -53,10 +72,20 @@ class Spin:
             return False
         return True
 
+    def yielded(self) -> bool:
+        """Whether somebody else wanted the core, and got it."""
+        before = time.monotonic()
+        os.sched_yield()
+        taken = time.monotonic() - before
+        if taken > _AT_WORK:
+            self._due = _LONG_PAUSE
+        return taken > _WANTED
+
     def won(self) -> None:
         """There was something to do before the end of a spin."""
         self._pause = 0
 
     def lost(self) -> None:
         """A spin was in vain."""
-        self._due = self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
+        self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
+        self._due = max(self._due, self._pause)

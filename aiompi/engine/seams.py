@@ -60,8 +60,12 @@ class Driver(Protocol):
             deserted: None when what is waited for does not come from other ranks.
         """
 
-    def spin(self, seconds: float) -> None:
-        """Before a sleep, ask pollers for so long, if that has paid lately; 0: never."""
+    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
+        """Before a sleep, ask pollers for so long, if that has paid lately; 0: never.
+
+        Args:
+            gives_way: whether whoever else wants the core gets it, which ends that.
+        """
 
     def linger(self, poller: Poller) -> bool:
         """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now."""

@@ -14,7 +14,7 @@ import pytest
 
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.spin import Spin, cores
+from aiompi.driver.spin import Spin, cores, throttled
 from aiompi.engine import Engine, Request
 from aiompi.settings import Settings
 
@@ -75,6 +75,18 @@ def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "wanted", "pause"), [(0.0, False, 0), (2e-3, True, 1000)], ids=["nobody else", "who has much to do"]
+)
+def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, wanted: bool, pause: int) -> None:
+    spin = Spin()
+    spin.seconds = 1.0
+    monkeypatch.setattr("os.sched_yield", lambda: time.sleep(seconds) if seconds else None)
+    assert any(spin.yielded() is wanted for _ in range(100)), "now and then even nothing takes a while"
+    if pause:
+        assert [spin.pays() for _ in range(pause + 1)] == [False] * pause + [True]
+
+
+@pytest.mark.parametrize(
     ("group", "limit", "count"),
     [
         (None, None, 6),
@@ -98,6 +110,7 @@ def test_cores_that_may_be_kept_busy(
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(f"{text}\n")
     assert cores(tmp_path) == count
+    assert throttled(tmp_path) is (count < 6)
 
 
 # The blocking driver.
@@ -181,6 +194,24 @@ def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
     assert request.done()
 
 
+def give_way(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
+    """Spin and give way, whenever the core is wanted."""
+    answers = deque(wanted)
+    monkeypatch.setattr(Spin, "yielded", lambda spin: answers.popleft() if answers else False)
+    driver.spin(60.0, gives_way=True)
+
+
+def test_spin_ends_when_somebody_else_wants_the_core(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_way(monkeypatch, driver, False, False, True)
+    request, poller = new_request(driver), Asked()
+    poller.at_rest = lambda: driver.call_later(0.0, request.complete)
+    driver.linger(poller)
+    driver.finish(request)
+    assert poller.resting
+    assert poller.asked == 5, "once before, and once more after the core has come back"
+    assert driver.linger(Asked()), "it was not in vain"
+
+
 # Event loops.
 
 
@@ -242,5 +273,19 @@ def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
         assert [str(error) for error in told] == ["of the poller"]
         while not poller.resting:
             await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_loop_ends_its_spin_when_somebody_else_wants_the_core(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        give_way(monkeypatch, driver, False, False, True)
+        poller = Asked()
+        driver.linger(poller)
+        while not poller.resting:
+            await asyncio.sleep(0)
+        assert poller.asked == 4
+        assert driver.linger(Asked()), "it was not in vain"
 
     run(main())
