@@ -10,16 +10,19 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
+from aiompi.coll.allgather.board import board as allgather_board
 from aiompi.coll.allgather.bruck import bruck as allgather_bruck
 from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
+from aiompi.coll.allreduce.board import board as allreduce_board
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
+from aiompi.coll.barrier.board import board as barrier_board
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
 from aiompi.coll.bcast.linear import linear as bcast_linear
@@ -107,7 +110,9 @@ class Collective(Generic[P]):
 
 
 BARRIER: Final[Collective[[]]] = Collective(
-    "barrier", {"dissemination": Algorithm(barrier_dissemination)}, (Algorithm(impi_barrier),)
+    "barrier",
+    {"board": Algorithm(barrier_board), "dissemination": Algorithm(barrier_dissemination)},
+    (Algorithm(impi_barrier),),
 )
 BCAST: Final[Collective[[Slot, int]]] = Collective(
     "bcast",
@@ -139,6 +144,7 @@ SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
 ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
     "allgather",
     {
+        "board": Algorithm(allgather_board, any_form=False, any_lengths=False),
         "bruck": Algorithm(allgather_bruck, any_form=False),
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
@@ -166,6 +172,7 @@ REDUCE: Final[Collective[[Operand, int]]] = Collective(
 ALLREDUCE: Final[Collective[[Operand]]] = Collective(
     "allreduce",
     {
+        "board": Algorithm(allreduce_board, any_form=False),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),

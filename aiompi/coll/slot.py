@@ -89,6 +89,11 @@ class Slot:
         """Hold these bytes, which are from now on the slot's own."""
         self.payload, self.nbytes = (data,), data.nbytes
 
+    def store(self, data: bytes | memoryview) -> None:
+        """Hold a copy of these bytes, as many as there is memory for."""
+        assert self.memory is not None
+        self.memory[:] = data
+
     def copy(self, other: Slot) -> None:
         """Hold what another slot holds, in memory of its own."""
         if self is other:
@@ -136,16 +141,29 @@ class Arrival:
             slot.fill(receive.data)
 
     def _compare(self) -> None:
-        """Compare which call the message is part of with our own, where both are known."""
-        ours, theirs = self._channel.note, self.receive.note
-        if ours and theirs and ours != theirs:
-            raise disagreement(self._channel.where, self._source, theirs, ours) from None
+        compare(self._channel, self._source, self.receive.note)
 
     def _mismatch(self) -> str:
-        return (
-            f"{self._channel.where}: rank {self._source} sent {self.receive.length} bytes where {self._slot.nbytes} "
-            "are expected here; pass the same amount on all ranks, and call the same collectives in the same order"
-        )
+        return mismatch(self._channel, self._source, self.receive.length, self._slot.nbytes)
+
+
+def compare(channel: Channel, source: int, theirs: int) -> None:
+    """Compare which call something is part of that has come from a rank with our own, where both are known.
+
+    Raises:
+        InvalidRootError, InvalidOpError, OtherError: it is another collective, or has another root or operation.
+    """
+    ours = channel.note
+    if ours and theirs and ours != theirs:
+        raise disagreement(channel.where, source, theirs, ours) from None
+
+
+def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
+    """What is wrong when another number of bytes has come from a rank than was expected."""
+    return (
+        f"{channel.where}: rank {source} sent {came} bytes where {expected} are expected here; pass the same amount on "
+        "all ranks, and call the same collectives in the same order"
+    )
 
 
 class Bundle:

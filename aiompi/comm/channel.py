@@ -51,11 +51,12 @@ class Channel:
         rank: of this process in its group.
         size: number of processes that can be reached: of the group, or of the remote one.
         note: a number that messages carry beside their content, for receives to compare; 0: none.
+        meets: whether all members make the same calls in the same order, so that they can meet in rounds.
     """
 
     __slots__ = (
         "_added", "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_sources",
-        "_tag", "comm", "note", "rank", "size",
+        "_tag", "comm", "meets", "note", "rank", "size",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,7 @@ class Channel:
         self._sources = sources
         self._source = self.rank + offset if sources is None else sources[self.rank]
         self.note = note
+        self.meets = False
 
     @property
     def local(self) -> Channel:

@@ -80,13 +80,14 @@ class Communicator:
         attributes: what the program caches on it (section 5.7).
         errhandler: what happens when a call on it fails (section 7.2).
         topology: the arrangement of the processes, if there is one (chapter 6).
+        meeting: how its collectives use memory that all members see.
         hints: of the program, by key (MPI_Comm_set_info, MPI-3).
     """
 
     __slots__ = (
         "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
-        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "name", "native",
-        "rank", "remote", "shares_memory", "size", "tag_ub", "targets", "topology",
+        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "meeting", "name",
+        "native", "rank", "remote", "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class Communicator:
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Any = None
+        self.meeting: Any = None
         self.hints: dict[str, str] = {}
 
     def _conversion(self) -> Conversion:
@@ -401,11 +403,14 @@ class Communicator:
             return Channel(self, EXTENSION_TAG, operation, note=note)
         number = self._collectives
         self._collectives = (number + 1) % TAG_UB
-        return Channel(self, number, operation, note=note)
+        channel = Channel(self, number, operation, note=note)
+        channel.meets = self.shares_memory
+        return channel
 
     def bound_channel(self, operation: str, note: int = 0) -> Channel:
         """The channel of all runs of a persistent collective; see `channel`."""
         channel = self.channel(operation, note)
+        channel.meets = False
         if self.native:
             return channel
         number = self._collectives

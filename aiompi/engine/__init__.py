@@ -13,12 +13,13 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.pt2pt import Mode, NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
+from aiompi.engine.round import Posting, Round
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter
+from aiompi.engine.seams import Assembly, Driver, Link, Poller, Timer, Waiter
 
 __all__ = [
-    "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive",
-    "Party", "Peer", "PersistentRequest", "Poller", "Receive", "Request", "Scattered", "ScatteredReceive", "Schedule",
-    "Timer", "Waiter",
+    "Assembly", "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned",
+    "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller", "Posting", "Receive", "Request", "Round",
+    "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
+from aiompi.engine.round import Round
 from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Driver, Failable, Lending, Link
 from aiompi.errors import LocalProtocolError, OtherError
@@ -50,6 +51,7 @@ class Engine:
         roomy: whether there is a core for each rank of this host.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
+        rounds: those in which this rank has posted, and others have not.
         copies: what is being copied from peers: each copies a part, and tells whether there is more.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
@@ -73,6 +75,7 @@ class Engine:
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
+        self.rounds: list[Round] = []
         self.copies: deque[Callable[[], bool]] = deque()
         self.schedules: set[Schedule[Any]] = set()
         self.ended: deque[Schedule[Any]] = deque()
@@ -215,6 +218,25 @@ class Engine:
                 return
         matcher.post(receive)
 
+    def convene(self, current: Round) -> None:
+        """Wait for the others of a round, if they can still come."""
+        error = self.error
+        if error is None and self.troubled:
+            error = next(filter(None, (self._hopeless(member.rank) for member in current.missing)), None)
+        if error is None:
+            self.rounds.append(current)
+        else:
+            current.fail(error)
+
+    def look(self) -> bool:
+        """See whether rounds are complete; whether one is."""
+        over = [current for current in self.rounds if current.ready()]
+        for current in over:
+            self.rounds.remove(current)
+        for current in over:
+            current.end()
+        return bool(over)
+
     def receive_matched(self, message: Message, receive: Receive) -> None:
         """Start to receive a message that a probe has taken."""
         if self.error is not None:
@@ -283,7 +305,12 @@ class Engine:
         return [request for request in self.sends.values() if request.peer is peer]
 
     def _dismiss(self, peer: Party, doomed: list[Failable], error: Exception) -> None:
-        """Fail some operations with a peer, and all receives and probes that wait for it."""
+        """Fail some operations with a peer, and all receives, probes and rounds that wait for it."""
+        self.look()
+        for current in [*self.rounds]:
+            if any(member.rank == peer.rank for member in current.missing):
+                self.rounds.remove(current)
+                doomed = [*doomed, current]
         for matcher in self.contexts.values():
             doomed = [*doomed, *matcher.dismiss(peer.rank)]
         for request in doomed:
@@ -310,7 +337,8 @@ class Engine:
             return
         self.error = error
         self.troubled = True
-        doomed: list[Failable] = [*self.sends.values()]
+        doomed: list[Failable] = [*self.sends.values(), *self.rounds]
+        self.rounds.clear()
         for peer in self.peers():
             doomed += peer.abandon()
         for matcher in self.contexts.values():

@@ -103,7 +103,7 @@ class Peer(Party):
         header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
         self.credit -= cost
         self._owed = 0
-        if (self.link or self._connect()).send(header, payload, request):
+        if (self.link or self.connect()).send(header, payload, request):
             request.sent()
         return request
 
@@ -154,7 +154,7 @@ class Peer(Party):
         self.credit -= cost
         owed, self._owed = self._owed, 0
         header = _pack(short, tag, source, owed, context, nbytes, request.srqid, note)
-        if (self.link or self._connect()).send(header, request.payload, request):
+        if (self.link or self.connect()).send(header, request.payload, request):
             request.sent()
 
     def _shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
@@ -207,7 +207,7 @@ class Peer(Party):
             return
         owed, self._owed = self._owed, 0
         header = _pack(kind, tag, source, owed, context, length, srqid, drqid)
-        (self.link or self._connect()).send(header, (), None)
+        (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
         """Use a link for our frames, unless there is one already."""
@@ -216,7 +216,8 @@ class Peer(Party):
             if self.engine.finished:
                 self.emit(frame.FINI)
 
-    def _connect(self) -> Link:
+    def connect(self) -> Link:
+        """Make a link to the peer, unless it makes one meanwhile."""
         link = self.engine.connect(self)
         self.adopt(link)
         return self.link or link
@@ -430,7 +431,7 @@ class Peer(Party):
         if self.error is not None:
             return
         owed, self._owed = self._owed, 0
-        (self.link or self._connect()).whisper(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0))
+        (self.link or self.connect()).whisper(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0))
 
     def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
         wanted, srqid, drqid = header[5:]
@@ -442,7 +443,7 @@ class Peer(Party):
         pieces = request.payload if wanted == request.nbytes else _head(request.payload, wanted)
         owed, self._owed = self._owed, 0
         header_bytes = _pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
-        if (self.link or self._connect()).send(header_bytes, pieces, request):
+        if (self.link or self.connect()).send(header_bytes, pieces, request):
             request.sent()
 
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:

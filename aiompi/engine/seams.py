@@ -13,6 +13,7 @@ B = TypeVar("B")
 if TYPE_CHECKING:
     from aiompi.engine.party import Party
     from aiompi.engine.request import Request
+    from aiompi.engine.round import Round
 
 
 class Timer(Protocol):
@@ -111,8 +112,24 @@ class Owner(Failable, Protocol):
         """The memory is no longer needed."""
 
 
+class Assembly(Protocol):
+    """Ranks each of which posts where all the others see it."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that can be posted."""
+
+    def post(self, content: bytes | memoryview, note: int) -> Round:
+        """Post in the next round; the round before must be complete.
+
+        Args:
+            content: at most `room` bytes.
+            note: a number beside it.
+        """
+
+
 class Lending(Protocol[B]):
-    """Memory that other ranks read, for messages that go to several of them."""
+    """Memory that other ranks read, for what goes to several of them."""
 
     def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> B | None:
         """Copy a message into a block there; None if there is no room, or not all peers can read it."""
@@ -125,6 +142,14 @@ class Lending(Protocol[B]):
 
     def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
         """Send one frame whose payload is copied there, and read meanwhile; False if that cannot be done now."""
+
+    def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
+        """Prepare for rounds of a communicator; None if not all see what the others post, or not yet.
+
+        Args:
+            context: id of the communicator.
+            peers: all members but this rank.
+        """
 
     def allocate(self, nbytes: int) -> Any:
         """An array of bytes from which long messages are copied by their receiver only; None if there is no memory."""

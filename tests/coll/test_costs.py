@@ -156,8 +156,10 @@ def chain_up(n, m):
     return [*everyone(n - 1, 1, m), (0, 0)]
 
 
-# (collective, algorithm) -> number of ranks n, bytes m -> messages and bytes that each rank sends.
+# (collective, algorithm) -> number of ranks n, bytes m -> messages and bytes that each rank sends, to ranks with which
+# it shares no memory.
 SENT = {
+    ("barrier", "board"): lambda n, m: everyone(n, log2(n), 0),
     ("barrier", "dissemination"): lambda n, m: everyone(n, log2(n), 0),
     ("bcast", "binomial"): lambda n, m: [(len(below(p, n)[0]), m * len(below(p, n)[0])) for p in places(n)],
     ("bcast", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
@@ -169,6 +171,7 @@ SENT = {
     ("scatter", "binomial"): tree,
     ("scatter", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
     ("allgather", "bruck"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
+    ("allgather", "board"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
     ("allgather", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("allgather", "recursive_doubling"): allgather_doubling,
     ("allgather", "ring"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
@@ -177,6 +180,7 @@ SENT = {
     ("alltoall", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("reduce", "binomial"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "rabenseifner"): reduce_rabenseifner,
+    ("allreduce", "board"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "recursive_doubling"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "rabenseifner"): lambda n, m: allreduce(n, m, 2, 2 * (power_of(n) - 1) * m // power_of(n)),
     ("allreduce", "ring"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),

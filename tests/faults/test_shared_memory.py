@@ -153,6 +153,26 @@ def test_messages_in_memory_of_alloc_mem_are_whole(site: Site, face: str) -> Non
     assert result.lines == ["whole"] * 2
 
 
+MEET = """
+    import numpy
+    total = numpy.zeros(1, "i8")
+    for step in range(COUNT):
+        await comm.Barrier()
+        await comm.Allreduce(numpy.array([step + comm.rank]), total)
+        assert total[0] == comm.size * step + comm.size * (comm.size - 1) // 2, (step, total)
+    print("whole")
+"""
+
+
+@pytest.mark.parametrize("spin", ["0", "20e-6", "1e-3", ""])
+@pytest.mark.parametrize("face", FACES)
+def test_no_rank_sleeps_while_all_others_wait_for_it(site: Site, face: str, spin: str) -> None:
+    """Each step of each rank is a chance to miss the one that comes last."""
+    env = {"AIOMPI_SPIN": spin} if spin else {}
+    result = site.launch("-n", "4", site.program(stress(face, 1500, MEET)), env=env).finish(50.0)
+    assert (result.code, result.err, result.lines) == (0, "", ["whole"] * 4)
+
+
 def named(pid: int) -> set[str]:
     """Names of what a process has mapped or open."""
     lines = Path("/proc", str(pid), "maps").read_text().splitlines()

@@ -108,7 +108,7 @@ else:
     lines = told(site, 4, program, "rank 3 has not come to Ibarrier #1 on MPI_COMM_WORLD: it is in Recv")
     recv = "Recv(source=1, tag=ANY_TAG) on MPI_COMM_WORLD at app.py:13"
     assert lines[:4] == [
-        "  rank 0: Ibarrier #1 on MPI_COMM_WORLD (dissemination) of app.py:5, in Wait at app.py:6, waiting for rank 3",
+        "  rank 0: Ibarrier #1 on MPI_COMM_WORLD (board) of app.py:5, in Wait at app.py:6, waiting for rank 3",
         "  rank 1: irecv(source=0, tag=2) on MPI_COMM_WORLD of app.py:8 and 1 more, in Waitall at app.py:9, waiting "
         "for ranks 0, 2",
         "  rank 2: Ssend(dest=3, tag=7) on MPI_COMM_WORLD at app.py:11, waiting for rank 3",

@@ -66,6 +66,7 @@ class Node:
     """
 
     note = 0
+    meets = False
 
     def __init__(self, network: Network, rank: int) -> None:
         self._network = network

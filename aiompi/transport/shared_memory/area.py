@@ -16,10 +16,11 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import descriptors
 from aiompi.wire import memory
 
-#: which area of a rank it is, as `pool` and `arena` say
+#: which area of a rank it is, as `pool`, `arena` and `board` say
 POOL: Final = 0
 ARENA: Final = 1
-AREAS: Final = (POOL, ARENA)
+BOARD: Final = 2
+AREAS: Final = (POOL, ARENA, BOARD)
 
 #: ranks to whom an area can be handed over; each has a cache line for a word of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
@@ -39,7 +40,7 @@ class Area:
     """The owner's side.
 
     Args:
-        kind: POOL or ARENA.
+        kind: POOL, ARENA or BOARD.
         nbytes: of memory; pages are taken when they are first written.
 
     Raises:
@@ -112,7 +113,7 @@ class Loan:
     """An area of a peer, as its reader knows it.
 
     Attributes:
-        kind: POOL or ARENA.
+        kind: POOL, ARENA or BOARD.
     """
 
     __slots__ = ("_index", "_memory", "_read", "_words", "kind")

@@ -11,8 +11,9 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.area import Area, Borrower, Loan
+from aiompi.transport.shared_memory.area import BOARD, Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
+from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     CHUNK,
@@ -86,6 +87,8 @@ class RingLink:
         self.peer = peer
         self._transport = transport
         self._dialled = dialled
+        self._engine = transport.engine
+        self._rounds = transport.engine.rounds
         self._driver: Driver = transport.engine.driver
         # As in a stream: without progress in the background a send is complete only when its bytes have left.
         self._copying = transport.engine.driver.background
@@ -195,14 +198,14 @@ class RingLink:
         return self._kept(frame)
 
     def open_to(self, area: Area) -> bool:
-        """Let the peer read an area of this rank; whether it can by now, and can be told of something there at once."""
+        """Let the peer read an area of this rank; whether it can by now."""
         borrower = self._borrowers.get(area)
         if borrower is None and self._segment is not None:
             assert self._socket is not None
             borrower = area.open_to(self._socket)
             if borrower is not None:
                 self._borrowers[area] = borrower
-        return borrower is not None and borrower.able and not self._queue
+        return borrower is not None and borrower.able
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
@@ -260,6 +263,12 @@ class RingLink:
             segment.ring()
         return written != NOT
 
+    def rouse(self) -> None:
+        """Wake the peer, to whom nothing was sent, if it sleeps."""
+        segment = self._segment
+        if segment is not None and segment.outbound.unheard():
+            segment.ring()
+
     def detach(self, owner: Owner) -> None:
         if self._offered is not None:
             self._offered.take_back()
@@ -304,13 +313,15 @@ class RingLink:
     def _rung(self) -> None:
         segment = self._segment
         assert segment is not None
-        if not self._queue:
-            segment.inbound.expect()  # unless there is something to be written
+        if not self._queue and not self._rounds:
+            segment.inbound.expect()  # unless there is something to be written, or it may be a round that is complete
         self._turn(segment)
 
     def _turn(self, segment: Segment) -> None:
         try:
             watching = self._attend(segment)
+            if self._rounds:
+                self._engine.look()
         except RemoteProtocolError as error:
             self.lost(str(error))
         except BaseException:
@@ -358,7 +369,7 @@ class RingLink:
         inbound = segment.inbound
         if not inbound.pending():
             if not self._queue or not segment.outbound.room:
-                return False
+                return bool(self._rounds) and self._engine.look()
             self._turn(segment)
             return True
         try:
@@ -376,6 +387,8 @@ class RingLink:
         self._lingering = segment is not None and not segment.inbound.watch()
         if segment is not None and segment.inbound.unheard():
             segment.ring()
+        if self._rounds and self._engine.look():
+            self._lingering = True
         return not self._lingering
 
     # The end.
@@ -395,6 +408,8 @@ class RingLink:
             return False
         if self._loans.setdefault(loan.kind, loan) is not loan:
             raise RemoteProtocolError("it handed over the same memory twice")
+        if loan.kind == BOARD:
+            self._transport.posters[self.peer.rank] = Poster(loan)
         return True
 
     def _spoken(self) -> None:

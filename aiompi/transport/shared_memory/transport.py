@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Party, Peer
 from aiompi.transport.shared_memory.arena import Arena
+from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.template import Site
@@ -21,10 +22,11 @@ class SharedMemory(Unix):
     """A listener per rank; a connection per pair that talks, and with it a segment of two rings.
 
     What goes to several ranks at once is lent to them from a pool of this rank, once they have it. Long messages in
-    memory of `allocate` are copied by their receiver only.
+    memory of `allocate` are copied by their receiver only. Ranks that see the boards of each other can be an assembly.
 
     Attributes:
         ring_size: bytes of each new ring.
+        posters: by rank, the boards of others that this rank sees.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -36,6 +38,9 @@ class SharedMemory(Unix):
         self.ring_size = engine.settings.ring_size
         self._pool: Pool | None = None
         self._arena: Arena | None = None
+        self._board: Board | None = None
+        self._assemblies: list[Assembly] = []
+        self.posters: dict[int, Poster] = {}
         engine.lending = self
 
     def address(self) -> Any:
@@ -57,7 +62,8 @@ class SharedMemory(Unix):
         pool = self._own_pool()
         if pool is None:
             return None
-        able = [link.open_to(pool) for link in links]  # each, so that all can have it by the next time
+        # each, so that all can have it by the next time
+        able = [link.open_to(pool) and link.idle for link in links]
         return pool.place(payload, nbytes) if all(able) else None
 
     def _own_pool(self) -> Pool | None:
@@ -93,10 +99,43 @@ class SharedMemory(Unix):
         place = self._arena.locate(payload[0])
         return place is not None and link.offer(header, place, self._arena)
 
+    def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
+        place = place_of(context)
+        if place is None:
+            return None
+        if self._board is None:
+            try:
+                self._board = Board()
+            except OSError:
+                return None
+        board = self._board
+        # each, so that all can be seen by the next time
+        others = [self._attendee(peer, place, board) for peer in peers]
+        present = [other for other in others if other is not None]
+        if len(present) < len(others):
+            return None
+        assembly = Assembly(self.engine, board, place, present)
+        self._assemblies.append(assembly)
+        return assembly
+
+    def _attendee(self, peer: Party, place: int, board: Board) -> Attendee | None:
+        """A peer, if it sees the board of this rank, and this rank its own."""
+        if not isinstance(peer, Peer) or peer.error is not None:
+            return None
+        link = peer.link or peer.connect()
+        if not isinstance(link, RingLink) or not link.open_to(board):
+            return None
+        poster = self.posters.get(peer.rank)
+        return None if poster is None else Attendee(peer.rank, link, poster, place)
+
     def close(self) -> None:
         super().close()
         self.engine.lending = None
-        for area in (self._pool, self._arena):
+        for area in (self._pool, self._arena, self._board):
             if area is not None:
                 area.close()
-        self._pool = self._arena = None
+        self._pool = self._arena = self._board = None
+        self.posters.clear()
+        for assembly in self._assemblies:
+            assembly.dissolve()
+        self._assemblies.clear()

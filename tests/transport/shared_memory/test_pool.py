@@ -409,7 +409,7 @@ BAD: dict[str, tuple[bytes, tuple[Callable[[], int], ...]]] = {
     "no descriptor": (label(), ()),
     "two descriptors": (label(), (memory, memory)),
     "part of a label": (label()[:3], (memory,)),
-    "no such area": (label(2), (memory,)),
+    "no such area": (label(3), (memory,)),
     "no place for the reader": (label(reader=area.READERS), (memory,)),
     "shorter than told": (label(), (lambda: memory(4096),)),
     "too long": (label(nbytes=2**63), (memory,)),

@@ -1,0 +1,35 @@
+"""Allreduce without messages (section 4.9.6)."""
+
+from __future__ import annotations
+
+from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
+from aiompi.coll.meeting import meet
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def board(channel: Channel, operand: Operand) -> None:
+    """Post the contribution in shared memory, where every rank combines those of all, in the order of ranks.
+
+    Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; n * m bytes copied and
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks, for short vectors. Where ranks share no memory,
+    until they have handed it to each other, and for long vectors: as by recursive doubling.
+
+    Five ranks:
+
+        on the boards     a   b   c   d   e
+        rank 0            ((((a + b) + c) + d) + e)
+        ...               the same
+        rank 4            ((((a + b) + c) + d) + e)
+    """
+    # A copy: where it is there may be partial results before it has been combined.
+    contents = await meet(channel, memoryview(bytes(operand.slot().data)))
+    if contents is None:
+        await recursive_doubling(channel, operand)
+        return
+    for rank, content in enumerate(contents):
+        operand.incoming().store(content)
+        if rank:
+            operand.absorb(lower=False)
+        else:
+            operand.adopt()

@@ -1,0 +1,25 @@
+"""Barrier without messages (section 4.3)."""
+
+from __future__ import annotations
+
+from aiompi.coll.barrier.dissemination import NOTHING, dissemination
+from aiompi.coll.meeting import meet
+from aiompi.comm import Channel
+
+
+async def board(channel: Channel) -> None:
+    """Post in shared memory that this rank has entered, until all have; the last one wakes the others.
+
+    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, and until
+    they have handed it to each other: as by dissemination.
+
+    Five ranks, that enter one after the other; what each sees on the boards of all:
+
+        rank 2   . . x . .      waits
+        rank 0   x . x . .      waits
+        rank 4   x . x . x      waits
+        rank 3   x . x x x      waits
+        rank 1   x x x x x      wakes the others
+    """
+    if await meet(channel, NOTHING.data) is None:
+        await dissemination(channel)

@@ -1,0 +1,133 @@
+"""Meetings: the members of a communicator post something each, where all others see it (`aiompi.engine.round`).
+
+Before that they must have handed memory to each other, which takes some calls of a collective: in each of them they
+try, and agree on whether it has been done. All members count their calls alike, so that all know what comes next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aiompi.coll.slot import Slot, compare, mismatch
+from aiompi.comm import Channel, Communicator
+from aiompi.engine import Assembly, Posting, Request
+from aiompi.errors import InvalidCountError
+
+#: calls in which the members try to be an assembly, until they leave it at messages
+_ATTEMPTS: Final = 8
+
+
+class Meeting:
+    """How the members of a communicator meet, for this rank.
+
+    Attributes:
+        assembly: of the members, once they are one.
+        attempts: that are left to be made to become one.
+        latest: the last call that has begun, which the next one waits for.
+    """
+
+    __slots__ = ("assembly", "attempts", "latest")
+
+    def __init__(self) -> None:
+        self.assembly: Assembly | None = None
+        self.attempts = _ATTEMPTS
+        self.latest: Request[Any] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call has not ended."""
+        return self.latest is not None and not self.latest.done()
+
+
+async def meet(channel: Channel, content: memoryview) -> list[bytes | memoryview] | None:
+    """Post something for all others.
+
+    Args:
+        content: as many bytes as on all other ranks.
+
+    Returns:
+        What each rank has posted; None, on all ranks alike, if they cannot do that, or not yet.
+
+    Raises:
+        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
+            operation.
+        InvalidCountError: a rank has posted more, or less.
+    """
+    if not channel.meets:
+        return None
+    comm = channel.comm
+    meeting: Meeting | None = comm.meeting
+    if meeting is None:
+        meeting = comm.meeting = Meeting()
+    assembly = meeting.assembly
+    if assembly is not None and not meeting.busy:
+        if len(content) > assembly.room:
+            return None
+        meeting.latest = current = assembly.post(content, channel.note)
+        return _collected(channel, content, await current)
+    if assembly is None and not meeting.attempts:
+        return None
+    return await _meet_in_turn(channel, content, meeting)
+
+
+async def _meet_in_turn(channel: Channel, content: memoryview, meeting: Meeting) -> list[bytes | memoryview] | None:
+    """The same when the call before has not ended, or the members are no assembly yet."""
+    comm, before = channel.comm, meeting.latest
+    meeting.latest = turn = Request[None](comm.engine)
+    try:
+        if before is not None and not before.done():
+            await comm.engine.settled([before])
+        if meeting.assembly is not None:
+            if len(content) > meeting.assembly.room:
+                return None
+            return _collected(channel, content, await meeting.assembly.post(content, channel.note))
+        if meeting.attempts:
+            meeting.attempts -= 1
+            assembly = _assemble(comm)
+            if await _agreed(channel, assembly is not None):
+                meeting.assembly = assembly
+        return None
+    finally:
+        turn.complete()
+
+
+def _assemble(comm: Communicator) -> Assembly | None:
+    engine = comm.engine
+    if engine.lending is None:
+        return None
+    others = [engine.peer(rank) for rank in comm.targets if rank != engine.rank]
+    return engine.lending.assemble(comm.context_id, others)
+
+
+async def _agreed(channel: Channel, able: bool) -> bool:
+    """Whether all ranks are able, by dissemination: each message tells of all ranks that have been heard of so far."""
+    rank, size = channel.rank, channel.size
+    distance = 1
+    while distance < size:
+        told = Slot.of(1)
+        arrival = told.irecv(channel, (rank - distance) % size)
+        send = Slot(memoryview(bytes([able]))).isend(channel, (rank + distance) % size)
+        await arrival
+        await send
+        able = able and told.data[0] == 1
+        distance *= 2
+    return able
+
+
+def _collected(channel: Channel, own: memoryview, postings: list[Posting]) -> list[bytes | memoryview]:
+    """What each rank has posted, after a comparison of what all must agree on."""
+    contents: list[bytes | memoryview] = [content for _, content in postings]
+    contents.insert(channel.rank, own)
+    for note, content in postings:
+        if note != channel.note or len(content) != len(own):
+            _compare(channel, postings, len(own))
+    return contents
+
+
+def _compare(channel: Channel, postings: list[Posting], expected: int) -> None:
+    """Tell what others have posted that do not take part in the same call."""
+    others = [rank for rank in range(channel.size) if rank != channel.rank]
+    for rank, (note, content) in zip(others, postings, strict=True):
+        compare(channel, rank, note)
+        if len(content) != expected:
+            raise InvalidCountError(mismatch(channel, rank, len(content), expected))

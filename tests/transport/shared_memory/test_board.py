@@ -1,0 +1,304 @@
+"""Collectives without messages: ranks that post what all see, in memory that they share."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from worlds import pattern
+
+from aiompi import errors
+from aiompi.coll import buffers, meeting
+from aiompi.comm import Communicator
+from aiompi.op import MAX, SUM, Op
+from aiompi.transport.shared_memory import board, transport
+from aiompi.transport.shared_memory.area import BOARD, Area
+from aiompi.transport.shared_memory.board import PLACES, ROOM
+
+
+@pytest.fixture
+def apart(polled):
+    """Makes ranks that could meet and have not yet."""
+
+    def make(size=3, **settings):
+        w = polled(size, **settings)
+        for comm in w.comms:
+            comm.shares_memory = True
+        return w
+
+    return make
+
+
+@pytest.fixture
+def together(apart):
+    """Makes ranks that meet."""
+
+    def make(size=3, **settings):
+        w = apart(size, **settings)
+        until_assembled(w)
+        return w
+
+    return make
+
+
+def until_assembled(w, comms=None):
+    comms = comms or w.comms
+    for _ in range(meeting._ATTEMPTS):
+        everyone(w, buffers.barrier, comms)
+    assert all(comm.meeting.assembly is not None for comm in comms)
+
+
+def everyone(w, call, comms=None):
+    """All ranks make a call; the results."""
+    return w.finish(*[call(comm) for comm in comms or w.comms])
+
+
+def written(w):
+    """Bytes that have gone through the rings."""
+    return sum(link._segment.outbound._head for own in w.transports for link in own.links)
+
+
+def allreduce(contributions, op=SUM):
+    """A call on each rank, and where the results are."""
+    results = [np.empty_like(contribution) for contribution in contributions]
+    return (lambda comm: buffers.allreduce(comm, contributions[comm.rank], results[comm.rank], op)), results
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+def test_after_some_calls_nothing_is_sent(together, size):
+    w = together(size)
+    before = written(w)
+    for _ in range(5):
+        everyone(w, buffers.barrier)
+    assert written(w) == before
+
+
+@pytest.mark.spec("S4.3-1")
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_no_rank_leaves_a_barrier_before_the_last_has_entered(together, size):
+    w = together(size)
+    for last in [*range(size)] * 3:
+        waiting = [buffers.barrier(comm) for comm in w.comms if comm.rank != last]
+        for _ in range(20):
+            w.poll()
+        assert not any(request.done() for request in waiting)
+        w.finish(*waiting, buffers.barrier(w.comms[last]))
+
+
+def test_several_at_once_end_one_after_the_other(together):
+    w = together()
+    early = [[buffers.barrier(comm) for _ in range(5)] for comm in w.comms[:2]]
+    for nth in range(5):
+        assert not any(request.done() for requests in early for request in requests[nth:])
+        w.finish(buffers.barrier(w.comms[2]), *[requests[nth] for requests in early])
+
+
+def test_the_calls_before_they_meet_may_be_made_at_once(apart):
+    w = apart()
+    requests = [[buffers.barrier(comm) for _ in range(12)] for comm in w.comms]
+    w.finish(*itertools.chain(*requests))
+    until_assembled(w)
+
+
+@pytest.mark.spec("S4.9.6-1", "S4.9.4-3")
+@pytest.mark.parametrize("size", range(2, 6))
+def test_contributions_are_combined_in_the_order_of_ranks(together, size):
+    w = together(size)
+    joined = Op.Create(lambda left, right, datatype: right.__setitem__(slice(None), digits(left, right)))
+    call, results = allreduce([np.array([rank + 1, 0], "u8") for rank in range(size)], joined)
+    before = written(w)
+    for _ in range(3):
+        everyone(w, call)
+        expected = int("".join(str(rank + 1) for rank in range(size)))
+        assert [result.tolist() for result in results] == [[expected, 0]] * size
+    assert written(w) == before
+
+
+def digits(left, right):
+    """The digits of one number behind those of the other."""
+    a, b = np.frombuffer(left, "u8"), np.frombuffer(right, "u8")
+    return (a * np.where(b > 0, np.uint64(10), np.uint64(1)) + b).tobytes()
+
+
+def test_all_ranks_get_the_same_bits(together):
+    w = together(4)
+    call, results = allreduce([np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4)])
+    everyone(w, call)
+    assert len({result.tobytes() for result in results}) == 1
+    expected = functools.reduce(np.add, [np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4)])
+    assert np.array_equal(results[0], expected)
+
+
+def test_a_contribution_in_place_is_taken_before_the_result_comes(together):
+    w = together()
+    arrays = [np.full(3, float(rank)) for rank in range(3)]
+    everyone(w, lambda comm: buffers.allreduce(comm, None, arrays[comm.rank], SUM))
+    assert [array.tolist() for array in arrays] == [[3.0] * 3] * 3
+
+
+@pytest.mark.spec("S4.7-1")
+@pytest.mark.parametrize("count", [0, 1, ROOM])
+def test_blocks_are_gathered_everywhere(together, count):
+    w = together()
+    data = [pattern(count, rank) for rank in range(3)] if count else [b""] * 3
+    wholes = [bytearray(3 * count) for _ in range(3)]
+    before = written(w)
+    for _ in range(2):
+        everyone(w, lambda comm: buffers.allgather(comm, data[comm.rank], wholes[comm.rank]))
+        assert [bytes(whole) for whole in wholes] == [b"".join(data)] * 3
+    assert written(w) == before
+
+
+def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
+    """A rank is at most one call ahead of another one: it has posted in the cell beside."""
+    w = together(2)
+    results = [[np.zeros(1, "i8") for _ in range(40)] for _ in range(2)]
+
+    def call(rank, nth):
+        return buffers.allreduce(w.comms[rank], np.array([nth + 1]), results[rank][nth], SUM)
+
+    ahead = [call(0, nth) for nth in range(40)]
+    w.finish(*ahead, *[call(1, nth) for nth in range(40)])
+    assert [[int(result[0]) for result in own] for own in results] == [[2 * (nth + 1) for nth in range(40)]] * 2
+
+
+def test_long_contributions_are_sent(together):
+    w = together()
+    results = [np.empty(ROOM + 1, "B") for _ in range(3)]
+    board_only = buffers.allreduce.using("board")
+    everyone(w, lambda comm: board_only(comm, np.full(ROOM + 1, comm.rank, "B"), results[comm.rank], SUM))
+    assert all((result == 3).all() for result in results)
+
+
+# Who does not agree.
+
+
+def test_another_collective_is_told_with_both_views(together):
+    w = together()
+    calls = [buffers.barrier(w.comms[0]), *[allgather_nothing(comm) for comm in w.comms[1:]]]
+    w.until(lambda: all(call.done() for call in calls))
+    with pytest.raises(errors.OtherError, match="rank 1 has called Allgather, this rank Barrier"):
+        calls[0].result()
+    with pytest.raises(errors.OtherError, match="rank 0 has called Barrier, this rank Allgather"):
+        calls[2].result()
+
+
+def allgather_nothing(comm):
+    return buffers.allgather(comm, b"", bytearray())
+
+
+def test_another_operation_is_told(together):
+    w = together(2)
+    calls = [buffers.allreduce(comm, np.ones(1), np.ones(1), op) for comm, op in zip(w.comms, (SUM, MAX), strict=True)]
+    w.until(lambda: all(call.done() for call in calls))
+    with pytest.raises(errors.InvalidOpError, match="rank 1 has called Allreduce with MPI_MAX"):
+        calls[0].result()
+
+
+def test_another_amount_is_told(together):
+    w = together(2)
+    calls = [buffers.allreduce(comm, np.ones(1 + comm.rank), np.ones(1 + comm.rank), SUM) for comm in w.comms]
+    w.until(lambda: all(call.done() for call in calls))
+    for call, text in zip(calls, ("rank 1 sent 16 bytes where 8", "rank 0 sent 8 bytes where 16"), strict=True):
+        with pytest.raises(errors.InvalidCountError, match=text):
+            call.result()
+
+
+# Who does not come.
+
+
+def test_a_rank_that_dies_ends_the_waiting(together):
+    w = together()
+    call = buffers.barrier(w.comms[0])
+    w.engines[0].peer(2).gone("it was killed")
+    with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone: it was killed"):
+        call.result()
+    assert not w.engines[0].rounds
+    with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone"):
+        w.finish(buffers.barrier(w.comms[0]))
+
+
+def test_what_a_rank_has_posted_before_it_died_counts(together):
+    w = together(2)
+    early = buffers.barrier(w.comms[0])
+    buffers.barrier(w.comms[1])
+    w.engines[0].peer(1).gone("it was killed")
+    assert early.result() is None
+
+
+def test_a_rank_that_has_finalized_ends_the_waiting(together):
+    w = together()
+    call = buffers.barrier(w.comms[0])
+    w.engines[0].peer(1).leave()
+    with pytest.raises(errors.ProcessFailedError, match="rank 1 has finalized"):
+        call.result()
+
+
+def test_an_abort_ends_the_waiting(together):
+    w = together()
+    call = buffers.barrier(w.comms[0])
+    w.engines[0].abort(errors.OtherError("enough"))
+    with pytest.raises(errors.OtherError, match="enough"):
+        call.result()
+    with pytest.raises(errors.OtherError, match="enough"):
+        w.finish(buffers.barrier(w.comms[0]))
+
+
+# Where they cannot meet.
+
+
+def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
+    def refuse():
+        raise OSError("no memory")
+
+    monkeypatch.setattr(transport, "Board", refuse)
+    w = apart()
+    for _ in range(2 * meeting._ATTEMPTS):
+        everyone(w, buffers.barrier)
+    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 3
+
+
+def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
+    w = apart()
+    monkeypatch.setattr(w.transports[1], "assemble", lambda context, peers: None)
+    for _ in range(2 * meeting._ATTEMPTS):
+        everyone(w, buffers.barrier)
+    assert [comm.meeting.assembly for comm in w.comms] == [None] * 3
+
+
+def test_only_the_first_communicators_have_a_place():
+    assert [board.place_of(context) for context in (0, 2, 2 * PLACES - 2, 2 * PLACES)] == [0, 1, PLACES - 1, None]
+
+
+def test_communicators_do_not_see_what_others_post(together):
+    w = together()
+    others = [Communicator(comm.engine, comm.group, 4, "other") for comm in w.comms]
+    for other in others:
+        other.shares_memory = True
+    until_assembled(w, others)
+    waiting = [buffers.barrier(comm) for comm in w.comms[:2]]
+    everyone(w, buffers.barrier, others)
+    assert not any(request.done() for request in waiting)
+    w.finish(*waiting, buffers.barrier(w.comms[2]))
+
+
+def test_persistent_collectives_which_start_in_any_order_send(together):
+    w = together()
+    pairs = [(buffers.barrier.init(comm), buffers.barrier.init(comm)) for comm in w.comms]
+    before = written(w)
+    for pair, order in zip(pairs, ((0, 1), (1, 0), (0, 1)), strict=True):
+        for nth in order:
+            pair[nth].start()
+    w.finish(*itertools.chain(*pairs))
+    assert written(w) > before
+
+
+def test_a_board_of_another_size_is_refused(apart):
+    w = apart(2)
+    everyone(w, buffers.barrier)
+    small = Area(BOARD, board.SIZE // 2)
+    w.links(0, 1)[0].open_to(small)
+    w.until(lambda: w.engines[1].peer(0).error is not None)
+    small.close()
