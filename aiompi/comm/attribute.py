@@ -48,7 +48,7 @@ COMMUNICATOR_KEYVALS: Final = Keyvals(
         TAG_UB: lambda comm: comm._core.tag_ub,
         HOST: lambda comm: PROC_NULL,
         IO: lambda comm: ANY_SOURCE,
-        WTIME_IS_GLOBAL: lambda comm: False,
+        WTIME_IS_GLOBAL: lambda comm: 0,
         UNIVERSE_SIZE: lambda comm: comm._core.engine.size,
         APPNUM: lambda comm: None,
         LASTUSEDCODE: lambda comm: last_used_code(),

@@ -243,8 +243,8 @@ class Datatype(Constructors, Decoding, Packing):
 
     @property
     def name(self) -> str:
-        """The name, or else how the type was made, as in "vector of MPI_INT"."""
-        return str(self)
+        """As `Get_name`."""
+        return self.Get_name()
 
     @name.setter
     def name(self, name: str) -> None:

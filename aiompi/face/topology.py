@@ -134,9 +134,14 @@ class CartesianInquiry(Neighborhood):
         """Number of dimensions (MPI_Cartdim_get, section 6.5.4)."""
         return self._grid.ndims
 
-    def Get_topo(self) -> tuple[list[int], list[bool], list[int]]:
-        """Dimensions, which of them are periodic, and where this process is (MPI_Cart_get, section 6.5.4)."""
-        return list(self._grid.dims), list(self._grid.periods), self._grid.coords(self.rank)
+    def Get_topo(self) -> tuple[list[int], list[int], list[int]]:
+        """What the grid is (MPI_Cart_get, section 6.5.4).
+
+        Returns:
+            Number of processes along each dimension, 1 for those that are periodic and 0 for others, and the
+            coordinates of this process.
+        """
+        return list(self._grid.dims), list(map(int, self._grid.periods)), self._grid.coords(self.rank)
 
     def Get_cart_rank(self, coords: Sequence[int]) -> int:
         """Rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
@@ -179,7 +184,7 @@ class CartesianInquiry(Neighborhood):
         return self.Get_dim()
 
     @property
-    def topo(self) -> tuple[list[int], list[bool], list[int]]:
+    def topo(self) -> tuple[list[int], list[int], list[int]]:
         """As `Get_topo`."""
         return self.Get_topo()
 
@@ -189,8 +194,8 @@ class CartesianInquiry(Neighborhood):
         return self.Get_topo()[0]
 
     @property
-    def periods(self) -> list[bool]:
-        """For each dimension, whether it is periodic."""
+    def periods(self) -> list[int]:
+        """For each dimension, 1 if it is periodic, 0 if not."""
         return self.Get_topo()[1]
 
     @property

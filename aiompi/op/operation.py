@@ -203,7 +203,7 @@ class Op(Reference[Operation]):
         groups = " and ".join(", ".join(self._valid.types or ()).rsplit(", ", 1))
         remedy = f"it is defined for {groups} types" if groups else "it is for one-sided operations only"
         return InvalidOpError(
-            f"{self.name} is not defined for {datatype.name} (section 4.9.2): {remedy}; other "
+            f"{self.name} is not defined for {datatype} (section 4.9.2): {remedy}; other "
             "combinations take an operation made with Op.Create"
         )
 

@@ -85,7 +85,7 @@ def _extreme_with_index(beats: np.ufunc) -> Kernel:
 
 
 def _undefined_kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
-    raise InvalidOpError(f"the operation is not defined for vectors of {datatype.name}")
+    raise InvalidOpError(f"the operation is not defined for vectors of {datatype}")
 
 
 def _max(a: Any, b: Any) -> Any:

@@ -170,7 +170,12 @@ REFUSED = [
     ),
     ("Scan", lambda c: buffers.scan(c, ones, np.ones(3), SUM), InvalidCountError, "4 items, recvbuf 3"),
     ("Scan", lambda c: buffers.scan(c, ones, np.ones(4, "i"), SUM), InvalidTypeError, "one datatype"),
-    ("Scan", lambda c: buffers.scan(c, bytes(1), bytearray(1), SUM), InvalidOpError, "not defined for MPI_BYTE"),
+    (
+        "Scan",
+        lambda c: buffers.scan(c, IN_PLACE, [bytearray(1), BYTE], SUM),
+        InvalidOpError,
+        "not defined for MPI_BYTE",
+    ),
     ("Exscan", lambda c: buffers.exscan(c, ones, more, OP_NULL), InvalidOpError, "OP_NULL"),
 ]
 

@@ -27,7 +27,7 @@ def test_predefined_attributes_of_communicators() -> None:
     comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5), tag_ub=TAG_UB))
     attributes = Attributes(COMMUNICATOR_KEYVALS)
     expected = {
-        TAG_UB: TAG_UB, HOST: PROC_NULL, IO: ANY_SOURCE, WTIME_IS_GLOBAL: False, UNIVERSE_SIZE: 5, APPNUM: None,
+        TAG_UB: TAG_UB, HOST: PROC_NULL, IO: ANY_SOURCE, WTIME_IS_GLOBAL: 0, UNIVERSE_SIZE: 5, APPNUM: None,
     }  # fmt: skip
     assert {key: attributes.get(comm, key) for key in expected} == expected
     assert TAG_UB >= 32767

@@ -52,7 +52,7 @@ def test_predefined_attributes(size: int) -> None:
         constants.TAG_UB: constants.TAG_UB,
         constants.HOST: constants.PROC_NULL,
         constants.IO: constants.ANY_SOURCE,
-        constants.WTIME_IS_GLOBAL: False,
+        constants.WTIME_IS_GLOBAL: 0,
         constants.UNIVERSE_SIZE: size,
     }
     for comm in aiompi.local_world(size):

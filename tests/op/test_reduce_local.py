@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiompi.datatype import DOUBLE, DOUBLE_INT, INT
+from aiompi.datatype import BYTE, DOUBLE, DOUBLE_INT, INT
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op import MAXLOC, OP_NULL, SUM, Op
 
@@ -54,7 +54,7 @@ ones = np.ones(4)
     [
         (SUM, ones, np.ones(3), InvalidCountError, "inbuf holds 4 items, inoutbuf 3"),
         (SUM, ones, np.ones(4, "f"), InvalidTypeError, "pass the same datatype"),
-        (SUM, b"ab", bytearray(2), InvalidOpError, "not defined for MPI_BYTE"),
+        (SUM, [b"ab", BYTE], [bytearray(2), BYTE], InvalidOpError, "not defined for MPI_BYTE"),
         (OP_NULL, ones, np.ones(4), InvalidOpError, "OP_NULL"),
         (SUM, ones, ones, InvalidBufferError, "inbuf and inoutbuf share memory"),
         (SUM, ones, np.broadcast_to(np.ones(1), 4), InvalidBufferError, "inoutbuf"),
