@@ -24,7 +24,7 @@ FIGURES = {
     "memory": 2,
     "matching": 4,
     "datatype": 16,
-    "impi": 5,
+    "impi": 6,
     "collective": 60,
     "responsive": 3,
     "mpich": 27,

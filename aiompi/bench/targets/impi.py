@@ -26,7 +26,8 @@ TCP: Final = Contender("TCP", (*SOCKET.command, "tcp"))
 RELAYS: Final = Contender("relays", (*SOCKET.command, "relays"))
 
 _ROUNDS: Final = 300
-_WINDOWS: Final = 12
+#: messages outstanding: windows per block
+_WINDOWS: Final = {1: 12, 8: 3}
 _BLOCKS: Final = 3
 _LATENCY_GOAL: Final = Goal("ratio", "at most", 4)
 _BANDWIDTH_GOAL: Final = Goal("ratio", "at least", 0.4)
@@ -36,9 +37,7 @@ _WITHIN_GOAL: Final = Goal("ratio", "at most", 1.15)
 
 def figures(options: Options) -> Iterator[Figure]:
     """Between clients beside TCP, through relays and not; within a client beside a job that knows nothing of IMPI."""
-    rounds = {"nbytes": SHORT, "iterations": options.scaled(_ROUNDS), "blocks": _BLOCKS}
-    windows = {"nbytes": LARGE, "window": 1, "iterations": options.scaled(_WINDOWS), "blocks": _BLOCKS}
-    latency, bandwidth = {"work": "latency", **rounds}, {"work": "bandwidth", **windows}
+    latency = {"work": "latency", "nbytes": SHORT, "iterations": options.scaled(_ROUNDS), "blocks": _BLOCKS}
     with conversations(APART, TOGETHER, TCP, RELAYS, BLOCKING) as (apart, together, tcp, relays, alone):
         for name, ours, floor, goal in (
             ("between clients", apart, relays, _LATENCY_GOAL),
@@ -46,18 +45,26 @@ def figures(options: Options) -> Iterator[Figure]:
         ):
             sides = Side(ours, latency, one_way), Side(floor, latency, one_way)
             yield compare(f"{name}, {SHORT} B", "us", options.repeat, *sides, goal)
-        pairs: list[tuple[str, Conversation, Conversation, Goal | None]] = [
-            ("between clients", apart, tcp, _BANDWIDTH_GOAL),
-            ("between clients, beside relays", apart, relays, None),
-            ("within a client", together, alone, None),
+        rows: list[tuple[str, int, Conversation, Conversation, Goal | None]] = [
+            ("between clients", 1, apart, tcp, _BANDWIDTH_GOAL),
+            ("between clients", 8, apart, tcp, _BANDWIDTH_GOAL),
+            ("beside relays", 1, apart, relays, None),
+            ("within a client", 1, together, alone, None),
         ]
-        for name, ours, floor, aim in pairs:
-            sides = Side(ours, bandwidth, _rate), Side(floor, bandwidth, _rate)
-            yield compare(f"{name}, {LARGE // 2**20} MiB", "MB/s", options.repeat, *sides, aim)
+        for name, window, ours, floor, aim in rows:
+            pair = _bandwidth(ours, window, options), _bandwidth(floor, window, options)
+            yield compare(f"{name}, {window} x {LARGE // 2**20} MiB", "MB/s", options.repeat, *pair, aim)
 
 
-def _rate(answer: Answer) -> float:
-    return LARGE / per_iteration(answer) / 1e6
+def _bandwidth(conversation: Conversation, window: int, options: Options) -> Side:
+    """Messages of which so many are outstanding at a time."""
+
+    def rate(answer: Answer) -> float:
+        return LARGE * window / per_iteration(answer) / 1e6
+
+    iterations = options.scaled(_WINDOWS[window])
+    work = {"work": "bandwidth", "nbytes": LARGE, "window": window, "iterations": iterations, "blocks": _BLOCKS}
+    return Side(conversation, work, rate)
 
 
 FAMILY: Final = Family(
