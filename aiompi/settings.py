@@ -80,7 +80,7 @@ class Settings:
     impi_native: bool = True
     impi_any_source: bool = False
     impi_start_timeout: float = 300.0
-    impi_datalen: int = 2**20
+    impi_datalen: int = 2 * 2**20
     impi_tagub: int = 2**31 - 1
     impi_ackmark: int = 10
     impi_hiwater: int = 20
