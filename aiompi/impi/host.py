@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+from collections import deque
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -43,16 +44,35 @@ ACKNOWLEDGEMENTS: Final = frozenset(
 #: A pair of procs may have this many times hiwater under way before we call it an attack: implementations differ in
 #: what they count, and nobody is to be accused for that.
 PATIENCE: Final = 4
+#: The same of their data, which everybody counts, and which take memory.
+PATIENCE_DATA: Final = 2
 
 
 class _Flow:
-    """Counted packets of one proc of ours and one of another client that are not acknowledged yet."""
+    """Counted packets of one proc of ours and one of another client that are not acknowledged yet.
 
-    __slots__ = ("received", "sent")
+    Attributes:
+        received: bytes of data in each of those that have come.
+        nbytes: sum of these.
+        sent: how many have left.
+    """
+
+    __slots__ = ("nbytes", "received", "sent")
 
     def __init__(self) -> None:
-        self.received = 0
+        self.received: deque[int] = deque()
+        self.nbytes = 0
         self.sent = 0
+
+    def receive(self, nbytes: int) -> None:
+        """One has come."""
+        self.received.append(nbytes)
+        self.nbytes += nbytes
+
+    def acknowledge(self, count: int) -> None:
+        """The first ones are acknowledged."""
+        for _ in range(min(count, len(self.received))):
+            self.nbytes -= self.received.popleft()
 
 
 class Host:
@@ -80,6 +100,7 @@ class Host:
         self._ranks = {identity: number for number, identity in enumerate(self._identities)}
         self._flows: dict[tuple[int, int], _Flow] = {}
         self._limit = PATIENCE * universe.hiwater
+        self._most = PATIENCE_DATA * universe.hiwater * universe.datalen  # bytes
 
     # The dance (section 2.3.8).
 
@@ -139,7 +160,7 @@ class Host:
         if packet.pk_type in COUNTED:
             flow.sent += 1
         elif packet.pk_type == PacketType.PROTOACK:
-            flow.received -= self._universe.ackmark
+            flow.acknowledge(self._universe.ackmark)
         return peer
 
     def incoming(self, packet: Packet, peer: int) -> int:
@@ -162,10 +183,10 @@ class Host:
             raise _broken(packet, "came after FINI")
         flow = self._flow(dest, source)
         if packet.pk_type in COUNTED:
-            flow.received += 1
+            flow.receive(packet.pk_len)
         elif packet.pk_type == PacketType.PROTOACK:
             flow.sent -= self._universe.ackmark
-        if flow.received > self._limit or flow.sent < -self._limit:
+        if len(flow.received) > self._limit or flow.nbytes > self._most or flow.sent < -self._limit:
             raise _broken(packet, f"is one too many: hiwater is {self._universe.hiwater}")
         return dest
 
@@ -184,8 +205,8 @@ class Host:
         """
         acks = []
         for (own, other), flow in self._flows.items():
-            while own == proc and flow.received >= self._universe.ackmark:
-                flow.received -= self._universe.ackmark
+            while own == proc and len(flow.received) >= self._universe.ackmark:
+                flow.acknowledge(self._universe.ackmark)
                 ack = Packet(PacketType.PROTOACK, pk_src=self._identities[own], pk_dest=self._identities[other])
                 acks.append((self._universe.procs[other].host, ack.pack()))
         return acks

@@ -6,7 +6,7 @@ import pytest
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.address import host_identifier
-from aiompi.impi.host import PATIENCE, Host, State
+from aiompi.impi.host import PATIENCE, PATIENCE_DATA, Host, State
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import COUNTED, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
@@ -37,8 +37,8 @@ def proc(rank: int) -> bytes:
     return pack_proc(host_identifier("192.0.2.9"), 70 + rank)
 
 
-def packet(kind: PacketType, source: int, dest: int) -> Packet:
-    return Packet(kind, pk_src=proc(source), pk_dest=proc(dest))
+def packet(kind: PacketType, source: int, dest: int, nbytes: int = 0) -> Packet:
+    return Packet(kind, nbytes, proc(source), proc(dest), pk_msglen=nbytes)
 
 
 @pytest.fixture
@@ -140,6 +140,26 @@ def test_a_peer_that_knows_no_flow_control(host: Host, kind: PacketType) -> None
     host.incoming(packet(kind, 3, 2), 2)  # pairs are apart
     with pytest.raises(RemoteProtocolError, match="is one too many: hiwater is 3"):
         host.incoming(packet(kind, 3, 1), 2)
+
+
+def test_a_peer_whose_packets_would_take_too_much_memory(host: Host) -> None:
+    """Acknowledged are the first ones."""
+    host.incoming(packet(DATA, 3, 1), 2)
+    for nbytes in (10, *[16] * (PATIENCE_DATA * 3 - 1)):
+        host.incoming(packet(DATA, 3, 1, nbytes), 2)
+    with pytest.raises(RemoteProtocolError, match="is one too many: hiwater is 3"):
+        host.incoming(packet(DATA, 3, 1, 7), 2)
+    host.incoming(packet(DATA, 3, 2, 16), 2)  # pairs are apart
+
+
+def test_memory_of_acknowledged_packets_does_not_count(host: Host) -> None:
+    for nbytes in (16, 10, *[16] * (PATIENCE_DATA * 3 - 2)):
+        host.incoming(packet(DATA, 3, 1, nbytes), 2)
+    host.outgoing(packet(PROTOACK, 1, 3), 1)
+    host.incoming(packet(DATA, 3, 1, 16), 2)
+    host.incoming(packet(DATA, 3, 1, 16), 2)
+    with pytest.raises(RemoteProtocolError, match="is one too many"):
+        host.incoming(packet(DATA, 3, 1, 1), 2)
 
 
 def test_a_peer_that_acknowledges_what_was_never_sent(host: Host) -> None:
