@@ -48,7 +48,8 @@ class Settings:
             between them is IMPI traffic between their hosts.
         impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
         impi_start_timeout: seconds after which the IMPI server fails a job of which all clients are there, and one
-            sends none of the standard labels that the others wait for, and at most twice as many; 0 for never.
+            sends none of the standard labels that the others wait for, and at most twice as many; and after which a
+            client fails it to which nothing comes of a start that has begun. 0 for never.
         impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts. Each
             rank of another client may have impi_hiwater of them waiting here for a rank that does not receive.
         impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.

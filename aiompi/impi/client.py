@@ -170,6 +170,11 @@ class Client:
         """Whether private labels may be submitted, and `done` must be called: all clients are aiompi."""
         return self.state is State.LABELS and self.universe is not None
 
+    @property
+    def midway(self) -> bool:
+        """Whether some of the standard labels have arrived and others have not: all clients are there."""
+        return bool(self._arrays)
+
     def data_to_send(self) -> bytes:
         """Bytes for the server, each returned once."""
         data = b"".join(self._out)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from aiompi.errors import Exception as MPIError
 from aiompi.impi import native
@@ -25,6 +25,7 @@ _FAREWELL: Final = 5.0  # seconds that the server has to close the connection af
 _READ: Final = 64 * 2**10
 
 _E = TypeVar("_E", Described, Started)
+_T = TypeVar("_T")
 
 
 class RemoteServer(Rendezvous):
@@ -35,6 +36,8 @@ class RemoteServer(Rendezvous):
         hosts: of this client.
         credentials: authentication methods that the user enabled.
         timeout: seconds to wait for the connection, for the first answer, and for hosts of other clients.
+        patience: seconds to wait for what the server or another client does at once, when all clients are there; 0 for
+            no limit.
         say: tells the user something.
     """
 
@@ -45,6 +48,7 @@ class RemoteServer(Rendezvous):
         credentials: Credentials,
         *,
         timeout: float,
+        patience: float,
         say: Callable[[str], None],
     ) -> None:
         self._endpoint = endpoint
@@ -52,6 +56,7 @@ class RemoteServer(Rendezvous):
         self._hosts = hosts
         self._credentials = credentials
         self._timeout = timeout
+        self._patience = patience or None
         self._say = say
         self._client: Client
         self._universe: Universe
@@ -117,7 +122,7 @@ class RemoteServer(Rendezvous):
             return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
         key = b"" if self._client.rank else os.urandom(native.KEY_BYTES)
         try:
-            sealed = await self._share(native.KEY, exchange.seal(key, publics) if key else b"")
+            sealed = await self._soon(self._share(native.KEY, exchange.seal(key, publics) if key else b""))
             if absent := _absent(sealed, count):
                 return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
             return key or exchange.open(sealed[0], publics)
@@ -165,7 +170,7 @@ class RemoteServer(Rendezvous):
         return self._linking
 
     async def _link(self) -> None:
-        await self._expect(Started)
+        await self._soon(self._expect(Started))
         await self._hosts.connect(self._timeout)
 
     def _linked(self, linking: asyncio.Task[None]) -> None:
@@ -244,12 +249,14 @@ class RemoteServer(Rendezvous):
             self._on_lost(str(lost))
 
     async def _receive(self) -> list[Event]:
-        limit = self._timeout if self._client.state is State.CHOOSING else None
+        choosing = self._client.state is State.CHOOSING
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self._timeout if choosing else self._patience if self._client.midway else None):
                 data = await self._reader.read(_READ)
         except TimeoutError:
-            raise TimeoutError(f"no answer within {limit:g} s; is this the port of an IMPI server?") from None
+            if not choosing:
+                raise self._silence() from None
+            raise TimeoutError(f"no answer within {self._timeout:g} s; is this the port of an IMPI server?") from None
         except ConnectionResetError:
             data = b""
         if not data:
@@ -274,6 +281,20 @@ class RemoteServer(Rendezvous):
             event = await self._next()
             if isinstance(event, kind):
                 return event
+
+    async def _soon(self, answer: Coroutine[Any, Any, _T]) -> _T:
+        """What comes when the server and the other clients do what is to be done at once."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await answer
+        except TimeoutError:
+            raise self._silence() from None
+
+    def _silence(self) -> RendezvousError:
+        return self._error(
+            f"nothing has come for {self._patience:g} s while the job starts: the server, or another client, has "
+            "stopped (AIOMPI_IMPI_START_TIMEOUT)"
+        )
 
     async def _stop_listening(self) -> None:
         if self._listener is not None:

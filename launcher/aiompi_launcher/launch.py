@@ -113,7 +113,14 @@ class _Launch:
         settings = load_settings()
         home = Home(directory=self._directory.path, key=self._key, owner=supervisor)
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, home)
-        return RemoteServer(endpoint, hosts, self._credentials, timeout=settings.connect_timeout, say=supervisor.say)
+        return RemoteServer(
+            endpoint,
+            hosts,
+            self._credentials,
+            timeout=settings.connect_timeout,
+            patience=settings.impi_start_timeout,
+            say=supervisor.say,
+        )
 
 
 def serve(spec: ServeSpec, name: str) -> int:

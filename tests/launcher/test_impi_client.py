@@ -43,6 +43,16 @@ class Meddler(Server):
         super()._submit(connection, label, data)
 
 
+class Halting(Server):
+    """Stops at a label: that of some client, and all that follow, come to nobody."""
+
+    last = 0
+
+    def _submit(self, connection: ServerConnection, label: int, data: bytes) -> None:
+        if label <= self.last:
+            super()._submit(connection, label, data)
+
+
 class Clients:
     """Clients of one rank each.
 
@@ -50,7 +60,7 @@ class Clients:
         said: what they have told their users.
     """
 
-    def __init__(self, home: Path, count: int, port: int, timeout: float) -> None:
+    def __init__(self, home: Path, count: int, port: int, timeout: float, patience: float) -> None:
         self.said: list[str] = []
         self.remotes: list[RemoteServer] = []
         for rank in range(count):
@@ -59,7 +69,7 @@ class Clients:
             place = Home(directory=str(directory), key=bytes(32), owner=self)
             hosts = Hosts(1, 1, (), Settings(), place)
             endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
-            self.remotes.append(RemoteServer(endpoint, hosts, NONE, timeout=timeout, say=self.say))
+            self.remotes.append(RemoteServer(endpoint, hosts, NONE, timeout=timeout, patience=patience, say=self.say))
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -85,13 +95,13 @@ async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
     """Makes a server of a kind, and its clients."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def make(kind: type[Server], timeout: float = 10.0, count: int = 2) -> Clients:
+        async def make(kind: type[Server], timeout: float = 10.0, count: int = 2, patience: float = 0) -> Clients:
             rendezvous = Rendezvous(kind(count, NONE), "server", verbose=False)
             stack.push_async_callback(rendezvous.close)
             loop = asyncio.get_running_loop()
             listening = await loop.create_server(lambda: Connection(rendezvous), "127.0.0.1", 0)
             stack.callback(listening.close)
-            made = Clients(home, count, listening.sockets[0].getsockname()[1], timeout)
+            made = Clients(home, count, listening.sockets[0].getsockname()[1], timeout, patience)
             stack.push_async_callback(made.close)
             return made
 
@@ -171,3 +181,35 @@ async def test_a_key_that_was_changed_on_its_way(clients: Callable[..., object])
     both: Clients = await clients(Meddler)  # type: ignore[misc]
     with pytest.raises(RendezvousError, match="was changed on its way from client 0"):
         await both.meet()
+
+
+@pytest.mark.parametrize("last", [0x1100, 0x1300, native.EXCHANGE], ids=["NHOSTS", "DATALEN", "EXCHANGE"])
+async def test_a_server_that_falls_silent_when_all_clients_are_there(
+    clients: Callable[..., object], monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    monkeypatch.setattr(Halting, "last", last)
+    both: Clients = await clients(Halting, patience=0.1)  # type: ignore[misc]
+    with pytest.raises(RendezvousError, match=r"nothing has come for 0\.1 s while the job starts.*START_TIMEOUT"):
+        await both.meet()
+
+
+async def test_a_client_that_stops_behind_the_standard_labels(clients: Callable[..., object]) -> None:
+    """The others give up private labels, and later the job."""
+    both: Clients = await clients(Server, 0.1, patience=0.5)  # type: ignore[misc]
+    stopped = asyncio.Event()
+    both.remotes[1]._agree = lambda count: stopped.wait()  # type: ignore[method-assign, assignment, return-value]
+    other = asyncio.create_task(both.remotes[1].meet())
+    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    both.remotes[0].watch(lost.set_result)
+    assert (await both.remotes[0].meet()).key == b""
+    async with asyncio.timeout(5):
+        assert "nothing has come for 0.5 s while the job starts" in await lost
+    other.cancel()
+
+
+async def test_clients_that_are_late_are_waited_for(clients: Callable[..., object]) -> None:
+    both: Clients = await clients(Server, patience=0.5)  # type: ignore[misc]
+    first = asyncio.create_task(both.remotes[0].meet())
+    await asyncio.wait([first], timeout=0.6)
+    assert not first.done()
+    assert (await both.remotes[1].meet()).key == (await first).key
