@@ -121,7 +121,7 @@ class NoDriver:
     def __init__(self) -> None:
         self.soon: deque[Callable[[], object]] = deque()
 
-    def waiter(self) -> Any:
+    def waiter(self, request: Any) -> Any:
         return ["waiting"], lambda request: None
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

@@ -6,13 +6,20 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import silencing
 from aiompi.driver.spin import Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
+
+#: looks per turn of a loop that spins: together they take a few microseconds, as the turn itself does
+_LOOKS: Final = 8
+#: looks for a request before its task waits, about as long as another rank takes to answer, and seconds for which
+#: requests may be found in this way before the loop gets a turn
+_GLANCE: Final = range(32)
+_GLANCES: Final = 200e-6
 
 
 class AsyncioDriver:
@@ -25,6 +32,8 @@ class AsyncioDriver:
         self._pollers: list[Poller] = []
         self._spin = Spin()
         self._until = 0.0
+        self._glances_end = 0.0  # in this turn of the loop
+        self._busy = False  # whether one of them has found something
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -32,8 +41,26 @@ class AsyncioDriver:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    def waiter(self) -> Waiter:
+    def waiter(self, request: Request[Any]) -> Waiter | None:
+        if self._glances_end and self._glance(request):
+            return None
         return (self._loop or self.loop).create_future()
+
+    def _glance(self, request: Request[Any]) -> bool:
+        """Look for a request before its task waits, if the loop spins: a turn of it takes longer than most answers."""
+        if time.monotonic() >= self._glances_end:
+            return False
+        for _ in _GLANCE:
+            busy = False
+            for poller in self._pollers:
+                busy |= poller.poll()
+            if busy:
+                self._busy = True
+                if request._done:
+                    return True
+                break  # there are other things to do, and may be many
+        self._glances_end = 0.0
+        return False
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
@@ -51,12 +78,15 @@ class AsyncioDriver:
         return True
 
     def _ask(self) -> None:
-        """Ask the pollers once per turn of the loop, so that everything else in it goes on."""
+        """Ask the pollers a few times per turn of the loop, so that everything else in it goes on."""
         pollers = self._pollers
-        busy = False
+        busy, self._busy = self._busy, False
         try:
-            for poller in pollers:
-                busy |= poller.poll()
+            for _ in range(1 if self._spin.gives_way else _LOOKS):
+                for poller in pollers:
+                    busy |= poller.poll()
+                if busy:
+                    break
             now = time.monotonic()
             if busy:
                 self._spin.won()
@@ -68,6 +98,7 @@ class AsyncioDriver:
                 if self._until:
                     self._spin.lost()
                 pollers[:] = [poller for poller in pollers if not poller.rest()]
+            self._glances_end = now + _GLANCES if pollers and not self._spin.gives_way else 0.0
         finally:
             if pollers:
                 self.loop.call_soon(self._ask)

@@ -127,7 +127,9 @@ class BlockingDriver:
         Raises:
             LocalProtocolError: the call is made in the midst of another operation, which could not go on meanwhile.
         """
-        request._engine.refuse_nested()
+        engine = request._engine
+        if engine.stepping:
+            engine.refuse_nested()
         while not request._done:
             self._turn(None)
 
@@ -153,6 +155,8 @@ class BlockingDriver:
         Raises:
             LocalProtocolError: nothing can happen any more.
         """
+        if self._readers and self._deserted is None and not self._timers:
+            return None  # the usual case
         if self._stuck():
             raise LocalProtocolError(DEADLOCK)
         return self._until_due()
@@ -236,7 +240,7 @@ class BlockingDriver:
                 timer.callback()
         return ran or bool(self._soon)
 
-    def waiter(self) -> Waiter:
+    def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:

@@ -159,7 +159,10 @@ class Request(Generic[T_co]):
         if self._waiter is not None:
             yield from self._suspend_too()
             return
-        self._waiter = waiter = engine.driver.waiter()
+        waiter = engine.driver.waiter(self)
+        if waiter is None:
+            return
+        self._waiter = waiter
         try:
             yield from waiter
         finally:
@@ -167,7 +170,9 @@ class Request(Generic[T_co]):
 
     def _suspend_too(self) -> Generator[Any, None, None]:
         """Wait while someone else waits already."""
-        waiter = self._engine.driver.waiter()
+        waiter = self._engine.driver.waiter(self)
+        if waiter is None:
+            return
 
         def wake(_: Request[Any]) -> None:
             if not waiter.done():
@@ -273,4 +278,5 @@ class OwnedReceive(Owned[T_co]):
     __slots__ = ()
 
     def __del__(self) -> None:
-        self._withdraw()
+        if self._request is not None:
+            self._withdraw()

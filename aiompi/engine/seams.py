@@ -51,8 +51,8 @@ class Driver(Protocol):
 
     background: bool
 
-    def waiter(self) -> Waiter:
-        """What awaiting code yields in order to wait."""
+    def waiter(self, request: Request[Any]) -> Waiter | None:
+        """What awaiting code yields in order to wait for a request; None if that is complete now."""
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Ask this before waiting: whether every other rank has gone, so that none can complete anything any more.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aiompi.driver import aio
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.spin import Spin, cores, throttled
@@ -27,6 +28,7 @@ class Asked:
         then: called with `asked` when it is asked.
 
     Attributes:
+        answers, then: as given, of which the answers are still to come.
         asked: how often it was asked.
         resting: whether it has to be woken.
         restless: how often it still refuses to rest.
@@ -34,8 +36,8 @@ class Asked:
     """
 
     def __init__(self, *answers: bool, then: Callable[[int], object] = lambda count: None) -> None:
-        self._answers = deque(answers)
-        self._then = then
+        self.answers = deque(answers)
+        self.then = then
         self.asked = 0
         self.resting = False
         self.restless = 0
@@ -44,8 +46,9 @@ class Asked:
     def poll(self) -> bool:
         assert not self.resting
         self.asked += 1
-        self._then(self.asked)
-        return self._answers.popleft() if self._answers else False
+        answer = self.answers.popleft() if self.answers else False
+        self.then(self.asked)
+        return answer
 
     def rest(self) -> bool:
         self.restless -= 1
@@ -228,7 +231,7 @@ def test_loop_goes_on_while_it_spins(run: Any) -> None:
         while not enough.done():
             await asyncio.sleep(0)
             steps += 1
-        assert steps >= 9
+        assert steps >= 4
         assert abs(second.asked - 10) <= 1
         while not (first.resting and second.resting):
             await asyncio.sleep(0)
@@ -287,5 +290,137 @@ def test_loop_ends_its_spin_when_somebody_else_wants_the_core(run: Any, monkeypa
             await asyncio.sleep(0)
         assert poller.asked == 4
         assert driver.linger(Asked()), "it was not in vain"
+
+    run(main())
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy with other things ends no glances."""
+    monkeypatch.setattr(aio, "_GLANCES", 60.0)
+
+
+async def spinning(poller: Asked, seconds: float = 60.0) -> AsyncioDriver:
+    """A driver whose loop spins and has just had a turn."""
+    driver = AsyncioDriver()
+    driver.spin(seconds)
+    assert driver.linger(poller)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return driver
+
+
+def test_request_that_comes_soon_takes_no_turn_of_the_loop(run: Any, unhurried: None) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller)
+        request = Request[Any](Engine(0, 1, Settings(), driver))
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        before = poller.asked
+        poller.answers.extend([False, False, True])
+        poller.then = lambda count: count == before + 3 and request.complete("soon")
+        assert await request == "soon"
+        assert not turns
+        assert poller.asked == before + 3
+        driver.spin(0.0)
+        driver._until = 0.0
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_loop_gets_its_turn_although_all_requests_come_soon(run: Any) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller)
+        engine = Engine(0, 1, Settings(), driver)
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        found = 0
+        while not turns:
+            request = Request[Any](engine)
+            poller.answers.append(True)
+            poller.then = lambda count, request=request: request.done() or request.complete()  # type: ignore[misc]
+            await request
+            found += 1
+        assert found > 1
+        driver._until = 0.0
+        poller.then = lambda count: None
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_glance_in_vain_is_the_only_one_in_a_turn(run: Any, unhurried: None) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller)
+        request = Request[Any](Engine(0, 1, Settings(), driver))
+        before = poller.asked
+        assert driver.waiter(request) is not None
+        looks = poller.asked - before
+        assert looks > 1
+        assert driver.waiter(request) is not None
+        assert poller.asked == before + looks
+        await asyncio.sleep(0)
+        before = poller.asked
+        assert driver.waiter(request) is not None
+        assert poller.asked == before + looks, "after a turn it may look again"
+        driver._until = 0.0
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_glance_ends_with_whatever_else_comes(run: Any, unhurried: None) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller)
+        request = Request[Any](Engine(0, 1, Settings(), driver))
+        poller.answers.extend([False, True, True])
+        before = poller.asked
+        assert driver.waiter(request) is not None
+        assert poller.asked == before + 2
+        driver._until = 0.0
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_glances_keep_the_loop_spinning(run: Any, unhurried: None) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller, 0.01)
+        engine = Engine(0, 1, Settings(), driver)
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:
+            request = Request[Any](engine)
+            poller.answers.append(True)
+            poller.then = lambda count, request=request: request.done() or request.complete()  # type: ignore[misc]
+            assert driver.waiter(request) is None
+            await asyncio.sleep(0)
+            assert not poller.resting
+        while not poller.resting:
+            await asyncio.sleep(0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("gives_way", [False, True])
+def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, gives_way: bool) -> None:
+    async def main() -> None:
+        poller = Asked()
+        driver = await spinning(poller, 0.01)
+        driver.spin(0.01, gives_way=gives_way)
+        request = Request[Any](Engine(0, 1, Settings(), driver))
+        await asyncio.sleep(0)
+        while not (gives_way or poller.resting):
+            await asyncio.sleep(0)
+        before = poller.asked
+        assert driver.waiter(request) is not None
+        assert poller.asked == before
+        while not poller.resting:
+            await asyncio.sleep(0)
 
     run(main())

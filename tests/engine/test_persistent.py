@@ -225,7 +225,7 @@ class Waiter:
 
 
 class WaitingDriver(NoDriver):
-    def waiter(self) -> Waiter:
+    def waiter(self, request: Any) -> Waiter:
         return Waiter()
 
 

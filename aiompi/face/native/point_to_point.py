@@ -157,7 +157,8 @@ class PointToPoint(Membership):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
-        return Owned(self.Isend(buf, dest, tag))
+        memory = self._core.conversion.to_send(buf, dest)
+        return Owned(self._core.isend((memory,), len(memory), dest, tag))
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: chunks per turn and direction, so that one busy peer does not starve the loop
 BUDGET: Final = 8
 _TURNS: Final = range(BUDGET)
+#: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
+_MOST: Final = 2 * BUDGET * CHUNK
 #: why this process cannot have memory that a peer hands over
 _LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -151,7 +153,7 @@ class RingLink:
             return self._enqueue(header, payload, owner)
         try:
             if len(payload) == 1:
-                if len(payload[0]) >= EARLY and self._transport.engine.roomy and segment.outbound.asleep():
+                if len(payload[0]) >= EARLY and self._transport.engine.roomy and segment.outbound.herald():
                     segment.ring()
                 written = segment.outbound.put(header, payload[0])
             else:
@@ -313,8 +315,6 @@ class RingLink:
     def _rung(self) -> None:
         segment = self._segment
         assert segment is not None
-        if not self._queue and not self._rounds:
-            segment.inbound.expect()  # unless there is something to be written, or it may be a round that is complete
         self._turn(segment)
 
     def _turn(self, segment: Segment) -> None:
@@ -338,10 +338,14 @@ class RingLink:
     def _attend(self, segment: Segment) -> bool:
         """Read and write for a turn; whether nothing is left to do until the peer rings."""
         inbound = segment.inbound
-        for _ in _TURNS:
+        budget = _MOST
+        for turn in _TURNS:
             left = inbound.read(self.peer, CHUNK)
+            budget -= CHUNK - left
             if self._queue:
                 self._flush(segment)
+            elif left == CHUNK and not turn and inbound.expect():
+                continue
             if self._closed:
                 return True
             if left > 0:
@@ -353,6 +357,8 @@ class RingLink:
                 segment.ring()
             if done:
                 return True
+            if budget <= 0:
+                break
         return False
 
     def _wait(self, inbound: Inbound) -> bool:

@@ -8,6 +8,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 |----------|------------|-----------------------------------------------------------------------------------|
 | HEAD     | the writer | everything before this position can be read                                       |
 | WANTING  | the writer | number of its last wait for room                                                  |
+| COMING   | the writer | it has rung early: HEAD is about to reach this position                           |
 | TAIL     | the reader | everything before this position, a multiple of ALIGN, can be written again        |
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 
@@ -46,6 +47,7 @@ ALIGN: Final = 64
 CONTROL_BYTES: Final = 256
 HEAD: Final = 0
 WANTING: Final = 1
+COMING: Final = 2
 TAIL: Final = 16
 WATCHING: Final = 17
 
@@ -228,17 +230,22 @@ class Outbound(_Ring):
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()
-        return self.asleep()
+        wait = self._words[WATCHING]
+        if not wait or wait == self._answered:
+            return False
+        self._answered = wait
+        return True
 
-    def asleep(self) -> bool:
-        """Whether the reader sleeps, who is then to be rung for: the time in which he wakes up can be used for writing.
+    def herald(self) -> bool:
+        """Whether the reader sleeps, who is then to be rung for before a frame is written: he wakes up meanwhile.
 
-        What is written then is found even if he is not rung for again. His next wait will have another number.
+        The frame is found even if he is not rung for again: his next wait will have another number.
         """
         wait = self._words[WATCHING]
         if not wait or wait == self._answered:
             return False
         self._answered = wait
+        self._words[COMING] = self._head + 1
         return True
 
     def want(self) -> bool:
@@ -406,12 +413,16 @@ class Inbound(_Ring):
             return True
         return self._inflow is not None and self._inflow.pending
 
-    def expect(self) -> None:
-        """Let others run for a while, if nothing is there: a writer that rings early has not quite written it."""
+    def expect(self) -> bool:
+        """Whether something comes from a writer that has rung early; others may run for a while until it does."""
+        words, tail = self._words, self._tail
+        if words[COMING] <= tail:
+            return False
         for _ in _PATIENCE:
-            if self.pending():
-                return
+            if words[HEAD] != tail:
+                return True
             os.sched_yield()
+        return False
 
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some."""

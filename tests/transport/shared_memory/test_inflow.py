@@ -252,6 +252,25 @@ def test_a_reader_who_sleeps_is_rung_for_before_a_long_frame(
     assert receive.result() == pattern(EARLY, 1)
 
 
+def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    link: Any = w.engines[0].peer(1).link
+    yields: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(1))
+    link._segment.ring()
+    w.drivers[1].poll()
+    assert not yields
+    assert link._segment.outbound.herald()
+    link._segment.ring()
+    w.drivers[1].poll()
+    assert yields
+    yields.clear()
+    w.finish(irecv(w.comms[1]), isend(w.comms[0], b"x", 1))
+    link._segment.ring()
+    w.drivers[1].poll()
+    assert not yields, "it has come"
+
+
 # Writers that cannot be trusted, or are no more.
 
 
