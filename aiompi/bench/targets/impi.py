@@ -27,7 +27,7 @@ RELAYS: Final = Contender("relays", (*SOCKET.command, "relays"))
 
 _ROUNDS: Final = 300
 #: messages outstanding: windows per block
-_WINDOWS: Final = {1: 12, 8: 3}
+_WINDOWS: Final = {1: 24, 8: 3}
 _BLOCKS: Final = 3
 _LATENCY_GOAL: Final = Goal("ratio", "at most", 4)
 _BANDWIDTH_GOAL: Final = Goal("ratio", "at least", 0.4)
