@@ -70,6 +70,14 @@ class Operand(ABC):
         """
         raise self._whole()
 
+    def room(self) -> Slot:
+        """Room for another partial result, of several at a time."""
+        raise self._whole()
+
+    def take(self, room: Slot, lower: bool) -> None:
+        """Combine with what came into a room; `lower`: it is of lower ranks, otherwise of higher ones."""
+        raise self._whole()
+
     def replacement(self) -> Slot:
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
         raise self._whole()
@@ -199,6 +207,14 @@ class Vector(Operand):
             # Of parts there is one result, which is sent to the others: it need not be the same bits as theirs.
             ordered=not self._op.commute,
         )
+
+    def room(self) -> Slot:
+        return Slot(self._pool.take(len(self._value)))
+
+    def take(self, room: Slot, lower: bool) -> None:
+        assert room.memory is not None
+        self._incoming = room.memory
+        self.absorb(lower)
 
     def replacement(self) -> Slot:
         if self._vacant or not self._own:

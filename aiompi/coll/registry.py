@@ -16,6 +16,7 @@ from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
 from aiompi.coll.allreduce.board import board as allreduce_board
+from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
@@ -173,6 +174,7 @@ ALLREDUCE: Final[Collective[[Operand]]] = Collective(
     "allreduce",
     {
         "board": Algorithm(allreduce_board, any_form=False),
+        "linear": Algorithm(allreduce_linear, any_form=False),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
