@@ -27,8 +27,10 @@ REFERENCE: Final = [
 ]
 ONE_BY_ONE: Final = """
 import runpy, sys
+from mpi4py import MPI
 for program in sys.argv[1:]:
     runpy.run_path(program, run_name="__main__")
+    MPI.COMM_WORLD.Barrier()  # some probe for messages of any process, which could be of the next program
     print("end of", program)
 """
 

@@ -39,10 +39,11 @@ def arrange(comm: MPI.Intracomm) -> MPI.Cartcomm:
     dims: list[int] = MPI.Compute_dims(comm.size, [0, 0])
     grid: MPI.Cartcomm = comm.Create_cart(dims, periods=[True, False], reorder=True)
     coords: list[int] = grid.Get_coords(grid.rank)
+    periods: list[int] = grid.periods
     rank: int = grid.Get_cart_rank(coords)
     graph: MPI.Distgraphcomm = comm.Create_dist_graph_adjacent([rank], [rank])
     sources, destinations, _ = graph.Get_dist_neighbors()
-    print(sources + destinations)
+    print(sources + destinations + periods)
     return grid.Sub([True, False])
 
 
