@@ -75,7 +75,7 @@ def test_the_present_algorithm_stays_unless_another_is_faster_by_the_margin(pres
 
 
 def test_where_there_is_no_choice_there_are_no_new_rules():
-    assert rules.derive("barrier", [0], {4: {"dissemination": [1.0]}}) == [{"algorithm": "dissemination"}]
+    assert rules.derive("exscan", [8], {4: {"recursive_doubling": [1.0]}}) == [{"algorithm": "recursive_doubling"}]
 
 
 def test_noise_makes_no_rules(present):

@@ -49,11 +49,17 @@ class ShadeOperand(Operand):
     def incoming(self) -> Slot:
         return self.slot()
 
+    def room(self) -> Slot:
+        return self.slot()
+
     def replacement(self) -> Slot:
         return self.slot()
 
     def absorb(self, lower: bool) -> None:
         self._node.combine(len(self._memory))
+
+    def take(self, room: Slot, lower: bool) -> None:
+        self.absorb(lower)
 
     def adopt(self) -> None:
         pass
