@@ -101,8 +101,8 @@ class SharedMemory(Unix):
 
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
         place = place_of(context)
-        if place is None:
-            return None
+        if place is None or self.engine.error is not None:
+            return None  # also in the copy of a fork, which must not speak on the sockets of its parent
         if self._board is None:
             try:
                 self._board = Board()
