@@ -220,8 +220,8 @@ class Engine:
 
     def convene(self, current: Round) -> None:
         """Wait for the others of a round, if they can still come."""
-        error = self.error
-        if error is None and self.troubled:
+        error = None
+        if self.troubled:
             error = next(filter(None, (self._hopeless(member.rank) for member in current.missing)), None)
         if error is None:
             self.rounds.append(current)

@@ -138,10 +138,14 @@ class Assembly:
         if board is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
+        current = Round(self._engine, self._others, number)
+        error = self._engine.error
+        if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
+            current.fail(error)
+            return current
         board.post(self._cell + (number & 1), number, note, content)
         self._acquire()
         self._release()
-        current = Round(self._engine, self._others, number)
         if current.ready():
             for other in self._others:
                 other.link.rouse()

@@ -246,6 +246,18 @@ def test_an_abort_ends_the_waiting(together):
         w.finish(buffers.barrier(w.comms[0]))
 
 
+def test_nothing_is_posted_after_an_abort(together):
+    """Nor in the copy of a fork, which ends so: others would take it for the posting of its parent."""
+    w = together(2)
+    waiting = buffers.barrier(w.comms[1])
+    w.engines[0].abort(errors.OtherError("a copy"))
+    with pytest.raises(errors.OtherError, match="a copy"):
+        w.finish(buffers.barrier(w.comms[0]))
+    for _ in range(20):
+        w.poll()
+    assert not waiting.done()
+
+
 # Where they cannot meet.
 
 
