@@ -43,6 +43,8 @@ _LENGTH: Final = 2
 ROOM: Final = _CELL - _HEAD
 SIZE: Final = PLACES * 2 * _CELL
 
+_NOTHING: Final = memoryview(b"")
+
 
 class Board(Area):
     """That of this rank.
@@ -105,6 +107,10 @@ class Attendee:
     def has_posted(self, number: int) -> bool:
         return self._words[self._first + (number & 1) * _WORDS] == number
 
+    def leave(self) -> None:
+        """Post nothing any more, and have no memory."""
+        self._memory, self._words = _NOTHING, _NOTHING
+
     def posting(self, number: int) -> Posting:
         words, first = self._words, self._first + (number & 1) * _WORDS
         nbytes = words[first + _LENGTH]
@@ -155,7 +161,9 @@ class Assembly:
         return current
 
     def dissolve(self) -> None:
-        """Let go of all memory."""
+        """Let go of all memory, also for a round that never ends."""
+        for other in self._others:
+            other.leave()
         self._board, self._others = None, ()
 
 

@@ -136,6 +136,7 @@ class SharedMemory(Unix):
                 area.close()
         self._pool = self._arena = self._board = None
         self.posters.clear()
+        self.engine.rounds.clear()
         for assembly in self._assemblies:
             assembly.dissolve()
         self._assemblies.clear()
