@@ -330,10 +330,10 @@ class StreamTransport(Transport):
         return address
 
     def connect(self, peer: Peer, address: Any) -> Link:
+        sock, target = self.dial(address)  # first: if there are no descriptors, there is no link
         link = self.link(peer, dialled=True)
         self.links.add(link)
         peer.adopt(link)
-        sock, target = self.dial(address)
         handshake = Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
 
         def dialled(dialling: Dialling, cause: str | None) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from descriptors import no_more_descriptors
 from worlds import (
     PolledWorld,
     RawPeer,
@@ -85,6 +86,15 @@ def test_everything_at_once_between_all_ranks(run: Run, kind: str, tmp_path: Pat
 
 
 @pytest.mark.spec("S3.5-1")
+def test_a_connection_that_lacks_a_descriptor_is_made_later(polled: NewPolled) -> None:
+    w = polled()
+    with no_more_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        isend(w.comms[0], b"lost", 1)
+    assert not w.transports[0].links
+    isend(w.comms[0], b"found", 1)
+    assert w.finish(irecv(w.comms[1], 0)) == [b"found"]
+
+
 def test_simultaneous_connects(run: Run, kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         with SocketWorld(kind, 2, str(tmp_path)) as w:

@@ -122,7 +122,10 @@ class SharedMemory(Unix):
         """A peer, if it sees the board of this rank, and this rank its own."""
         if not isinstance(peer, Peer) or peer.error is not None:
             return None
-        link = peer.link or peer.connect()
+        try:
+            link = peer.link or peer.connect()
+        except OSError:
+            return None  # there are no descriptors, and what is to be done may not need this peer
         if not isinstance(link, RingLink) or not link.open_to(board):
             return None
         poster = self.posters.get(peer.rank)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -278,6 +280,22 @@ def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
     for _ in range(2 * meeting._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert [comm.meeting.assembly for comm in w.comms] == [None] * 3
+
+
+def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
+    w = apart(6)
+    everyone(w, buffers.barrier.using("dissemination"))
+    linked = [len(own.links) for own in w.transports]
+    for engine in w.engines:
+        engine.connect = lacking_descriptors
+    for _ in range(2 * meeting._ATTEMPTS):
+        everyone(w, buffers.barrier)
+    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
+    assert [len(own.links) for own in w.transports] == linked
+
+
+def lacking_descriptors(peer):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_only_the_first_communicators_have_a_place():
