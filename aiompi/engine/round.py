@@ -51,9 +51,13 @@ class Round(Request[list[Posting]]):
 
     def ready(self) -> bool:
         """Whether all have posted by now."""
-        number = self._number
-        self.missing = [member for member in self.missing if not member.has_posted(number)]
+        self.missing = self.absent()
         return not self.missing
+
+    def absent(self) -> list[Member]:
+        """Those who have not posted by now, for somebody who only wants to tell."""
+        number = self._number
+        return [member for member in self.missing if not member.has_posted(number)]
 
     def end(self) -> None:
         """All have posted."""

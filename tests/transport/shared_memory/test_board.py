@@ -18,6 +18,7 @@ from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
 from aiompi.transport.shared_memory.board import PLACES, ROOM
+from aiompi.watch.record import _awaited_ranks
 
 
 @pytest.fixture
@@ -258,6 +259,13 @@ def test_nothing_is_posted_after_an_abort(together):
     for _ in range(20):
         w.poll()
     assert not waiting.done()
+
+
+def test_who_has_come_since_the_last_look_is_not_told_to_be_missing(together):
+    w = together()
+    early = buffers.barrier(w.comms[0])
+    buffers.barrier(w.comms[2])
+    assert [*_awaited_ranks(early)] == [1]
 
 
 # Where they cannot meet.
