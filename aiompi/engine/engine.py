@@ -232,9 +232,10 @@ class Engine:
         """See whether rounds are complete; whether one is."""
         over = [current for current in self.rounds if current.ready()]
         for current in over:
-            self.rounds.remove(current)
-        for current in over:
-            current.end()
+            # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
+            if current in self.rounds:
+                self.rounds.remove(current)
+                current.end()
         return bool(over)
 
     def receive_matched(self, message: Message, receive: Receive) -> None:

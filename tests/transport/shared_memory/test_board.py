@@ -53,6 +53,15 @@ def until_assembled(w, comms=None):
     assert all(comm.meeting.assembly is not None for comm in comms)
 
 
+def beside(w):
+    """Other communicators of the same ranks, which meet."""
+    others = [Communicator(comm.engine, comm.group, 4, "other") for comm in w.comms]
+    for other in others:
+        other.shares_memory = True
+    until_assembled(w, others)
+    return others
+
+
 def everyone(w, call, comms=None):
     """All ranks make a call; the results."""
     return w.finish(*[call(comm) for comm in comms or w.comms])
@@ -312,14 +321,26 @@ def test_only_the_first_communicators_have_a_place():
 
 def test_communicators_do_not_see_what_others_post(together):
     w = together()
-    others = [Communicator(comm.engine, comm.group, 4, "other") for comm in w.comms]
-    for other in others:
-        other.shares_memory = True
-    until_assembled(w, others)
+    others = beside(w)
     waiting = [buffers.barrier(comm) for comm in w.comms[:2]]
     everyone(w, buffers.barrier, others)
     assert not any(request.done() for request in waiting)
     w.finish(*waiting, buffers.barrier(w.comms[2]))
+
+
+def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others(together):
+    def interrupt(request):
+        raise KeyboardInterrupt
+
+    w = together(2)
+    others = beside(w)
+    early = [buffers.barrier(comm) for comm in (w.comms[0], others[0])]
+    early[0].when_done(interrupt)
+    for comm in (w.comms[1], others[1]):
+        buffers.barrier(comm)
+    with pytest.raises(KeyboardInterrupt):
+        w.engines[0].look()
+    w.finish(*early)
 
 
 def test_persistent_collectives_which_start_in_any_order_send(together):
