@@ -46,7 +46,7 @@ async def talk(server: Server, data: bytes, step: int) -> bytes:
         return answer
 
 
-@pytest.mark.spec("I5.1-8", "I2.3.2-5", "I2.3.5-6", "I2.3.5-12")
+@pytest.mark.spec("I5.1-8", "I2.3.2-5", "I2.3.5-6")
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("step", [1, 10**6])
 @pytest.mark.asyncio
@@ -97,7 +97,7 @@ async def test_what_is_wrong_is_told(data: bytes, rule: str):
     assert rule in {deviation.rule for deviation in journal.errors}
 
 
-@pytest.mark.spec("I2.3.2-3", "I2.3.3-7", "I2.3.5-11", "I2.3.5-15")
+@pytest.mark.spec("I2.3.2-3", "I2.3.3-7", "I2.3.5-11")
 @pytest.mark.asyncio
 async def test_what_is_new_is_put_up_with():
     """More words of AUTH, unknown commands, private labels."""
