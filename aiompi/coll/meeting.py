@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Assembly, Posting, Request
-from aiompi.errors import InvalidCountError
+from aiompi.engine import Assembly, Message, Posting, Request, Round
+from aiompi.errors import Exception, InvalidCountError
 
 #: calls in which the members try to be an assembly, until they leave it at messages
 _ATTEMPTS: Final = 8
@@ -64,7 +64,11 @@ async def meet(channel: Channel, content: memoryview) -> list[bytes | memoryview
         if len(content) > assembly.room:
             return None
         meeting.latest = current = assembly.post(content, channel.note)
-        return _collected(channel, content, await current)
+        try:
+            return await _ended(channel, content, current)
+        finally:
+            if meeting.latest is current:
+                meeting.latest = None  # an error of it would keep much else
     if assembly is None and not meeting.attempts:
         return None
     return await _meet_in_turn(channel, content, meeting)
@@ -80,7 +84,7 @@ async def _meet_in_turn(channel: Channel, content: memoryview, meeting: Meeting)
         if meeting.assembly is not None:
             if len(content) > meeting.assembly.room:
                 return None
-            return _collected(channel, content, await meeting.assembly.post(content, channel.note))
+            return await _ended(channel, content, meeting.assembly.post(content, channel.note))
         if meeting.attempts:
             meeting.attempts -= 1
             assembly = _assemble(comm)
@@ -112,6 +116,30 @@ async def _agreed(channel: Channel, able: bool) -> bool:
         able = able and told.data[0] == 1
         distance *= 2
     return able
+
+
+async def _ended(channel: Channel, own: memoryview, current: Round) -> list[bytes | memoryview]:
+    """What each rank has posted in a round, unless one of them sends a message in its place."""
+    if current.done():
+        return _collected(channel, own, current.result())
+    alarm = channel.alarm(lambda message: _disturb(channel, current, message, len(own)))
+    try:
+        return _collected(channel, own, await current)
+    finally:
+        alarm.cancel()
+
+
+def _disturb(channel: Channel, current: Round, message: Message, expected: int) -> None:
+    """A rank takes part by a message, which it may only do after the round: it has not called what this rank has."""
+    if current.done() or current.ready():
+        return
+    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, expected))
+    try:
+        compare(channel, message.source, message.note)
+    except Exception as disagreement:
+        error = disagreement
+    channel.comm.engine.rounds.remove(current)
+    current.fail(error)
 
 
 def _collected(channel: Channel, own: memoryview, postings: list[Posting]) -> list[bytes | memoryview]:

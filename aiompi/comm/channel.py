@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiompi.comm.group import Group
-from aiompi.engine import Mode, NotedReceive, Request
+from aiompi.engine import Alarm, Message, Mode, NotedReceive, Request
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -184,6 +184,16 @@ class Channel:
         receive = NotedReceive(self._engine, self._matcher, memory, carried, self._tag, self._members[source])
         self._engine.receive(receive)
         return receive
+
+    def alarm(self, tell: Callable[[Message], object]) -> Alarm:
+        """Have somebody told of a message of this call that nobody has asked for; to be cancelled in the end."""
+        alarm = Alarm(self._engine, self._matcher, self._tag, self.size, tell)
+        for message in self._matcher.unexpected():
+            if alarm.matches(message):
+                alarm.found(message)
+                return alarm
+        self._matcher.probes.append(alarm)
+        return alarm
 
 
 def _everyone(comm: Communicator) -> int:

@@ -11,7 +11,7 @@ from aiompi.engine.message import Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
-from aiompi.engine.pt2pt import Mode, NotedReceive, Receive
+from aiompi.engine.pt2pt import Alarm, Mode, NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.round import Posting, Round
 from aiompi.engine.scattered import Scattered, ScatteredReceive
@@ -19,7 +19,7 @@ from aiompi.engine.schedule import Schedule
 from aiompi.engine.seams import Assembly, Driver, Link, Poller, Timer, Waiter
 
 __all__ = [
-    "Assembly", "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned",
+    "Alarm", "Assembly", "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned",
     "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller", "Posting", "Receive", "Request", "Round",
     "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

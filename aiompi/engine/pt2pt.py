@@ -357,6 +357,31 @@ class Probe(Request[Any]):
         return True
 
 
+class Alarm(Probe):
+    """Tells of a message that nobody has asked for, until it is cancelled.
+
+    Args:
+        sources: ranks of which it may be are below this number.
+        tell: called with the message.
+    """
+
+    __slots__ = ("_sources", "_tell")
+
+    def __init__(
+        self, engine: Engine, matcher: Matcher, tag: int, sources: int, tell: Callable[[Message], object]
+    ) -> None:
+        super().__init__(engine, matcher, ANY_SOURCE, tag, ANY_SOURCE)
+        self._sources = sources
+        self._tell = tell
+
+    def matches(self, message: Message) -> bool:
+        return message.tag == self.want_tag and message.source < self._sources
+
+    def found(self, message: Message) -> None:
+        self.complete()
+        self._tell(message)
+
+
 class MatchedProbe(Probe):
     """Waits for a message and takes it, to be received later (MPI_Mprobe, MPI-3).
 

@@ -201,6 +201,43 @@ def allgather_nothing(comm):
     return buffers.allgather(comm, b"", bytearray())
 
 
+def test_a_collective_of_messages_is_told_with_both_views(together):
+    """Before and after the others have posted."""
+    w = together()
+    bcast = functools.partial(buffers.bcast, spec=np.zeros(1), root=0)
+    early = buffers.barrier(w.comms[1])
+    sent = bcast(w.comms[0])
+    calls = [early, buffers.barrier(w.comms[2])]
+    w.until(lambda: all(call.done() for call in calls))
+    for call, rank in zip(calls, (1, 2), strict=True):
+        text = f"Barrier on WORLD, rank {rank}: rank 0 has called Bcast with root 0, this rank Barrier"
+        with pytest.raises(errors.OtherError, match=text):
+            call.result()
+    assert sent.done()
+    assert not w.engines[1].rounds
+
+
+def test_an_amount_that_is_sent_is_told(together):
+    w = together(2)
+    calls = [buffers.allreduce(comm, np.ones(n), np.ones(n), SUM) for comm, n in zip(w.comms, (1, 1000), strict=True)]
+    w.until(calls[0].done)
+    with pytest.raises(errors.InvalidCountError, match="rank 1 sent 8000 bytes where 8 are expected"):
+        calls[0].result()
+
+
+def test_messages_behind_a_round_disturb_nobody(together):
+    """Who comes last goes on by messages of the same call, before the others have looked."""
+    w = together(2)
+    results = [np.zeros(2), np.zeros(2)]
+
+    def call(comm):
+        return buffers.reduce_scatter(comm, np.arange(4.0), results[comm.rank], None, SUM)
+
+    for _ in range(5):
+        everyone(w, call)
+        assert [result.tolist() for result in results] == [[0.0, 2.0], [4.0, 6.0]]
+
+
 def test_another_operation_is_told(together):
     w = together(2)
     calls = [buffers.allreduce(comm, np.ones(1), np.ones(1), op) for comm, op in zip(w.comms, (SUM, MAX), strict=True)]
