@@ -25,9 +25,9 @@ FIGURES = {
     "matching": 4,
     "datatype": 16,
     "impi": 6,
-    "collective": 60,
+    "collective": 64,
     "responsive": 3,
-    "mpich": 27,
+    "mpich": 31,
     "asynchronous": 15,
 }
 

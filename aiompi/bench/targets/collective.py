@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 from aiompi.bench.contender import Conversation, aiompi_job, conversations, mpich_job
@@ -23,26 +24,40 @@ _GOAL: Final = Goal("ratio", "at most", 1)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Buffers of each size, and objects with an array of 1 MiB."""
+    """Buffers of each size, objects after them, and objects in processes of their own."""
     for processes in PROCESSES:
-        with conversations(aiompi_job(processes), mpich_job(processes), processes=processes) as sides:
-            for text, work in _works():
+        with _sides(processes) as sides:
+            for text, work in _buffers():
                 yield _figure(f"{processes} ranks, {text}", work, sides, options)
+            for name in OBJECTS:
+                yield _objects(f"{processes} ranks, {name} of objects after 4 MiB", name, sides, options)
+        for name in OBJECTS:
+            with _sides(processes) as sides:
+                yield _objects(f"{processes} ranks, {name} of objects", name, sides, options)
 
 
-def _works() -> Iterator[tuple[str, Work]]:
+def _sides(processes: int) -> AbstractContextManager[tuple[Conversation, ...]]:
+    return conversations(aiompi_job(processes), mpich_job(processes), processes=processes)
+
+
+def _buffers() -> Iterator[tuple[str, Work]]:
     yield "barrier", {"work": "collective", "name": "barrier", "nbytes": 0}
     for name in NAMES:
         for nbytes, size in SIZES.items():
             yield f"{name} {size}", {"work": "collective", "name": name, "nbytes": nbytes}
-    for name in OBJECTS:
-        yield f"{name} of objects, 1 MiB", {"work": "collective_objects", "name": name, "payload": "array"}
 
 
-def _figure(name: str, work: Work, sides: tuple[Conversation, ...], options: Options) -> Figure:
+def _objects(text: str, name: str, sides: tuple[Conversation, ...], options: Options) -> Figure:
+    """A dict with an array of 1 MiB."""
+    return _figure(text, {"work": "collective_objects", "name": name, "payload": "array"}, sides, options, _GOAL)
+
+
+def _figure(
+    name: str, work: Work, sides: tuple[Conversation, ...], options: Options, goal: Goal | None = None
+) -> Figure:
     """Turns of both, in which each makes as many calls as the other."""
     ours, theirs = callers(work, sides, call_time, 1 if options.quick else None)
-    return compare(name, "us", options.repeat, ours, theirs, _GOAL if work["work"] == "collective_objects" else None)
+    return compare(name, "us", options.repeat, ours, theirs, goal)
 
 
 FAMILY: Final = Family(
@@ -51,7 +66,8 @@ FAMILY: Final = Family(
     beside="mpi4py",
     note="""\
 Time of a call that begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
-the vector. A rank of MPICH that waits spins, and yields its core when nothing comes; one of aiompi sleeps until it is
-woken, after a short look around if there are cores for all ranks. With more processes than cores this decides: what
-spins is in the way of those whom it waits for.""",
+the vector. Objects are dicts with an array of 1 MiB, and cost more as long as malloc has not seen a longer message. A
+rank of MPICH that waits spins, and yields its core when nothing comes; one of aiompi sleeps until it is woken, after a
+short look around if there are cores for all ranks. With more processes than cores this decides: what spins is in the
+way of those whom it waits for.""",
 )
