@@ -160,8 +160,9 @@ class _World:
     def credit_balance(self, sender: int, receiver: int) -> int:
         """Credit that the sender has, plus what the receiver owes and holds: equals the window when nothing is lost
         and no frame is under way."""
-        there = self.engines[receiver].peer(sender)
-        return self.engines[sender].peer(receiver).credit + there._owed + there._held
+        here, there = self.engines[sender].peer(receiver), self.engines[receiver].peer(sender)
+        here._affords(self.settings.eager_window + 1)  # count what has been granted without a frame
+        return here.credit + there._owed + there._held
 
     def balanced(self, sender: int, receiver: int) -> bool:
         """Whether no credit was lost while nothing is under way."""
@@ -232,8 +233,11 @@ class Wire:
             owner.sent()
         return nbytes
 
-    def whisper(self, header: bytes) -> None:
-        self.send(header, (), None)
+    def grant(self, nbytes: int) -> bool:
+        return False
+
+    def granted(self) -> int:
+        return 0
 
     def detach(self, owner: Owner) -> None:
         """Copy the whole queue: the owner may have his memory back."""

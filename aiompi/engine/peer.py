@@ -2,7 +2,7 @@
 
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
 The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
-any frame, or after `ackmark` bytes in a frame of its own. In memory that the receiver reads, one of up to `lend_limit`
+any frame, or after `ackmark` bytes by itself. In memory that the receiver reads, one of up to `lend_limit`
 bytes may be lent to it, as an eager message. Rendezvous: any other message announces itself (RTS), is asked for when it
 is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read the memory that it is
 in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver, and memory at the
@@ -53,7 +53,7 @@ class Peer(Party):
         recallable: by srqid, unexpected messages that the sender may still cancel.
     """
 
-    __slots__ = ("_ackmark", "_contexts", "_handlers", "_held", "_hiwater", "_owed", "credit", "recallable")
+    __slots__ = ("_ackmark", "_contexts", "_handlers", "_held", "_hiwater", "_links", "_owed", "credit", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank)
@@ -63,6 +63,7 @@ class Peer(Party):
         self._ackmark = self._hiwater // 4
         self._held = 0
         self._owed = 0
+        self._links: list[Link] = []
         self.recallable: dict[int, Message] = {}
         self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
             self._unknown,
@@ -108,7 +109,14 @@ class Peer(Party):
         return request
 
     def borrows(self, nbytes: int) -> bool:
-        return self.link is not None and nbytes + OVERHEAD <= self.credit and not self.engine.troubled
+        return self.link is not None and self._affords(nbytes + OVERHEAD) and not self.engine.troubled
+
+    def _affords(self, cost: int) -> bool:
+        """Whether there is credit for a message, counting all that the peer has granted by now."""
+        if cost > self.credit:
+            for link in self._links:
+                self.credit += link.granted()
+        return cost <= self.credit
 
     def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
         if not self._refer(block, nbytes, context, source, tag, note):
@@ -142,7 +150,7 @@ class Peer(Party):
         self._fail_if_gone(request)
         if request.done():
             return
-        eager = nbytes <= self.engine.eager_limit and cost <= self.credit
+        eager = nbytes <= self.engine.eager_limit and self._affords(cost)
         if not eager or short != EAGER:
             request.acknowledged = False
             request.srqid = self.engine.next_id()
@@ -210,7 +218,9 @@ class Peer(Party):
         (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
-        """Use a link for our frames, unless there is one already."""
+        """Use a link for our frames, unless there is one already; the peer may use another one for its own."""
+        if link not in self._links:
+            self._links.append(link)
         if self.link is None:
             self.link = link
             if self.engine.finished:
@@ -424,14 +434,16 @@ class Peer(Party):
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Return credit in a frame of its own.
+        """Return credit, if need be in a frame of its own.
 
         Nobody sleeps until credit comes: a message without it announces itself, and the answer wakes its sender.
         """
         if self.error is not None:
             return
         owed, self._owed = self._owed, 0
-        (self.link or self.connect()).whisper(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0))
+        link = self.link or self.connect()
+        if not link.grant(owed):
+            link.send(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0), (), None)
 
     def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
         wanted, srqid, drqid = header[5:]

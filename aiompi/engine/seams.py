@@ -173,8 +173,11 @@ class Link(Protocol):
             later, or `owner.fail()` when the connection breaks; when it is broken already, `peer.error` tells.
         """
 
-    def whisper(self, header: bytes) -> None:
-        """Hand over a frame without payload for which a peer that sleeps need not be woken."""
+    def grant(self, nbytes: int) -> bool:
+        """Let the peer know, once it wants to, of so many bytes of credit more; False if that takes a frame."""
+
+    def granted(self) -> int:
+        """Bytes of credit that the peer has granted so, and that have not been told before."""
 
     def detach(self, owner: Owner) -> None:
         """Copy what has not left yet of the memory of this owner, so that he may have it back."""

@@ -159,8 +159,11 @@ class Connection:
         self._queue.append((last, None if copy else owner))
         return copy
 
-    def whisper(self, header: bytes) -> None:
-        self.send(header, (), None)
+    def grant(self, nbytes: int) -> bool:
+        return False
+
+    def granted(self) -> int:
+        return 0
 
     def detach(self, owner: Owner) -> None:
         queue = self._queue

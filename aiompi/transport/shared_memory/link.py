@@ -168,13 +168,20 @@ class RingLink:
             return True
         return self._start(segment, _Frame(header, payload, owner))
 
-    def whisper(self, header: bytes) -> None:
+    def grant(self, nbytes: int) -> bool:
+        segment = self._segment
+        if segment is None:
+            return False
+        segment.inbound.grant(nbytes)
+        return True
+
+    def granted(self) -> int:
         segment = self._segment
         try:
-            if segment is None or self._queue or segment.outbound.put(header, b"", quiet=True) == NOT:
-                self.send(header, (), None)
+            return 0 if segment is None else segment.outbound.granted()
         except RemoteProtocolError as error:
             self.lost(str(error))
+            return 0
 
     def _start(self, segment: Segment, frame: _Frame) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""

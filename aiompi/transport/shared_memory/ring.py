@@ -11,6 +11,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | COMING   | the writer | it has rung early: HEAD is about to reach this position                           |
 | TAIL     | the reader | everything before this position, a multiple of ALIGN, can be written again        |
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
+| GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
@@ -50,6 +51,7 @@ WANTING: Final = 1
 COMING: Final = 2
 TAIL: Final = 16
 WATCHING: Final = 17
+GRANTED: Final = 18
 
 #: what became of a frame
 NOT: Final = 0
@@ -131,11 +133,12 @@ class _Ring:
 class Outbound(_Ring):
     """The writing end."""
 
-    __slots__ = ("_limit",)
+    __slots__ = ("_granted", "_limit")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._limit = self._size
+        self._granted = 0
 
     def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
         """Write a whole frame, if it fits in one piece.
@@ -222,6 +225,17 @@ class Outbound(_Ring):
         self._limit = tail + self._size
         return self._limit
 
+    def granted(self) -> int:
+        """Bytes of credit that the reader has granted since this was last asked.
+
+        Raises:
+            RemoteProtocolError: it has taken some back.
+        """
+        before, self._granted = self._granted, self._words[GRANTED]
+        if self._granted < before:
+            raise RemoteProtocolError(f"the reader of a ring has granted {self._granted} bytes, and before {before}")
+        return self._granted - before
+
     @property
     def room(self) -> bool:
         """Whether something can be written."""
@@ -265,11 +279,12 @@ class Inbound(_Ring):
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_inflow", "_missing", "_tail", "landing", "lender", "stopped")
+    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "landing", "lender", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._tail = 0
+        self._grant = 0
         self._missing = 0
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
@@ -423,6 +438,11 @@ class Inbound(_Ring):
                 return True
             os.sched_yield()
         return False
+
+    def grant(self, nbytes: int) -> None:
+        """Let the writer know of so many bytes of credit more, once it looks."""
+        self._grant += nbytes
+        self._words[GRANTED] = self._grant
 
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some."""

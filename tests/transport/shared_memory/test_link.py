@@ -15,10 +15,9 @@ import pytest
 from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
-from aiompi.engine.peer import OVERHEAD
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.ring import TAIL
+from aiompi.transport.shared_memory.ring import GRANTED, TAIL
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -135,16 +134,27 @@ def test_nobody_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.Monke
     ring = Segment.ring
     monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
     for i, receive in enumerate(receives):
-        credit = w.engines[0].peer(1).credit
-        send = isend(w.comms[0], pattern(1000, i), 1)
-        if credit < 1000 + OVERHEAD:
-            break
+        assert isend(w.comms[0], pattern(1000, i), 1).done(), "the sender does not know of its credit"
         while not receive.done():
             w.drivers[1].poll()
+        assert receive.result() == pattern(1000, i)
     links: Any = w.links(0, 1)[0], w.links(1, 0)[0]
+    assert rung
     assert all(segment is links[0]._segment for segment in rung), "the sender has been woken"
-    assert w.finish(receive, send)[0] == pattern(1000, i), "but it has read of its credit with the answer"
-    assert w.engines[0].peer(1).credit > 1000 + OVERHEAD
+    assert w.balanced(0, 1)
+
+
+def test_credit_is_known_whichever_link_it_is_granted_by(polled: NewPolled) -> None:
+    w = polled(eager_limit=1000, eager_window=4000)
+    w.finish(*(isend(w.comms[own], b"x", 1 - own) for own in range(2)), *(irecv(comm) for comm in w.comms))
+    assert len(w.links(0, 1)) == len(w.links(1, 0)) == 2, "each rank sends by the link that it has made"
+    for i in range(50):
+        sender, receiver = i % 2, 1 - i % 2
+        send = isend(w.comms[sender], pattern(1000, i), receiver)
+        assert send.done()
+        assert w.finish(irecv(w.comms[receiver]), send)[0] == pattern(1000, i)
+    assert w.balanced(0, 1)
+    assert w.balanced(1, 0)
 
 
 def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
@@ -247,6 +257,20 @@ def test_peer_that_corrupts_the_ring_that_it_reads(polled: NewPolled) -> None:
         w.until(send.done)
         assert isinstance(send.exception(), errors.ProcessFailedError)
         w.until(raw.dropped)
+
+
+def test_peer_that_takes_credit_back(polled: NewPolled) -> None:
+    w = polled(eager_limit=1000, eager_window=2000)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        assert raw.segment is not None
+        for granted in (2000, 1999):
+            raw.segment.inbound._words[GRANTED] = granted
+            sends = [isend(w.comms[0], bytes(1000), 1) for _ in range(3)]
+        w.until(sends[-1].done)
+    assert isinstance(sends[-1].exception(), errors.ProcessFailedError)
+    assert "has granted 1999 bytes, and before 2000" in str(sends[-1].exception())
 
 
 def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:

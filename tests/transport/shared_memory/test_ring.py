@@ -14,8 +14,10 @@ from worlds import pattern
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
+    COMING,
     CONTROL_BYTES,
     FRAME_COST,
+    GRANTED,
     HEAD,
     HEARD,
     REWIND,
@@ -388,5 +390,18 @@ def test_rubbish_is_bounded(seed: int) -> None:
 
 
 def test_words_of_both_ends_are_in_cache_lines_of_their_own() -> None:
-    assert {word * 8 // ALIGN for word in (HEAD, WANTING)}.isdisjoint({word * 8 // ALIGN for word in (TAIL, WATCHING)})
-    assert max(HEAD, WANTING, TAIL, WATCHING) * 8 < CONTROL_BYTES
+    writer, reader = (HEAD, WANTING, COMING), (TAIL, WATCHING, GRANTED)
+    assert {word * 8 // ALIGN for word in writer}.isdisjoint({word * 8 // ALIGN for word in reader})
+    assert len({*writer, *reader}) == 6
+    assert max(*writer, *reader) * 8 < CONTROL_BYTES
+
+
+def test_credit_is_told_once() -> None:
+    pair = Pair()
+    assert pair.outbound.granted() == 0
+    pair.inbound.grant(100)
+    pair.inbound.grant(2**40)
+    assert pair.outbound.granted() == 100 + 2**40
+    assert pair.outbound.granted() == 0
+    pair.inbound.grant(1)
+    assert pair.outbound.granted() == 1
