@@ -104,6 +104,9 @@ class HeldLink:
     def idle(self) -> bool:
         return not self._frames
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        return False
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         self._frames.append((header, payload, owner))
         return False

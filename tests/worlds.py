@@ -208,6 +208,9 @@ class Wire:
         """Bytes under way."""
         return sum(len(piece) for piece, _ in self._queue)
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        return False
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         assert len(header) == HEADER_BYTES
         self.kinds.append(header[0])

@@ -96,15 +96,18 @@ class Peer(Party):
         note: int = 0,
     ) -> Send:
         engine = self.engine
-        request = Send(engine, self, payload, nbytes)
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
+            request = Send(engine, self, payload, nbytes)
             self._send_acknowledged(request, context, source, tag, mode, note)
             return request
         header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
         self.credit -= cost
         self._owed = 0
-        if (self.link or self.connect()).send(header, payload, request):
+        link = self.link or self.connect()
+        left = link.dispatch(header, payload)
+        request = Send(engine, self, payload, nbytes)  # now, since the receiver need not wait for it
+        if left or link.send(header, payload, request):
             request.sent()
         return request
 

@@ -165,6 +165,9 @@ class Link(Protocol):
     def idle(self) -> bool:
         """Whether everything that was handed over has left this process."""
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        """Let one frame leave now, as a whole; False if nothing of it has left, and it is to be sent."""
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         """Hand over one frame.
 

@@ -48,6 +48,9 @@ class LoopbackLink:
         self._hub = hub
         self._to = to
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        return False  # its receiver may have others sent in the midst
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         self._hub.send(self._to, header, payload, owner)
         return False

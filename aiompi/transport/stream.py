@@ -116,6 +116,9 @@ class Connection:
         if self._queue:
             self._writable()
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        return False  # a part of it may leave
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         sock = self._socket
         if sock is None or self._queue:

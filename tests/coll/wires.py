@@ -34,6 +34,9 @@ class Wire:
         self._sent = sent
         self.frames: deque[tuple[bytes, Payload, Owner | None]] = deque()
 
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
+        return False
+
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         if header[0] in (EAGER, DATA):
             self._sent["messages"] += 1

@@ -20,7 +20,6 @@ from aiompi.transport.shared_memory.ring import (
     EARLY,
     FLOWING,
     FRAME_COST,
-    HEARD,
     LENT,
     NOT,
     PLACE,
@@ -147,10 +146,10 @@ class RingLink:
 
     # Sending.
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def dispatch(self, header: bytes, payload: Payload) -> bool:
         segment = self._segment
         if segment is None or self._queue:
-            return self._enqueue(header, payload, owner)
+            return False
         try:
             if len(payload) == 1:
                 if len(payload[0]) >= EARLY and self._transport.engine.roomy and segment.outbound.herald():
@@ -160,12 +159,17 @@ class RingLink:
                 written = NOT if payload else segment.outbound.put(header, b"")
         except RemoteProtocolError as error:
             self.lost(str(error))
-            return self._enqueue(header, payload, owner)
-        if written == HEARD:
-            return True
+            return False
         if written == UNHEARD:
             segment.ring()
+        return written != NOT
+
+    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        if self.dispatch(header, payload):
             return True
+        segment = self._segment
+        if segment is None or self._queue:
+            return self._enqueue(header, payload, owner)
         return self._start(segment, _Frame(header, payload, owner))
 
     def grant(self, nbytes: int) -> bool:

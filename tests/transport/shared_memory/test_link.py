@@ -15,6 +15,7 @@ import pytest
 from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
+from aiompi.constants import CONTEXT_WORLD
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.ring import GRANTED, TAIL
@@ -167,6 +168,25 @@ def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
     with pytest.raises(ValueError, match="a signal handler"):
         w.finish(*receives)
     assert w.finish(*receives) == [pattern(10, i) for i in range(3)]
+
+
+def test_frame_leaves_as_a_whole_or_not_at_all_and_in_turn(polled: NewPolled) -> None:
+    w = polled(ring_size=MIN_RING)
+    link: Any = w.engines[0].peer(1).connect()
+    header = HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, 3000, 0, 0)
+    first, second = pattern(3000, 1), pattern(3000, 2)
+    assert not link.dispatch(header, (first,)), "there is no memory yet"
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    assert link.dispatch(header, (first,))
+    assert not link.dispatch(header, (second,)), "there is no room"
+    w.until(lambda: w.comms[1].iprobe(0, 0) is not None)
+    assert w.finish(irecv(w.comms[1])) == [first]
+    w.poll()
+    assert w.comms[1].iprobe(0, 0) is None, "a part of the second one has left"
+    link.send(header, (first,), None)
+    link.send(header, (second,), None)
+    assert not link.dispatch(HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, 0, 0, 0), ()), "it overtakes the second"
+    assert w.finish(irecv(w.comms[1]), irecv(w.comms[1])) == [first, second]
 
 
 # What is no shared memory.
