@@ -39,11 +39,11 @@ class Staff:
         comm.Split(UNDEFINED)
         self._thread: threading.Thread | None = None
         if comm.size == 1:
-            worker = Worker(comm._core, process.runtime.codec, 0)
+            worker = Worker(comm._core, process.codec, 0)
             self._thread = threading.Thread(target=_work_alone, args=(worker,), name="aiompi-worker", daemon=True)
             self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
-            self._workers = Workers(comm._core, process.runtime.codec)
+            self._workers = Workers(comm._core, process.codec)
 
     def serve(self, queue: Queue) -> None:
         """Serve one more executor."""
@@ -77,7 +77,7 @@ def work_for(master: int, comm: Intracomm) -> None:
     fellows = comm.Split(0, comm.rank)
     before = _fellows.set(fellows)
     try:
-        serve(Worker(comm._core, process.runtime.codec, master))
+        serve(Worker(comm._core, process.codec, master))
     finally:
         _fellows.reset(before)
     fellows.Free()

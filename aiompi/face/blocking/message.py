@@ -103,7 +103,7 @@ class Message(Reference[_Taken]):
         process.admit()
         if self is not MESSAGE_NO_PROC:
             self._denoted = None
-        decode = process.runtime.codec.loads if memory is None else None
+        decode = process.codec.loads if memory is None else None
         return Request._denote(core.imrecv(taken.message, memory, decode))
 
     @classmethod

@@ -212,13 +212,14 @@ class PointToPoint(Handle):
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
-        return Request._denote(self._admitted.irecv(None, source, tag, process.runtime.codec.loads))
+        return Request._denote(self._admitted.irecv(None, source, tag, process.codec.loads))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
-        payload, nbytes = process.runtime.codec.dumps(obj)
-        request = self._admitted.isend(payload, nbytes, dest, tag)
+        core = self._admitted
+        payload, nbytes = process.codec.dumps(obj)
+        request = core.isend(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:
             self._finish(request)
 
@@ -242,7 +243,7 @@ class PointToPoint(Handle):
         if buf is not None:
             _warn_of_buffer("buf")
         refuse_running_loop("Comm.recv", "await comm.recv(source)")
-        request = self._admitted.irecv(None, source, tag, process.runtime.codec.loads, status)
+        request = self._admitted.irecv(None, source, tag, process.codec.loads, status)
         if not request._done:
             self._wait(request)
         return request.result()
@@ -261,12 +262,13 @@ class PointToPoint(Handle):
         if recvbuf is not None:
             _warn_of_buffer("recvbuf")
         refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = self._admitted.irecv(None, source, recvtag, process.runtime.codec.loads, status)
+        received = self._admitted.irecv(None, source, recvtag, process.codec.loads, status)
         return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
 
     def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        payload, nbytes = process.runtime.codec.dumps(obj)
-        return self._admitted.isend(payload, nbytes, dest, tag, mode)
+        core = self._admitted
+        payload, nbytes = process.codec.dumps(obj)
+        return core.isend(payload, nbytes, dest, tag, mode)
 
     # Probes (section 3.8).
 

@@ -36,6 +36,7 @@ class Process:
 
     Attributes:
         driver: how it waits, once it has been started.
+        codec: makes and reads the messages of objects, once it has been started.
         owner: thread that may make calls without asking; see `BlockingDriver`.
         lenient: as of the engine.
         on_finalize: called first when communication is to end; given by the communicators of this face.
@@ -48,6 +49,7 @@ class Process:
         self._serializer: Any = None
         self.lenient = False
         self.driver: BlockingDriver
+        self.codec: Any = Codec()
         self.owner = NOBODY
 
     @property
@@ -90,8 +92,7 @@ class Process:
         with driver.exclusive("Init"):
             driver.wait(runtime.start())
         self.owner = driver.owner
-        if self._serializer is not None:
-            runtime.codec = self._serializer
+        self.codec = runtime.codec if self._serializer is None else self._serializer
         runtime.engine.lenient = self.lenient
         runtime.on_finalize = self.on_finalize
         if runtime.launched:
@@ -160,7 +161,7 @@ class Process:
         """Make and read the messages of objects with this, instead of the codec that None stands for."""
         self._serializer = serializer
         if self._runtime is not None:
-            self._runtime.codec = serializer or Codec(pickle=self._runtime.settings.pickle)
+            self.codec = serializer or self._runtime.codec
 
     def _failed(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         """An exception that nobody caught ends the job."""

@@ -52,7 +52,7 @@ class NeighborhoodCollectives(Handle):
     def neighbor_allgather(self, sendobj: Any) -> list[Any]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
         refuse_running_loop("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
-        return self._finish(objects.neighbor_allgather(self._admitted, process.runtime.codec, sendobj))
+        return self._finish(objects.neighbor_allgather(self._admitted, process.codec, sendobj))
 
     def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
         """What each neighbour has for this rank (section 7.6.2 of MPI-3.1).
@@ -63,7 +63,7 @@ class NeighborhoodCollectives(Handle):
         refuse_running_loop("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
         core = self._admitted
         sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
-        return self._finish(objects.neighbor_alltoall(core, process.runtime.codec, sequence))
+        return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Start a `Neighbor_allgather`."""
