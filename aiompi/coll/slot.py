@@ -138,7 +138,7 @@ class Arrival:
             if receive.length != slot.nbytes:
                 raise InvalidCountError(self._mismatch())
         elif receive.data is not None:
-            slot.fill(receive.data)
+            slot.fill(memoryview(receive.data))
 
     def _compare(self) -> None:
         compare(self._channel, self._source, self.receive.note)

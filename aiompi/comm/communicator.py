@@ -39,7 +39,7 @@ from aiompi.engine import (
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.party import Party
-from aiompi.engine.pt2pt import MatchedProbe, Probe, Send
+from aiompi.engine.pt2pt import Decode, MatchedProbe, Probe, Send
 from aiompi.errors import (
     InvalidBufferError,
     InvalidCommError,
@@ -213,7 +213,7 @@ class Communicator:
         memory: memoryview | Scattered | None,
         source: int,
         tag: int,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
     ) -> Receive:
         """Start a receive.
@@ -278,7 +278,7 @@ class Communicator:
         self,
         message: Message | None,
         memory: memoryview | Scattered | None,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
         keep: Callable[[Message], object] = Message.put_back,
     ) -> Receive:

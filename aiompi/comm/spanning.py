@@ -13,6 +13,7 @@ from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
 from aiompi.engine import Message, Receive, Scattered
 from aiompi.engine.foreign import ForeignPeer
+from aiompi.engine.pt2pt import Decode
 from aiompi.engine.spanning import SpanningReceive
 from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
@@ -54,7 +55,7 @@ class SpanningCommunicator(Communicator):
         memory: memoryview | Scattered | None,
         source: int,
         tag: int,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
     ) -> Receive:
         peer_rank = self._peer_rank(source, tag)
@@ -70,7 +71,7 @@ class SpanningCommunicator(Communicator):
         self,
         message: Message | None,
         memory: memoryview | Scattered | None,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
         keep: Callable[[Message], object] = Message.put_back,
     ) -> Receive:
@@ -87,7 +88,7 @@ class SpanningCommunicator(Communicator):
         source: int,
         tag: int,
         peer_rank: int,
-        decode: Callable[[memoryview], Any] | None,
+        decode: Decode | None,
         status: Status | None,
         keep: Callable[[Message], object] | None = None,
     ) -> SpanningReceive:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.datatype.buffer.allocation import allocate, copied
+from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Payload
+
+#: makes the result of a receive out of the bytes of its message
+Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -148,7 +151,7 @@ class Receive(Request[Any]):
         source: int,
         tag: int,
         peer_rank: int,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
     ) -> None:
         self._engine = engine
@@ -161,7 +164,7 @@ class Receive(Request[Any]):
         self.peer_rank = peer_rank
         self.decode = decode
         self.status_out = status
-        self.data: memoryview | None = None
+        self.data: bytearray | memoryview | None = None
         self.landing: Landing | None = None
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
@@ -190,7 +193,7 @@ class Receive(Request[Any]):
             self._decode(self.data, self.decode)
         return super().exception()
 
-    def _decode(self, data: memoryview, decode: Callable[[memoryview], Any]) -> None:
+    def _decode(self, data: bytearray | memoryview, decode: Decode) -> None:
         self.data = None
         try:
             self._value = decode(data)
@@ -210,14 +213,16 @@ class Receive(Request[Any]):
         self.length = length = len(payload)
         memory = self.memory
         if memory is None:
-            self.data = copied(payload)
+            self.data = bytearray(payload) if length < LARGE else copied(payload)
         elif length <= len(memory):
             memory[:length] = payload
         else:
             memory[:] = payload[: len(memory)]
             self._truncated(len(memory))
             return
-        self._finish()
+        self._done = True
+        if self._callbacks is not None or self._waiter is not None:
+            self._finish()
 
     def begin(self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
         """A message has been matched that is still to arrive; `wanted` bytes of it will."""
@@ -299,7 +304,7 @@ class Receive(Request[Any]):
     def _kept(self) -> memoryview:
         if self.memory is None:
             assert self.data is not None
-            return self.data
+            return memoryview(self.data)
         return memoryview(bytearray(self.memory[: self.length]))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.engine.foreign import ForeignMessage
+from aiompi.engine.pt2pt import Decode
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.status import Status
 
@@ -76,7 +77,7 @@ class SpanningReceive(ScatteredReceive):
         source: int,
         tag: int,
         peer_rank: int,
-        decode: Callable[[memoryview], Any] | None = None,
+        decode: Decode | None = None,
         status: Status | None = None,
         keep: Callable[[Message], object] | None = None,
     ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from aiompi import engine, hooks
 from aiompi.comm import Communicator
 from aiompi.engine import OwnedReceive, Receive, Request, Scattered
+from aiompi.engine.pt2pt import Decode
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
 from aiompi.status import Status
@@ -61,9 +61,7 @@ class Message:
         """Receive the message into a buffer."""
         return OwnedReceive(self.Irecv(buf, status))
 
-    def _take(
-        self, memory: memoryview | Scattered | None, decode: Callable[[memoryview], Any] | None, status: Status | None
-    ) -> Receive:
+    def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:
         if self._received:
             raise InvalidRequestError("this message was received before: a matched probe gives it once")
         here = weakref.ref(self)

@@ -316,9 +316,10 @@ class Inbound(_Ring):
             while budget > 0 and self._inflow is None and not self.stopped:
                 tail = self._tail
                 if tail == self._head:
-                    if words[HEAD] == tail:
+                    head = words[HEAD]
+                    if head == tail:
                         break
-                    self._advance(words[HEAD])
+                    self._advance(head)
                 if self.landing is not None:
                     self._fill(self.landing)
                     budget -= self._tail - tail
