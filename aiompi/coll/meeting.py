@@ -6,12 +6,17 @@ try, and agree on whether it has been done. All members count their calls alike,
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Assembly, Message, Posting, Request, Round
 from aiompi.errors import Exception, InvalidCountError
+
+T = TypeVar("T")
+#: what a rank has posted
+Content: TypeAlias = bytes | memoryview
 
 #: calls in which the members try to be an assembly, until they leave it at messages
 _ATTEMPTS: Final = 8
@@ -39,7 +44,7 @@ class Meeting:
         return self.latest is not None and not self.latest.done()
 
 
-async def meet(channel: Channel, content: memoryview) -> list[bytes | memoryview] | None:
+async def meet(channel: Channel, content: memoryview) -> list[Content] | None:
     """Post something for all others.
 
     Args:
@@ -49,42 +54,82 @@ async def meet(channel: Channel, content: memoryview) -> list[bytes | memoryview
         What each rank has posted; None, on all ranks alike, if they cannot do that, or not yet.
 
     Raises:
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `post`.
+    """
+    meeting = _meeting(channel)
+    if meeting is None:
+        return None
+    assembly = meeting.assembly
+    if assembly is None or meeting.busy:
+        return await _in_turn(channel, meeting, lambda assembly: _post_short(channel, assembly, content))
+    if len(content) > assembly.room:
+        return None
+    meeting.latest = current = assembly.post(content, channel.note, len(content))
+    try:
+        return await _ended(channel, content, len(content), current)
+    finally:
+        if meeting.latest is current:
+            meeting.latest = None  # an error of it would keep much else
+
+
+async def together(channel: Channel, act: Callable[[Assembly], Coroutine[Any, None, T]]) -> T | None:
+    """Do what takes several rounds, once the calls before have ended, and before the next one begins.
+
+    Args:
+        act: makes the coroutine; it ends when the last round that it has posted in is complete.
+
+    Returns:
+        What that returns; None, on all ranks alike, if they cannot meet, or not yet.
+    """
+    meeting = _meeting(channel)
+    return None if meeting is None else await _in_turn(channel, meeting, act)
+
+
+async def post(channel: Channel, assembly: Assembly, content: bytes | memoryview, nbytes: int) -> list[Content]:
+    """Post in the next round.
+
+    Args:
+        content: at most `assembly.room` bytes.
+        nbytes: that this rank contributes to the collective, as many as all others.
+
+    Returns:
+        What each rank has posted.
+
+    Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
             operation.
-        InvalidCountError: a rank has posted more, or less.
+        InvalidCountError: a rank contributes more, or less.
     """
+    return await _ended(channel, content, nbytes, assembly.post(content, channel.note, nbytes))
+
+
+def _meeting(channel: Channel) -> Meeting | None:
+    """How the members meet, None if they cannot."""
     if not channel.meets:
         return None
-    comm = channel.comm
-    meeting: Meeting | None = comm.meeting
+    meeting: Meeting | None = channel.comm.meeting
     if meeting is None:
-        meeting = comm.meeting = Meeting()
-    assembly = meeting.assembly
-    if assembly is not None and not meeting.busy:
-        if len(content) > assembly.room:
-            return None
-        meeting.latest = current = assembly.post(content, channel.note)
-        try:
-            return await _ended(channel, content, current)
-        finally:
-            if meeting.latest is current:
-                meeting.latest = None  # an error of it would keep much else
-    if assembly is None and not meeting.attempts:
+        meeting = channel.comm.meeting = Meeting()
+    return meeting if meeting.assembly is not None or meeting.attempts else None
+
+
+async def _post_short(channel: Channel, assembly: Assembly, content: memoryview) -> list[Content] | None:
+    if len(content) > assembly.room:
         return None
-    return await _meet_in_turn(channel, content, meeting)
+    return await post(channel, assembly, content, len(content))
 
 
-async def _meet_in_turn(channel: Channel, content: memoryview, meeting: Meeting) -> list[bytes | memoryview] | None:
-    """The same when the call before has not ended, or the members are no assembly yet."""
+async def _in_turn(
+    channel: Channel, meeting: Meeting, act: Callable[[Assembly], Coroutine[Any, None, T | None]]
+) -> T | None:
+    """Wait for the call before, and then act, or try to become an assembly."""
     comm, before = channel.comm, meeting.latest
     meeting.latest = turn = Request[None](comm.engine)
     try:
         if before is not None and not before.done():
             await comm.engine.settled([before])
         if meeting.assembly is not None:
-            if len(content) > meeting.assembly.room:
-                return None
-            return await _ended(channel, content, meeting.assembly.post(content, channel.note))
+            return await act(meeting.assembly)
         if meeting.attempts:
             meeting.attempts -= 1
             assembly = _assemble(comm)
@@ -118,13 +163,13 @@ async def _agreed(channel: Channel, able: bool) -> bool:
     return able
 
 
-async def _ended(channel: Channel, own: memoryview, current: Round) -> list[bytes | memoryview]:
+async def _ended(channel: Channel, own: Content, nbytes: int, current: Round) -> list[Content]:
     """What each rank has posted in a round, unless one of them sends a message in its place."""
     if current.done():
-        return _collected(channel, own, current.result())
-    alarm = channel.alarm(lambda message: _disturb(channel, current, message, len(own)))
+        return _collected(channel, own, nbytes, current.result())
+    alarm = channel.alarm(lambda message: _disturb(channel, current, message, nbytes))
     try:
-        return _collected(channel, own, await current)
+        return _collected(channel, own, nbytes, await current)
     finally:
         alarm.cancel()
 
@@ -142,20 +187,20 @@ def _disturb(channel: Channel, current: Round, message: Message, expected: int) 
     current.fail(error)
 
 
-def _collected(channel: Channel, own: memoryview, postings: list[Posting]) -> list[bytes | memoryview]:
+def _collected(channel: Channel, own: Content, nbytes: int, postings: list[Posting]) -> list[Content]:
     """What each rank has posted, after a comparison of what all must agree on."""
-    contents: list[bytes | memoryview] = [content for _, content in postings]
+    contents: list[Content] = [content for _, _, content in postings]
     contents.insert(channel.rank, own)
-    for note, content in postings:
-        if note != channel.note or len(content) != len(own):
-            _compare(channel, postings, len(own))
+    for note, theirs, _ in postings:
+        if note != channel.note or theirs != nbytes:
+            _compare(channel, postings, nbytes)
     return contents
 
 
 def _compare(channel: Channel, postings: list[Posting], expected: int) -> None:
     """Tell what others have posted that do not take part in the same call."""
     others = [rank for rank in range(channel.size) if rank != channel.rank]
-    for rank, (note, content) in zip(others, postings, strict=True):
+    for rank, (note, nbytes, _) in zip(others, postings, strict=True):
         compare(channel, rank, note)
-        if len(content) != expected:
-            raise InvalidCountError(mismatch(channel, rank, len(content), expected))
+        if nbytes != expected:
+            raise InvalidCountError(mismatch(channel, rank, nbytes, expected))

@@ -7,12 +7,12 @@ the same on all ranks to the last bit, and the same whenever the same algorithm 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.datatype.buffer.allocation import allocate, copied
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InternalError
@@ -80,6 +80,16 @@ class Operand(ABC):
 
     def replacement(self) -> Slot:
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
+        raise self._whole()
+
+    def fold(self, contributions: Sequence[memoryview], own: int, result: memoryview) -> None:
+        """Combine some items of all ranks, which are not changed, in other memory.
+
+        Args:
+            contributions: the items of each rank.
+            own: this rank.
+            result: memory for as many.
+        """
         raise self._whole()
 
     def join(self, *parts: Operand) -> None:
@@ -221,6 +231,18 @@ class Vector(Operand):
             self._incoming = self._room()
             self.adopt()
         return Slot(self._value)
+
+    def fold(self, contributions: Sequence[memoryview], own: int, result: memoryview) -> None:
+        size = self._datatype.size
+        combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
+        # Where the order is free, what is in the cache of this core is copied rather than what is in that of another.
+        last = own if self._op.commute else len(contributions) - 1
+        result[:] = contributions[last]
+        for rank in reversed(range(len(contributions))):
+            if rank != last:
+                lower = contributions[rank]
+                # Nothing keeps a function of the user from changing what it is to look at only.
+                combine(lower if self._op.is_predefined else copied(lower), result)
 
     def join(self, *parts: Operand) -> None:
         for part in parts:

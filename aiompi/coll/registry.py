@@ -20,6 +20,7 @@ from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
+from aiompi.coll.allreduce.shared import shared as allreduce_shared
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
@@ -178,6 +179,7 @@ ALLREDUCE: Final[Collective[[Operand]]] = Collective(
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
+        "shared": Algorithm(allreduce_shared, any_form=False),
     },
     (Algorithm(impi_allreduce.commutative, order_safe=False), Algorithm(impi_allreduce.ordered)),
 )

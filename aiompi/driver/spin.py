@@ -12,10 +12,12 @@ from typing import Final
 _MAX_PAUSE: Final = 255
 #: seconds of giving way that are more than the call takes: somebody else wanted the core
 _WANTED: Final = 10e-6
-#: seconds of giving way in which nobody just answered a message: the core has work to do
-_AT_WORK: Final = 500e-6
-#: waits without a spin after that
-_LONG_PAUSE: Final = 1000
+#: seconds of giving way in which nobody just answered a message, or copied a long one: the core has work to do. Who
+#: computes keeps a core for some milliseconds, until the next tick of the kernel that takes it from him.
+_AT_WORK: Final = 1.5e-3
+#: waits without a spin after that: the first time, and at most
+_WORK_PAUSE: Final = 7
+_MAX_WORK_PAUSE: Final = 1023
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -49,18 +51,22 @@ class Spin:
     are far between, or come from a rank on the same core, wastes little, while one that spins in vain because its peer
     sleeps, too, soon tries again: all the waits that go by take less time than the spins in vain before them.
 
+    Where it gives way to others who have much to do, the answer would come sooner to one who sleeps. That too makes it
+    rarer: the more often it has been so, and the more seldom others have given the core back at once.
+
     Attributes:
         seconds: how long a spin takes, 0: never.
         gives_way: whether there are more ranks than cores. Then whoever else wants the core gets it between two looks,
             and the spin is over.
     """
 
-    __slots__ = ("_due", "_pause", "gives_way", "seconds")
+    __slots__ = ("_due", "_pause", "_work_pause", "gives_way", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.gives_way = False
         self._pause = 0
+        self._work_pause = 0
         self._due = 0
 
     def pays(self) -> bool:
@@ -78,7 +84,9 @@ class Spin:
         os.sched_yield()
         taken = time.monotonic() - before
         if taken > _AT_WORK:
-            self._due = _LONG_PAUSE
+            self._due = self._work_pause = min(2 * self._work_pause + _WORK_PAUSE, _MAX_WORK_PAUSE)
+        elif taken > _WANTED:
+            self._work_pause -= self._work_pause // 8
         return taken > _WANTED
 
     def won(self) -> None:

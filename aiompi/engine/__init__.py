@@ -16,10 +16,10 @@ from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.round import Posting, Round
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule
-from aiompi.engine.seams import Assembly, Driver, Link, Poller, Timer, Waiter
+from aiompi.engine.seams import Assembly, Driver, Exhibit, Link, Poller, Timer, Waiter
 
 __all__ = [
-    "Alarm", "Assembly", "Driver", "Engine", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned",
-    "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller", "Posting", "Receive", "Request", "Round",
+    "Alarm", "Assembly", "Driver", "Engine", "Exhibit", "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive",
+    "Owned", "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller", "Posting", "Receive", "Request", "Round",
     "Scattered", "ScatteredReceive", "Schedule", "Timer", "Waiter",
 ]  # fmt: skip

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
 
 
-#: what a rank has posted: a number for others to compare, and the content
-Posting: TypeAlias = tuple[int, bytes]
+#: what a rank has posted: a number for others to compare, the bytes that it contributes, and the content
+Posting: TypeAlias = tuple[int, int, bytes]
 
 
 class Member(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiompi.wire.frame import Payload
 
@@ -112,6 +112,18 @@ class Owner(Failable, Protocol):
         """The memory is no longer needed."""
 
 
+class Exhibit(NamedTuple):
+    """Memory of this rank that other ranks read.
+
+    Attributes:
+        place: where they find it.
+        memory: the bytes.
+    """
+
+    place: int
+    memory: memoryview
+
+
 class Assembly(Protocol):
     """Ranks each of which posts where all the others see it."""
 
@@ -119,13 +131,34 @@ class Assembly(Protocol):
     def room(self) -> int:
         """Bytes that can be posted."""
 
-    def post(self, content: bytes | memoryview, note: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
         """Post in the next round; the round before must be complete.
 
         Args:
             content: at most `room` bytes.
             note: a number beside it.
+            nbytes: another one: what this rank contributes, which may be elsewhere.
         """
+
+    def expose(self, nbytes: int) -> Exhibit | None:
+        """Memory that all others read once this rank has posted its place; None if there is no room, or not all can.
+
+        Nobody writes into it after `retire`, and it is used again when all have called that.
+        """
+
+    def read(self, member: int, place: int, nbytes: int) -> memoryview:
+        """What another one has exposed.
+
+        Args:
+            member: its position among the others.
+            place: that it has posted.
+
+        Raises:
+            RemoteProtocolError: it shares no such memory.
+        """
+
+    def retire(self) -> None:
+        """Read no more of what others have exposed, and write no more of what this rank has."""
 
 
 class Lending(Protocol[B]):

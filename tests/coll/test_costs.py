@@ -184,6 +184,7 @@ SENT = {
     ("allreduce", "linear"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("allreduce", "recursive_doubling"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "rabenseifner"): lambda n, m: allreduce(n, m, 2, 2 * (power_of(n) - 1) * m // power_of(n)),
+    ("allreduce", "shared"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("allreduce", "ring"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("reduce_scatter", "recursive_halving"): halving,
     ("reduce_scatter", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),

@@ -43,6 +43,19 @@ def test_vectors_are_combined_in_rank_order_and_the_contribution_stays(steps, ex
     assert value == [5]
 
 
+@pytest.mark.parametrize("own", range(3))
+@pytest.mark.parametrize(("op", "expected"), [(JOIN, 567), (SUM, 18)])
+def test_what_others_contribute_is_combined_elsewhere_and_stays(own, op, expected):
+    contributions = [np.array([number]) for number in (5, 6, 7)]
+    for contribution in contributions:
+        contribution.flags.writeable = False
+    result = np.array([-1])
+    operand = VectorOperand(resolve_send(contributions[own]), None, op)
+    operand.fold([contribution.data.cast("B") for contribution in contributions], own, result.data.cast("B"))
+    assert result == [expected]
+    assert contributions == [5, 6, 7]
+
+
 def test_the_result_may_be_the_contribution():
     result = np.array([5])
     buffer = resolve_recv(result)

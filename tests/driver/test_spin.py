@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections import deque
@@ -78,15 +79,38 @@ def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "wanted", "pause"), [(0.0, False, 0), (2e-3, True, 1000)], ids=["nobody else", "who has much to do"]
+    ("seconds", "wanted"), [(0.0, False), (50e-6, True), (2e-3, True)], ids=["nobody", "for a moment", "for long"]
 )
-def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, wanted: bool, pause: int) -> None:
+def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, wanted: bool) -> None:
     spin = Spin()
     spin.seconds = 1.0
-    monkeypatch.setattr("os.sched_yield", lambda: time.sleep(seconds) if seconds else None)
-    assert any(spin.yielded() is wanted for _ in range(100)), "now and then even nothing takes a while"
-    if pause:
-        assert [spin.pays() for _ in range(pause + 1)] == [False] * pause + [True]
+    away(monkeypatch, seconds)
+    assert spin.yielded() is wanted
+    assert spin.pays() is (seconds < 1e-3)
+
+
+def away(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Have others keep the core for so long when they get it."""
+    times = itertools.count(0.0, seconds)
+    monkeypatch.setattr("os.sched_yield", lambda: None)
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+
+
+def pause(spin: Spin) -> int:
+    """Waits until it spins."""
+    return next(waits for waits in itertools.count() if spin.pays())
+
+
+def test_spins_beside_who_has_much_to_do_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    spin = Spin()
+    spin.seconds = 1.0
+    away(monkeypatch, 2e-3)
+    assert [spin.yielded() and pause(spin) for _ in range(8)] == [7, 21, 49, 105, 217, 441, 889, 1023]
+    away(monkeypatch, 50e-6)
+    assert all(spin.yielded() for _ in range(40))
+    away(monkeypatch, 2e-3)
+    spin.yielded()
+    assert pause(spin) < 45, "others have given the core back"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,59 @@ def test_no_rank_sleeps_while_all_others_wait_for_it(site: Site, face: str, spin
     assert (result.code, result.err, result.lines) == (0, "", ["whole"] * 4)
 
 
+#: Vectors that all ranks read from each other's memory, at a pace of their own, so that blocks are used again while
+#: others still read, and messages and short collectives come in between.
+COMBINE = """
+    import random, time
+    import numpy
+    chance, common = random.Random(comm.rank), random.Random(7)
+    into = numpy.zeros(300_000, "i8")
+    for number in range(COUNT):
+        count = common.choice((1, 3000, 40_000, 300_000))
+        vector = numpy.arange(number + comm.rank, number + comm.rank + count)
+        if chance.random() < 0.1:
+            time.sleep(chance.choice((1e-4, 2e-3)))
+        await comm.Allreduce(vector, into[:count])
+        expected = comm.size * numpy.arange(number, number + count) + comm.size * (comm.size - 1) // 2
+        assert (into[:count] == expected).all(), number
+        if common.random() < 0.3:
+            await comm.Barrier()
+        if common.random() < 0.3:
+            assert await comm.bcast(number, root=number % comm.size) == number
+    print("whole")
+"""
+
+
+@pytest.mark.parametrize("spin", ["0", "1e-3", ""])
+@pytest.mark.parametrize("face", FACES)
+def test_vectors_that_are_read_by_all_are_whole(site: Site, face: str, spin: str) -> None:
+    env = {"AIOMPI_COLL": "allreduce=shared"} | ({"AIOMPI_SPIN": spin} if spin else {})
+    assert site.ok(4, stress(face, 120, COMBINE), env=env).lines == ["whole"] * 4
+
+
+COMBINE_FOR_EVER = """
+    import numpy
+    vector, result = numpy.ones(100_000), numpy.zeros(100_000)
+    for number in range(10**9):
+        await comm.Allreduce(vector, result)
+        assert (result == comm.size).all()
+        if number == 20:
+            print("pid", os.getpid(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_rank_that_is_killed_while_others_read_its_memory_ends_the_job(site: Site, face: str) -> None:
+    env = {"AIOMPI_COLL": "allreduce=shared"}
+    job = site.launch("-n", "3", site.program(in_face(face, COMBINE_FOR_EVER)), env=env)
+    job.expect("pid", 3)
+    os.kill(int(job.out.splitlines()[1].split()[1]), signal.SIGKILL)
+    result = job.finish()
+    assert result.code != 0
+    assert "SIGKILL" in result.err
+    site.settle()
+
+
 def named(pid: int) -> set[str]:
     """Names of what a process has mapped or open."""
     lines = Path("/proc", str(pid), "maps").read_text().splitlines()

@@ -8,37 +8,48 @@ A place has two cells, for the odd rounds and for the even ones. A rank posts in
 posted in the round before, and all have posted there. So nobody still needs the cell that it overwrites, which is that
 of the round before the last one.
 
+What is too long for a cell a rank exposes: it writes it into its pool, and posts where it is. The others look there in
+this round and in later ones, until they retire, which each tells by a word of its place: the number of the last round
+that it has posted in. So nobody waits for that, and memory which all have read is free, also if there is no round any
+more.
+
 A place belongs to a communicator, by its context id, for ever: a member may look late, when the others have long freed
 the communicator. So the first `PLACES` communicators of a job have one.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
 `ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
 between, so that the last one to store sees them all. It then loads whether each of the others watches; a rank that goes
-to sleep stores that it watches, and loads the stamps once more after a fence.
+to sleep stores that it watches, and loads the stamps once more after a fence. Memory that is exposed is written before
+the stamp, too, and a rank's loads from that of others come before the store of the word by which it retires.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import Posting, Round
-from aiompi.errors import LocalProtocolError
+from aiompi.engine import Exhibit, Posting, Round
+from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.area import BOARD, Area, Loan
 
 if TYPE_CHECKING:
-    from aiompi.engine import Engine
+    from aiompi.engine import Engine, Peer
     from aiompi.transport.shared_memory.link import RingLink
+    from aiompi.transport.shared_memory.pool import Block, Pool
 
 #: assemblies for which a board has a place
 PLACES: Final = 1024
-#: bytes of a cell: its stamp, the note and the length of what is posted, which follows in the next cache line
+#: bytes of a cell: its stamp, the note, the length of what is posted, which follows in the next cache line, and the
+#: bytes that are contributed
 _CELL: Final = 2048
 _HEAD: Final = 64
 _WORDS: Final = _CELL // 8
 _NOTE: Final = 1
 _LENGTH: Final = 2
+_NBYTES: Final = 3
+#: in the first cell of a place: the number of the last round in which its owner has read what others have exposed
+_READ: Final = 4
 #: bytes that can be posted
 ROOM: Final = _CELL - _HEAD
 SIZE: Final = PLACES * 2 * _CELL
@@ -57,16 +68,21 @@ class Board(Area):
         super().__init__(BOARD, SIZE)
         self._cells = self._memory.cast("Q")
 
-    def post(self, cell: int, stamp: int, note: int, content: bytes | memoryview) -> None:
+    def post(self, cell: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
         """Write a cell, its stamp last: the number of the round."""
         words, first = self._cells, cell * _WORDS
-        nbytes = len(content)
-        if nbytes:
+        length = len(content)
+        if length:
             begin = cell * _CELL + _HEAD
-            self._memory[begin : begin + nbytes] = content
+            self._memory[begin : begin + length] = content
         words[first + _NOTE] = note
-        words[first + _LENGTH] = nbytes
+        words[first + _LENGTH] = length
+        words[first + _NBYTES] = nbytes
         words[first] = stamp
+
+    def retire(self, place: int, number: int) -> None:
+        """Tell the last round in which this rank has read what others have exposed."""
+        self._cells[2 * place * _WORDS + _READ] = number
 
 
 class Poster:
@@ -89,17 +105,20 @@ class Attendee:
     """Another member of an assembly.
 
     Args:
-        rank: in the world.
+        peer: it.
         link: to it.
         poster: its board.
         place: of the assembly.
+        pools: by rank, those that this rank reads by now.
     """
 
-    __slots__ = ("_first", "_memory", "_words", "link", "rank")
+    __slots__ = ("_first", "_memory", "_peer", "_pools", "_words", "link", "rank")
 
-    def __init__(self, rank: int, link: RingLink, poster: Poster, place: int) -> None:
-        self.rank = rank
+    def __init__(self, peer: Peer, link: RingLink, poster: Poster, place: int, pools: Mapping[int, Loan]) -> None:
+        self.rank = peer.rank
         self.link = link
+        self._peer = peer
+        self._pools = pools
         self._memory = poster.memory
         self._words = poster.words
         self._first = 2 * place * _WORDS
@@ -113,11 +132,22 @@ class Attendee:
 
     def posting(self, number: int) -> Posting:
         words, first = self._words, self._first + (number & 1) * _WORDS
-        nbytes = words[first + _LENGTH]
-        if not nbytes:
-            return words[first + _NOTE], b""
+        length = words[first + _LENGTH]
+        if not length:
+            return words[first + _NOTE], words[first + _NBYTES], b""
         begin = first * 8 + _HEAD
-        return words[first + _NOTE], bytes(self._memory[begin : begin + min(nbytes, ROOM)])
+        return words[first + _NOTE], words[first + _NBYTES], bytes(self._memory[begin : begin + min(length, ROOM)])
+
+    def returned(self, number: int) -> bool:
+        """Whether it has read what was exposed in the round of this number, or will not."""
+        return self._words[self._first + _READ] >= number or self.link.closed
+
+    def read(self, place: int, nbytes: int) -> memoryview:
+        """What it has exposed."""
+        pool = self._pools.get(self.rank)
+        if pool is None:
+            raise self._peer.error or RemoteProtocolError(f"rank {self.rank} told of memory that this rank has not got")
+        return pool.read(place, nbytes)
 
 
 class Assembly:
@@ -126,20 +156,25 @@ class Assembly:
     Args:
         place: on the boards.
         others: all members but this rank.
+        pool: that of this rank, None if there is no memory.
     """
 
     room: Final = ROOM
 
-    def __init__(self, engine: Engine, board: Board, place: int, others: Sequence[Attendee]) -> None:
+    def __init__(
+        self, engine: Engine, board: Board, place: int, others: Sequence[Attendee], pool: Callable[[], Pool | None]
+    ) -> None:
         self._engine = engine
         self._board: Board | None = board
-        self._cell = 2 * place
+        self._pool = pool
+        self._place = place
+        self._block: Block | None = None  # what this rank exposes
         self._others: Sequence[Attendee] = others
         self._number = 0
         lock = threading.Lock()
         self._acquire, self._release = lock.acquire, lock.release
 
-    def post(self, content: bytes | memoryview, note: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
         board = self._board
         if board is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
@@ -149,7 +184,7 @@ class Assembly:
         if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
             current.fail(error)
             return current
-        board.post(self._cell + (number & 1), number, note, content)
+        board.post(2 * self._place + (number & 1), number, note, nbytes, content)
         self._acquire()
         self._release()
         if current.ready():
@@ -159,6 +194,32 @@ class Assembly:
         else:
             self._engine.convene(current)
         return current
+
+    def expose(self, nbytes: int) -> Exhibit | None:
+        if self._board is None or self._engine.error is not None:
+            return None  # in the copy of a fork it is the memory of its parent
+        pool = self._pool()
+        if pool is None:
+            return None
+        # each, so that all can have it by the next time
+        able = [other.link.open_to(pool) for other in self._others]
+        found = pool.expose(nbytes) if all(able) else None
+        if found is None:
+            return None
+        self._block, memory = found
+        self._block.lent = [(other, self._number + 1) for other in self._others]
+        return Exhibit(self._block.start, memory)
+
+    def read(self, member: int, place: int, nbytes: int) -> memoryview:
+        return self._others[member].read(place, nbytes)
+
+    def retire(self) -> None:
+        block, self._block = self._block, None
+        if block is not None:
+            block.open = False
+        board = self._board
+        if board is not None and self._engine.error is None:
+            board.retire(self._place, self._number)
 
     def dissolve(self) -> None:
         """Let go of all memory, also for a round that never ends."""

@@ -11,7 +11,7 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import describe
-from aiompi.transport.shared_memory.area import BOARD, Area, Borrower, Loan
+from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.pool import Block, Pool
@@ -105,6 +105,10 @@ class RingLink:
     @property
     def idle(self) -> bool:
         return not self._queue
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     # The beginning.
 
@@ -427,6 +431,8 @@ class RingLink:
             raise RemoteProtocolError("it handed over the same memory twice")
         if loan.kind == BOARD:
             self._transport.posters[self.peer.rank] = Poster(loan)
+        elif loan.kind == POOL:
+            self._transport.pools[self.peer.rank] = loan
         return True
 
     def _spoken(self) -> None:
@@ -486,6 +492,9 @@ class RingLink:
         for borrower in self._borrowers.values():
             borrower.leave()
         self._borrowers.clear()
+        pools, pool = self._transport.pools, self._loans.get(POOL)
+        if pool is not None and pools.get(self.peer.rank) is pool:
+            del pools[self.peer.rank]
         self._loans.clear()
         if self._offered is not None:
             self._offered.take_back()  # the peer may still copy what is not the message any more

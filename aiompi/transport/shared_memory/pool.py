@@ -19,10 +19,10 @@ in between.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
+from aiompi.transport.shared_memory.area import POOL, Area, Loan
 from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks
@@ -36,6 +36,13 @@ _STEP: Final = 128 * 2**10
 #: how often a reader lets others run until the next bytes are there, before he sleeps: many times as long as a step
 #: takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
 _PATIENCE: Final = range(100)
+
+
+class Reader(Protocol):
+    """To whom blocks are lent."""
+
+    def returned(self, number: int) -> bool:
+        """Whether it has read the block of this number, or will not."""
 
 
 class Block:
@@ -53,12 +60,12 @@ class Block:
         self.start = start
         self.end = end
         self.open = True
-        self.lent: list[tuple[Borrower, int]] = []
+        self.lent: list[tuple[Reader, int]] = []
 
     @property
     def free(self) -> bool:
         """Whether nobody reads it, or will."""
-        return not self.open and all(borrower.returned(number) for borrower, number in self.lent)
+        return not self.open and all(reader.returned(number) for reader, number in self.lent)
 
 
 class Pool(Area):
@@ -79,6 +86,11 @@ class Pool(Area):
         if block is not None:
             self._copy(payload, block.start)
         return block
+
+    def expose(self, nbytes: int) -> tuple[Block, memoryview] | None:
+        """A block, and its memory; None if there is no room."""
+        block = self._reserve(max(nbytes, 1))
+        return None if block is None else (block, self._memory[block.start : block.start + nbytes])
 
     def _copy(self, payload: Payload, place: int) -> int:
         """Copy a message to a place; where it ends."""

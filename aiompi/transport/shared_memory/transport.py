@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
 from aiompi.transport.shared_memory.link import RingLink
@@ -27,6 +28,7 @@ class SharedMemory(Unix):
     Attributes:
         ring_size: bytes of each new ring.
         posters: by rank, the boards of others that this rank sees.
+        pools: by rank, those of others that this rank reads.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -41,6 +43,7 @@ class SharedMemory(Unix):
         self._board: Board | None = None
         self._assemblies: list[Assembly] = []
         self.posters: dict[int, Poster] = {}
+        self.pools: dict[int, Loan] = {}
         engine.lending = self
 
     def address(self) -> Any:
@@ -114,7 +117,7 @@ class SharedMemory(Unix):
         present = [other for other in others if other is not None]
         if len(present) < len(others):
             return None
-        assembly = Assembly(self.engine, board, place, present)
+        assembly = Assembly(self.engine, board, place, present, self._own_pool)
         self._assemblies.append(assembly)
         return assembly
 
@@ -129,7 +132,7 @@ class SharedMemory(Unix):
         if not isinstance(link, RingLink) or not link.open_to(board):
             return None
         poster = self.posters.get(peer.rank)
-        return None if poster is None else Attendee(peer.rank, link, poster, place)
+        return None if poster is None else Attendee(peer, link, poster, place, self.pools)
 
     def close(self) -> None:
         super().close()
@@ -139,6 +142,7 @@ class SharedMemory(Unix):
                 area.close()
         self._pool = self._arena = self._board = None
         self.posters.clear()
+        self.pools.clear()
         self.engine.rounds.clear()
         for assembly in self._assemblies:
             assembly.dissolve()

@@ -9,67 +9,16 @@ import os
 
 import numpy as np
 import pytest
+from meetings import beside, everyone, until_assembled, written
 from worlds import pattern
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting
-from aiompi.comm import Communicator
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
 from aiompi.transport.shared_memory.board import PLACES, ROOM
 from aiompi.watch.record import _awaited_ranks
-
-
-@pytest.fixture
-def apart(polled):
-    """Makes ranks that could meet and have not yet."""
-
-    def make(size=3, **settings):
-        w = polled(size, **settings)
-        for comm in w.comms:
-            comm.shares_memory = True
-        return w
-
-    return make
-
-
-@pytest.fixture
-def together(apart):
-    """Makes ranks that meet."""
-
-    def make(size=3, **settings):
-        w = apart(size, **settings)
-        until_assembled(w)
-        return w
-
-    return make
-
-
-def until_assembled(w, comms=None):
-    comms = comms or w.comms
-    for _ in range(meeting._ATTEMPTS):
-        everyone(w, buffers.barrier, comms)
-    assert all(comm.meeting.assembly is not None for comm in comms)
-
-
-def beside(w):
-    """Other communicators of the same ranks, which meet."""
-    others = [Communicator(comm.engine, comm.group, 4, "other") for comm in w.comms]
-    for other in others:
-        other.shares_memory = True
-    until_assembled(w, others)
-    return others
-
-
-def everyone(w, call, comms=None):
-    """All ranks make a call; the results."""
-    return w.finish(*[call(comm) for comm in comms or w.comms])
-
-
-def written(w):
-    """Bytes that have gone through the rings."""
-    return sum(link._segment.outbound._head for own in w.transports for link in own.links)
 
 
 def allreduce(contributions, op=SUM):

@@ -1,0 +1,85 @@
+"""Exhibitions: the members of a communicator expose something each, in memory that all others read.
+
+It is shown in a round of a meeting, looked at by all who have come, and taken away by each when he has seen enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiompi.coll.meeting import post
+from aiompi.comm import Channel
+from aiompi.engine import Assembly
+from aiompi.errors import OtherError
+
+_WORD = 8
+_DONE, _FAILED = b"\1", b"\0"
+
+
+class Exhibition:
+    """What all expose in a call, for this rank. At its end it must be left, whatever has happened.
+
+    Args:
+        channel: of the call.
+        assembly: of the members.
+        nbytes: that each exposes.
+
+    Attributes:
+        own: memory of this rank, None if it has none for this.
+        views: by rank, what all show, of which this one may still write its own.
+    """
+
+    __slots__ = ("_assembly", "_channel", "_nbytes", "_place", "own", "views")
+
+    def __init__(self, channel: Channel, assembly: Assembly, nbytes: int) -> None:
+        self._channel = channel
+        self._assembly = assembly
+        self._nbytes = nbytes
+        exhibit = assembly.expose(nbytes)
+        self._place = b"" if exhibit is None else exhibit.place.to_bytes(_WORD)
+        self.own = None if exhibit is None else exhibit.memory
+        self.views: list[memoryview] = []
+
+    async def open(self) -> bool:
+        """Show what is in the own memory; False, on all ranks alike, if one of them has no memory for it.
+
+        Raises:
+            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
+            RemoteProtocolError: a rank shows something that is not there.
+            ProcessFailedError: a rank is dead.
+        """
+        places = await post(self._channel, self._assembly, self._place, self._nbytes)
+        if not all(places) or self.own is None:
+            return False
+        del places[self._channel.rank]
+        # Now, since who has seen enough may leave the job, and with him goes the way to his memory.
+        read, nbytes = self._assembly.read, self._nbytes
+        self.views += [read(member, int.from_bytes(place), nbytes) for member, place in enumerate(places)]
+        self.views.insert(self._channel.rank, self.own)
+        return True
+
+    async def work(self, task: Callable[[], None]) -> None:
+        """Do what the others wait for, and wait until each has done that.
+
+        Raises:
+            Exception: of the task.
+            OtherError: that of another rank has failed.
+        """
+        failure = None
+        try:
+            task()
+        except Exception as error:
+            failure = error
+        outcomes = await post(self._channel, self._assembly, _DONE if failure is None else _FAILED, self._nbytes)
+        if failure is not None:
+            raise failure
+        for rank, outcome in enumerate(outcomes):
+            if outcome != _DONE:
+                raise OtherError(f"{self._channel.where}: rank {rank} could not do its part; see the error there")
+
+    def leave(self) -> None:
+        """Look at nothing any more, and show nothing."""
+        # An error keeps the frames that it came through, but shall not keep the memory.
+        self.own = None
+        self.views.clear()
+        self._assembly.retire()
