@@ -303,7 +303,7 @@ class Inbound(_Ring):
             budget: bytes to read, of which each frame costs FRAME_COST more.
 
         Returns:
-            What is left of it: more than 0 if all has been read.
+            What is left of it: more than 0 if all has been read that was there at the beginning.
 
         Raises:
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
@@ -312,17 +312,14 @@ class Inbound(_Ring):
         words[WATCHING] = 0
         if self._inflow is not None:
             budget -= self._follow(self._inflow)
+        self._look()
         try:
-            while budget > 0 and self._inflow is None and not self.stopped:
+            while self._tail != self._head and budget > 0 and self._inflow is None and not self.stopped:
                 tail = self._tail
-                if tail == self._head:
-                    head = words[HEAD]
-                    if head == tail:
-                        break
-                    self._advance(head)
                 if self.landing is not None:
                     self._fill(self.landing)
                     budget -= self._tail - tail
+                    self._look()
                     continue
                 place = tail & self._mask
                 header = _unpack_from(memory, place)
@@ -387,10 +384,12 @@ class Inbound(_Ring):
             landing.advance(nbytes)
         return inflow.read - before
 
-    def _advance(self, head: int) -> None:
-        """There is more to read."""
-        tail = self._tail
-        if not tail < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
+    def _look(self) -> None:
+        """See how much there is to read."""
+        head, before, tail = self._words[HEAD], self._head, self._tail
+        if head == before:
+            return
+        if not before < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
             raise RemoteProtocolError(f"the writer of a ring says that it is at {head}; its reader is at {tail}")
         self._head = head
 
