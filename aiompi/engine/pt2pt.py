@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -180,25 +181,23 @@ class Receive(Request[Any]):
         if self._error is not None or not self._done:
             return super().result()
         self.memory = None  # an exporter such as bytearray may be resized from now on
-        if self.decode is None:
+        data, decode = self.data, self.decode
+        if decode is None:
             return Status.of(self.source, self.tag, self.length, self._cancelled)
-        if self.data is not None:
-            self._decode(self.data, self.decode)
-            if self._error is not None:
-                raise self._error
+        if data is not None:
+            self.data = None
+            try:
+                self._value = decode(data)
+            except Exception as error:
+                self._error = error
+                raise
         return self._value
 
     def exception(self) -> BaseException | None:
         if self._done and self.decode is not None and self.data is not None:
-            self._decode(self.data, self.decode)
+            with contextlib.suppress(Exception):
+                self.result()
         return super().exception()
-
-    def _decode(self, data: bytearray | memoryview, decode: Decode) -> None:
-        self.data = None
-        try:
-            self._value = decode(data)
-        except Exception as error:
-            self._error = error
 
     def noted(self, note: int) -> None:
         """What the sender has told beside the message; point-to-point communication has nothing to tell."""
