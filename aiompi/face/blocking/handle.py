@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import BlockingDriver, get_ident
+from aiompi.driver.blocking import BlockingDriver, get_ident, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
@@ -73,6 +74,16 @@ class Handle(Membership, Opaque):
     @property
     def _admitted(self) -> Communicator:
         """The communicator, for a call: only threads that may make it get it."""
+        core = self._core
+        if get_ident() != process.owner:
+            process.admit()
+        return core
+
+    def _entered(self, call: str, awaitable: str) -> Communicator:
+        """The communicator, for a call that blocks: as `_admitted` and `refuse_running_loop`, in one step."""
+        events = sys.modules.get("asyncio.events")
+        if events is not None and events._get_running_loop() is not None:
+            refuse_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.owner:
             process.admit()

@@ -59,8 +59,7 @@ class PointToPoint(Handle):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
-        refuse_running_loop("Comm.Send", "await comm.Send(buf, dest)")
-        core = self._admitted
+        core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
         memory = core.conversion.to_send(buf, dest)
         request = core.isend((memory,), len(memory), dest, tag)
         if not request._done or request._error is not None:
@@ -87,8 +86,7 @@ class PointToPoint(Handle):
         Raises:
             TruncationError: the message is longer than the buffer.
         """
-        refuse_running_loop("Comm.Recv", "await comm.Recv(buf, source)")
-        core = self._admitted
+        core = self._entered("Comm.Recv", "await comm.Recv(buf, source)")
         request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
             self._wait(request)
@@ -106,8 +104,7 @@ class PointToPoint(Handle):
         status: Status | None = None,
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
-        refuse_running_loop("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        core = self._admitted
+        core = self._entered("Comm.Sendrecv", "await comm.Sendrecv(...)")
         memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
         received = core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
@@ -122,8 +119,7 @@ class PointToPoint(Handle):
         status: Status | None = None,
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
-        refuse_running_loop("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
-        core = self._admitted
+        core = self._entered("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
         memory, target = core.conversion.to_replace(buf, dest)
         received = core.irecv(target, source, recvtag, None, status)
         self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
@@ -216,8 +212,7 @@ class PointToPoint(Handle):
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
-        refuse_running_loop("Comm.send", "await comm.send(obj, dest)")
-        core = self._admitted
+        core = self._entered("Comm.send", "await comm.send(obj, dest)")
         payload, nbytes = process.codec.dumps(obj)
         request = core.isend(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:
