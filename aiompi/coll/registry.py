@@ -15,6 +15,7 @@ from aiompi.coll.allgather.bruck import bruck as allgather_bruck
 from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
+from aiompi.coll.allgather.shared import shared as allgather_shared
 from aiompi.coll.allreduce.board import board as allreduce_board
 from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
@@ -24,6 +25,7 @@ from aiompi.coll.allreduce.shared import shared as allreduce_shared
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
+from aiompi.coll.alltoall.shared import shared as alltoall_shared
 from aiompi.coll.barrier.board import board as barrier_board
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
@@ -53,6 +55,7 @@ from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
+from aiompi.coll.reduce_scatter.shared import shared as reduce_scatter_shared
 from aiompi.coll.scan.linear import linear as scan_linear
 from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recursive_doubling
 from aiompi.coll.scatter.binomial import binomial as scatter_binomial
@@ -151,6 +154,7 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
         "ring": Algorithm(allgather_ring),
+        "shared": Algorithm(allgather_shared, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
 )
@@ -160,6 +164,7 @@ ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
+        "shared": Algorithm(alltoall_shared, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
 )
@@ -188,6 +193,7 @@ REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
     {
         "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
+        "shared": Algorithm(reduce_scatter_shared, any_form=False),
     },
     (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
 )

@@ -191,6 +191,10 @@ COMBINE = """
         if common.random() < 0.3:
             await comm.Barrier()
         if common.random() < 0.3:
+            whole = numpy.zeros((comm.size, 3000), "i8")
+            await comm.Allgather(numpy.full(3000, number + comm.rank), whole)
+            assert (whole == number + numpy.arange(comm.size)[:, None]).all(), number
+        if common.random() < 0.3:
             assert await comm.bcast(number, root=number % comm.size) == number
     print("whole")
 """
@@ -199,7 +203,7 @@ COMBINE = """
 @pytest.mark.parametrize("spin", ["0", "1e-3", ""])
 @pytest.mark.parametrize("face", FACES)
 def test_vectors_that_are_read_by_all_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_COLL": "allreduce=shared"} | ({"AIOMPI_SPIN": spin} if spin else {})
+    env = {"AIOMPI_COLL": "allreduce=shared,allgather=shared"} | ({"AIOMPI_SPIN": spin} if spin else {})
     assert site.ok(4, stress(face, 120, COMBINE), env=env).lines == ["whole"] * 4
 
 

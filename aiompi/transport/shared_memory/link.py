@@ -462,6 +462,7 @@ class RingLink:
             self.lost(str(error))
 
     def _end(self) -> None:
+        self._look_once_more()
         whole = self._segment is None or self._segment.inbound.between_frames
         if whole and self.peer.farewell is not None:
             self.close()
@@ -472,9 +473,15 @@ class RingLink:
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
+        self._look_once_more()
         self.close()
         self.peer.lost(cause)
         self._transport.drained()
+
+    def _look_once_more(self) -> None:
+        """See what the peer has posted before it left, while there is a way to what it has exposed."""
+        if self._rounds and not self._closed:
+            self._engine.look()
 
     def hang_up(self) -> None:
         """Close in good order: what is in the ring the peer reads, even if this process is no more."""

@@ -12,6 +12,7 @@ from meetings import beside, everyone, written
 
 from aiompi import errors
 from aiompi.coll import buffers
+from aiompi.datatype.buffer.bufspec import IN_PLACE
 from aiompi.op import BAND, MAX, MIN, PROD, SUM, Op
 from aiompi.transport.shared_memory import board as board_module
 from aiompi.transport.shared_memory import transport
@@ -95,15 +96,16 @@ def test_any_vectors(readers, size):
     assert blocks(w) == [0] * size
 
 
+def join(left, right, datatype):
+    """The digits of one number behind those of the other; what is only to be looked at is spoilt."""
+    a, b = np.frombuffer(left, "u8"), np.frombuffer(right, "u8")
+    b[:] = [int(f"{x}{y}") for x, y in zip(a, b, strict=True)]
+    a[:] = 0
+
+
 @pytest.mark.spec("S4.9.4-1", "S4.9.1-7")
 @pytest.mark.parametrize("size", range(2, 6))
 def test_contributions_are_combined_in_the_order_of_ranks(readers, size):
-    def join(left, right, datatype):
-        """The digits of one number behind those of the other; what is only to be looked at is spoilt."""
-        a, b = np.frombuffer(left, "u8"), np.frombuffer(right, "u8")
-        b[:] = [int(f"{x}{y}") for x, y in zip(a, b, strict=True)]
-        a[:] = 0
-
     w = readers(size)
     contributions = [np.full(7, rank + 1, "u8") for rank in range(size)]
     before = written(w)
@@ -319,3 +321,94 @@ def test_memory_that_is_not_there_is_refused(readers):
     w.transports[1].pools.clear()
     with pytest.raises(errors.RemoteProtocolError, match="rank 0 told of memory that this rank has not got"):
         assembly.read(0, 0, 72)
+
+
+# Other collectives.
+
+
+def blocks_of(count, size):
+    """The blocks of each rank for each other."""
+    return [np.arange(size * count).reshape(size, count) + 1000 * rank for rank in range(size)]
+
+
+def allgathered(w, count, in_place):
+    size = len(w.comms)
+    results = [np.zeros((size, count), "i8") for _ in range(size)]
+    for rank, result in enumerate(results):
+        result[rank] = rank + 1
+    sources = [None if in_place else np.full(count, rank + 1) for rank in range(size)]
+    call = buffers.allgather.using("shared")
+    everyone(w, lambda comm: call(comm, sources[comm.rank], results[comm.rank]))
+    return all((result == np.arange(1, size + 1)[:, None]).all() for result in results)
+
+
+def exchanged(w, count, in_place):
+    size = len(w.comms)
+    sources = blocks_of(count, size)
+    expected = [np.array([source[rank] for source in sources]) for rank in range(size)]
+    results = [source.copy() if in_place else np.zeros_like(source) for source in sources]
+    call = buffers.alltoall.using("shared")
+    everyone(w, lambda comm: call(comm, None if in_place else sources[comm.rank], results[comm.rank]))
+    return all((result == right).all() for result, right in zip(results, expected, strict=True))
+
+
+def scattered(w, count, in_place):
+    size = len(w.comms)
+    sources, total = blocks_of(count, size), sum(blocks_of(count, size))
+    results = [source.copy() if in_place else np.zeros(count, "i8") for source in sources]
+    call = buffers.reduce_scatter_block.using("shared")
+    spec = IN_PLACE if in_place else None
+    everyone(w, lambda comm: call(comm, spec or sources[comm.rank], results[comm.rank], SUM))
+    return all((result.reshape(-1)[:count] == total[rank]).all() for rank, result in enumerate(results))
+
+
+@pytest.mark.spec("S4.7-1", "S4.8-1")
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 1000])
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+def test_others_are_without_messages_too(readers, collective, size, count, in_place):
+    w = readers(size)
+    before = written(w)
+    for _ in range(3):
+        assert collective(w, count, in_place)
+    assert written(w) == before
+    assert blocks(w) == [0] * size
+
+
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
+    w = readers()
+    block, _ = w.transports[1]._pool.expose(SIZE)
+    before = written(w)
+    assert collective(w, 100, in_place=False)
+    assert written(w) > before
+    block.open = False
+
+
+@pytest.mark.parametrize("counts", [(3, 3, 3), (0, 5, 2)])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
+    w = readers()
+    sources = [np.full(sum(counts), rank + 1, "u8") for rank in range(3)]
+    results = [
+        source.copy() if in_place else np.zeros(count, "u8") for source, count in zip(sources, counts, strict=True)
+    ]
+    call, joined = buffers.reduce_scatter.using("shared"), Op.Create(join)
+    everyone(
+        w, lambda comm: call(comm, IN_PLACE if in_place else sources[comm.rank], results[comm.rank], counts, joined)
+    )
+    assert [result[:count].tolist() for result, count in zip(results, counts, strict=True)] == [
+        [123] * count for count in counts
+    ]
+
+
+def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
+    w = readers(2)
+    results = [np.zeros(2000), np.zeros(2000)]
+    call = buffers.allgather.using("shared")
+    calls = [call(comm, np.full(1000, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
+    assert calls[1].done()
+    w.transports[1].close()
+    w.until(calls[0].done)
+    assert results[0].tolist() == [1.0] * 1000 + [2.0] * 1000
