@@ -35,6 +35,7 @@ class Side:
         free: messages whose memory is free again.
         told, cancelled, not_cancelled: what the other side has said about messages.
         oddities: what it does wrong.
+        room: packets that may still be written ahead.
     """
 
     def __init__(self, number: int, other: int, limits: Limits, accepting: bool = True) -> None:
@@ -48,6 +49,7 @@ class Side:
         self.not_cancelled_ones: list[Outgoing] = []
         self.oddities: list[str] = []
         self.stream = bytearray()
+        self.room = 0
         self._next_srqid = 0
 
     def transmit(self, header: bytes, data: Sequence[bytes | memoryview], last_of: Outgoing | None) -> None:
@@ -57,6 +59,15 @@ class Side:
         self.stream += header + body
         if last_of is not None:
             self.free.append(last_of)
+
+    def waits(self, outgoing: Outgoing) -> None:
+        outgoing.write_ahead(self.pair.limits.datalen, self._write)
+
+    def _write(self, data: Sequence[bytes | memoryview]) -> list[bytes] | None:
+        if not self.room:
+            return None
+        self.room -= 1
+        return [b"".join(data)]
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         received = Received(incoming, bytes(data))

@@ -149,6 +149,11 @@ class ForeignPeer(Party):
         if self.link.send(header, data, owner) and owner is not None:
             owner.sent()
 
+    def waits(self, outgoing: Outgoing) -> None:
+        writing = self._gateway.writing
+        if writing is not None and self.error is None:
+            outgoing.write_ahead(self.pair.limits.datalen, writing.write)
+
     def recall(self, send: Send) -> None:
         assert isinstance(send, ForeignSend)
         if send.outgoing.phase is Phase.SENT:
@@ -160,6 +165,9 @@ class ForeignPeer(Party):
         outgoing.owner.matched()
 
     def cancelled(self, outgoing: Outgoing) -> None:
+        if self._gateway.writing is not None:
+            while outgoing.ahead:
+                self._gateway.writing.erase(outgoing.ahead.popleft())
         outgoing.owner.recalled()
 
     def not_cancelled(self, outgoing: Outgoing) -> None:

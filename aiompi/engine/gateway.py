@@ -11,7 +11,7 @@ from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.seams import Link
+    from aiompi.engine.seams import Link, WritingAhead
     from aiompi.impi.universe import Universe
 
 
@@ -25,12 +25,14 @@ class Gateway:
     Attributes:
         limits: what the clients have agreed upon.
         closed: whether this rank has told that it will send nothing more but answers (section 3.8).
+        writing: where data of packets can be written ahead, None if there is no such place.
     """
 
     def __init__(self, engine: Engine, universe: Universe) -> None:
         self.engine = engine
         self.limits = Limits.of(universe)
         self.closed = False
+        self.writing: WritingAhead | None = None
         self._procs = [pack_proc(proc.ipv6, proc.pid) for proc in universe.procs]
         self._ranks = {proc: rank for rank, proc in enumerate(self._procs)}
         self._clients = [universe.client_of(rank) for rank in range(universe.size)]

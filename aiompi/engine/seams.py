@@ -191,6 +191,20 @@ class Lending(Protocol[B]):
         """Announce a message that the receiver is to copy from where it is; False if it does not lie in such memory."""
 
 
+class WritingAhead(Protocol):
+    """Places from which packets to other clients leave, and where their data can be before they may."""
+
+    def write(self, data: Payload) -> Payload | None:
+        """Write the data of a packet to such a place.
+
+        Returns:
+            The data there, to be handed to `Link.send` or to `erase`; None if there is no place for them.
+        """
+
+    def erase(self, data: Payload) -> None:
+        """What was written will not be sent."""
+
+
 class Link(Protocol):
     """A path for frames to one peer, in order."""
 

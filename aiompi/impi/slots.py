@@ -14,7 +14,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import HEADER_BYTES
@@ -57,10 +57,17 @@ class Slot:
 
     def write(self, pieces: Iterable[bytes | memoryview]) -> None:
         """Put a packet into it: its header and its data."""
-        end = 0
+        self._put(0, pieces)
+
+    def write_ahead(self, data: Iterable[bytes | memoryview]) -> Written:
+        """Put the data of a packet into it, of which the header is not known yet."""
+        return Written(self, self.view[HEADER_BYTES : self._put(HEADER_BYTES, data)])
+
+    def _put(self, end: int, pieces: Iterable[bytes | memoryview]) -> int:
         for piece in pieces:
             start, end = end, end + len(piece)
             self.view[start:end] = piece
+        return end
 
     @property
     def reference(self) -> bytes:
@@ -70,6 +77,27 @@ class Slot:
     def release(self) -> None:
         """Let the slot be used again."""
         self._words[self._index * _LINE // _WORD] = 0
+
+
+class Written(tuple[memoryview]):
+    """Data of a packet that are in its slot before the header is.
+
+    Attributes:
+        slot: which has been taken for it.
+    """
+
+    slot: Slot
+
+    def __new__(cls, slot: Slot, data: memoryview) -> Self:
+        """Made of the data in the slot."""
+        made = super().__new__(cls, (data,))
+        made.slot = slot
+        return made
+
+    def complete(self, header: bytes) -> bytes:
+        """Put the header in front; what the stream says instead of the packet."""
+        self.slot.view[:HEADER_BYTES] = header
+        return self.slot.reference
 
 
 class Slots:
@@ -83,6 +111,9 @@ class Slots:
         # Data begin at a page.
         starts = [index * stride + _PAGE - HEADER_BYTES for index in range(count)]
         self._slots = [Slot(words, index, memory[start : (index + 1) * stride]) for index, start in enumerate(starts)]
+
+    def __len__(self) -> int:
+        return len(self._slots)
 
     def take(self) -> Slot | None:
         """A free slot to be filled, if there is one: the first, whose memory is the likeliest to be in the cache."""

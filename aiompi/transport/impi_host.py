@@ -21,7 +21,7 @@ from aiompi.engine.seams import Owner
 from aiompi.errors import JobAbortedError
 from aiompi.impi import slots
 from aiompi.impi.packet import Reader
-from aiompi.impi.slots import SharedPackets
+from aiompi.impi.slots import SharedPackets, Written
 from aiompi.transport.dial import Dialling
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.stream import Connection
@@ -34,7 +34,7 @@ SCHEME: Final = "unix:"
 
 
 class HostLink(Connection):
-    """Packets of all ranks of other clients."""
+    """Packets of all ranks of other clients (protocol aiompi.engine.seams.WritingAhead)."""
 
     def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
         self._packets = Reader(gateway.limits.datalen, gateway.packet)
@@ -43,13 +43,42 @@ class HostLink(Connection):
         self._copying = False
         self._gateway = gateway
         self._shared: SharedPackets | None = None
+        self._written = 0  # slots of packets that have been written ahead
 
     def share(self, shared: SharedPackets) -> None:
         """Use memory that is shared with the host."""
         self._shared = shared
         self._packets.slots = shared.inbound
+        self._gateway.writing = self
+
+    def write(self, data: Payload) -> Written | None:
+        shared = self._shared
+        # The other half is for what leaves at once: who knows when these messages are received.
+        if shared is None or 2 * self._written >= len(shared.outbound) or sum(map(len, data)) < slots.LONG:
+            return None
+        # Whom a socket wakes may have to wait for the core of who woke him, even when others are idle. So the host, who
+        # has just been told of the packet before this one, gets it first.
+        os.sched_yield()
+        slot = shared.outbound.take()
+        if slot is None:
+            return None
+        self._written += 1
+        try:
+            return slot.write_ahead(data)
+        except BaseException:
+            self._written -= 1
+            slot.release()
+            raise
+
+    def erase(self, data: Payload) -> None:
+        assert isinstance(data, Written)
+        self._written -= 1
+        data.slot.release()
 
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+        if isinstance(payload, Written):
+            self._written -= 1
+            return super().send(payload.complete(header), (), owner)
         if self._shared is not None and sum(map(len, payload)) >= slots.LONG:
             slot = self._shared.outbound.take()
             if slot is not None:
@@ -67,6 +96,7 @@ class HostLink(Connection):
 
     def close(self) -> None:
         self._shared = self._packets.slots = None  # the memory goes when its last view does
+        self._gateway.writing = None
         super().close()
 
     def _eof(self) -> None:

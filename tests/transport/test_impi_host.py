@@ -205,6 +205,75 @@ def test_long_messages(rank: Rank, sharing: bool) -> None:
         assert len(list(iter(rank.shared.outbound.take, None))) == slots_of_a_direction(), "they are free again"
 
 
+@pytest.mark.parametrize("tail", [slots.LONG, DATALEN])
+def test_the_rest_of_a_long_message_is_in_its_place_before_it_may_leave(rank: Rank, tail: int) -> None:
+    """Its slot has the header then, and nothing is copied: the memory of the message is not looked at any more."""
+    host = rank.greet()
+    data = bytearray(pattern(2 * DATALEN + tail))
+    sent = bytes(data)
+    send = isend(rank.comm, memoryview(data), 1, tag=4)
+    packet, first = rank.packet()
+    assert free_slots(rank) == slots_of_a_direction() - 2
+    data[:] = bytes(len(data))
+    host.send(Packet(PacketType.SYNCACK, 0, PROCS[1], PROCS[0], packet.pk_srqid, 9).pack())
+    packets = [rank.packet() for _ in range(2)]
+    assert first + b"".join(rest for _, rest in packets) == sent
+    assert [(it.pk_type, it.pk_drqid, it.pk_tag, it.pk_seqnum) for it, _ in packets] == [
+        (PacketType.DATA, 9, 4, 2),
+        (PacketType.DATA, 9, 4, 3),
+    ]
+    rank.until(send.done)
+    assert free_slots(rank) == slots_of_a_direction()
+
+
+def test_messages_that_wait_for_their_receives_have_half_of_the_slots(eager: Rank) -> None:
+    host = eager.greet()
+    count = slots_of_a_direction()
+    sends = [isend(eager.comm, pattern(4 * DATALEN, number), 1) for number in range(count)]
+    firsts = [eager.packet() for _ in range(count)]
+    assert free_slots(eager) == count - count // 2
+    for packet, _ in reversed(firsts):
+        host.send(Packet(PacketType.SYNCACK, 0, PROCS[1], PROCS[0], packet.pk_srqid, packet.pk_srqid).pack())
+    received = {packet.pk_srqid: data for packet, data in firsts}
+    while len(received[firsts[0][0].pk_srqid]) < 4 * DATALEN:
+        packet, data = counted(eager)
+        received[packet.pk_drqid] += data
+    assert list(received.values()) == [pattern(4 * DATALEN, number) for number in range(count)]
+    eager.until(lambda: all(send.done() for send in sends))
+    assert free_slots(eager) == count
+
+
+@pytest.mark.spec("I3.7.4-4")
+def test_slots_of_a_message_that_is_taken_back_are_free_again(rank: Rank) -> None:
+    host = rank.greet()
+    for _ in range(slots_of_a_direction()):
+        send = isend(rank.comm, pattern(2 * DATALEN), 1)
+        packet, _ = counted(rank)
+        assert free_slots(rank) == slots_of_a_direction() - 1
+        send.cancel()
+        assert counted(rank)[0].pk_type == PacketType.CANCEL
+        host.send(Packet(PacketType.CANCELYES, 0, PROCS[1], PROCS[0], packet.pk_srqid).pack())
+        host.send(Packet(PacketType.PROTOACK, 0, PROCS[1], PROCS[0]).pack())
+        rank.until(send.done)
+        assert free_slots(rank) == slots_of_a_direction()
+
+
+def counted(rank: Rank) -> tuple[Packet, bytes]:
+    """The next packet that the rank sends beside acknowledgements."""
+    while (found := rank.packet())[0].pk_type == PacketType.PROTOACK:
+        pass
+    return found
+
+
+def free_slots(rank: Rank) -> int:
+    """Slots that the rank could fill."""
+    assert rank.shared is not None
+    taken = list(iter(rank.shared.inbound.take, None))
+    for slot in taken:
+        slot.release()
+    return len(taken)
+
+
 def slots_of_a_direction() -> int:
     fresh = SharedPackets(mmap.mmap(-1, slots.nbytes(DATALEN)), DATALEN, rank=True)
     return len(list(iter(fresh.outbound.take, None)))

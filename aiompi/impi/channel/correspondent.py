@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from aiompi.impi.channel.message import Incoming, Outgoing
-
-#: memory of a payload, in pieces of unsigned bytes
-Payload: TypeAlias = Sequence[bytes | memoryview]
+from aiompi.impi.channel.message import Incoming, Outgoing, Payload
 
 
 class Correspondent(Protocol):
@@ -22,6 +18,9 @@ class Correspondent(Protocol):
             data: views of the memory of a message, which must stay as it is until the packet has left.
             last_of: the message of which this is the last packet: once it has left, its memory is free again.
         """
+
+    def waits(self, outgoing: Outgoing) -> None:
+        """The rest of a long message waits for its receive; it may be written ahead meanwhile."""
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         """A message is there with its first packet. Call `pair.match` when a receive has matched it, now or later.

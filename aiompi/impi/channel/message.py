@@ -13,8 +13,12 @@ What becomes of an outgoing one:
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+#: memory of a payload, in pieces of unsigned bytes
+Payload: TypeAlias = Sequence[bytes | memoryview]
 
 
 class Phase(enum.Enum):
@@ -44,16 +48,17 @@ class Outgoing:
         drqid: the receiver's id of a long message, once it is matched.
         phase: how far it is.
         cancelling: whether a CANCEL has not been answered.
+        ahead: data of its next packets that have been written ahead, each in its new place.
     """
 
     __slots__ = (
-        "_at", "_index", "_payload", "cancelling", "cid", "drqid", "left", "lsrank", "nbytes", "owner", "phase",
-        "srqid", "sync", "tag",
+        "_at", "_index", "_payload", "ahead", "cancelling", "cid", "drqid", "left", "lsrank", "nbytes", "owner",
+        "phase", "srqid", "sync", "tag",
     )  # fmt: skip
 
     def __init__(
         self,
-        payload: Sequence[bytes | memoryview],
+        payload: Payload,
         nbytes: int,
         srqid: int,
         cid: int,
@@ -73,15 +78,39 @@ class Outgoing:
         self.phase = Phase.QUEUED
         self.cancelling = False
         self.left = nbytes
+        self.ahead: deque[Payload] = deque()
         self._payload = payload
         self._index = self._at = 0
 
-    def take(self, nbytes: int) -> Sequence[bytes | memoryview]:
-        """The next `nbytes` of it, in pieces."""
-        if nbytes == self.nbytes:
-            self.left = 0
-            return self._payload
+    def take(self, nbytes: int) -> Payload:
+        """Data of its next packet, which has `nbytes`, in pieces."""
         self.left -= nbytes
+        if self.ahead:
+            return self.ahead.popleft()
+        return self._payload if nbytes == self.nbytes else self._cut(nbytes)
+
+    def write_ahead(self, datalen: int, write: Callable[[Payload], Payload | None]) -> None:
+        """Have data that are still to be sent written to where they will be sent from.
+
+        Args:
+            datalen: bytes of a packet.
+            write: takes the data of a packet; returns them in their new place, or None to be asked no more.
+        """
+        left = self.left - sum(sum(map(len, data)) for data in self.ahead)
+        while left:
+            nbytes = min(left, datalen)
+            index, at, count = self._index, self._at, len(self.ahead)
+            try:
+                written = write(self._cut(nbytes))
+                if written is None:
+                    return
+                self.ahead.append(written)
+                left -= nbytes
+            finally:
+                if len(self.ahead) == count:  # a signal handler may have interrupted it
+                    self._index, self._at = index, at
+
+    def _cut(self, nbytes: int) -> Payload:
         pieces = []
         while nbytes:
             rest = memoryview(self._payload[self._index])[self._at : self._at + nbytes]
@@ -94,7 +123,7 @@ class Outgoing:
         return pieces
 
     def detach(self) -> None:
-        """Copy what has not been taken, so that the memory is not needed any more."""
+        """Copy what has neither been taken nor written ahead, so that the memory is not needed any more."""
         rest = b"".join(self._payload[self._index :])[self._at :]
         self._payload, self._index, self._at = (rest,), 0, 0
 

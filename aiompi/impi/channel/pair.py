@@ -123,6 +123,8 @@ class Pair:
             message.tag, message.cid, self._next_seqnum(), 0, 0, 0,
         )  # fmt: skip
         self._user.transmit(header, data, message if last else None)
+        if message.left and message.phase is Phase.UNMATCHED:
+            self._user.waits(message)
 
     def cancel(self, message: Outgoing) -> bool:
         """Try to take a message back (section 3.7.4).

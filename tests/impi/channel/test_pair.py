@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -238,6 +239,56 @@ def test_the_memory_of_a_message_can_be_given_back_while_it_waits() -> None:
     world.right.match()
     world.run()
     assert world.right.received == [pattern(1000)]
+
+
+@pytest.mark.spec("I3.7.2-2", "I3.7.2-3", "I3.7.2-7")
+@pytest.mark.parametrize("room", [0, 1, 2, 9, 100])
+@pytest.mark.parametrize("detached", [False, True])
+def test_what_waits_for_its_receive_can_be_written_ahead(room: int, detached: bool) -> None:
+    """It leaves as if it had not been; what there was no room for comes from the memory of the message."""
+    world = Joined(accepting=False)
+    world.left.room = room
+    memory = bytearray(pattern(950))
+    message = world.left.send(memory)
+    world.run()
+    ahead = [data for (data,) in message.ahead]
+    assert ahead == [pattern(950)[at : at + 100] for at in range(100, 950, 100)][:room]
+    assert (world.left.kinds, message.left) == (["DATASYNC"], 850)
+    if detached:
+        message.detach()
+    memory[: None if detached else 100 * (1 + room)] = bytes(950 if detached else len(memory[: 100 * (1 + room)]))
+    world.right.match()
+    world.run()
+    assert world.right.received == [pattern(950)]
+    assert [header.pk_len for header, _ in world.left.packets] == [100] * 9 + [50]
+    assert not message.ahead
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_interrupt_while_data_are_written_ahead_loses_none(whole: bool) -> None:
+    world = Joined(accepting=False)
+    message = world.left.send(pattern(350))
+
+    def interrupted(data: Sequence[bytes | memoryview]) -> list[bytes]:
+        if whole and not message.ahead:
+            return [b"".join(data)]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        message.write_ahead(100, interrupted)
+    world.run()
+    world.right.match()
+    world.run()
+    assert world.right.received == [pattern(350)]
+
+
+def test_short_messages_and_those_on_their_way_are_not_written_ahead() -> None:
+    world = Joined(hiwater=3, ackmark=3, accepting=False)
+    world.left.room = 100
+    short, synchronous, long = (world.left.send(pattern(nbytes), sync=nbytes == 50) for nbytes in (100, 50, 1000))
+    assert [len(message.ahead) for message in (short, synchronous, long)] == [0, 0, 9]
+    held = world.left.send(pattern(1000))
+    assert not held.ahead, "its first packet waits for flow control"
 
 
 # Flow control (section 3.6).
@@ -507,13 +558,22 @@ STEPS = st.lists(
 
 
 @pytest.mark.spec("I3.1-2", "I3.5-1", "I3.5-15", "I3.6-5", "I3.6-10", "I3.7.4-3")
-@given(steps=STEPS, limits=st.sampled_from(LIMITS), cut=st.sampled_from([1, 7, 130, 10**6]), seed=st.integers(0, 999))
-def test_random_conversations(steps: list[tuple[str, bool, int]], limits: tuple[int, int], cut: int, seed: int) -> None:
+@given(
+    steps=STEPS,
+    limits=st.sampled_from(LIMITS),
+    cut=st.sampled_from([1, 7, 130, 10**6]),
+    seed=st.integers(0, 999),
+    room=st.sampled_from([0, 3, 1000]),
+)
+def test_random_conversations(
+    steps: list[tuple[str, bool, int]], limits: tuple[int, int], cut: int, seed: int, room: int
+) -> None:
     """Whatever is sent, cancelled and matched in whatever order: messages arrive once, whole and in order, or not at
     all; every question is answered; flow control is obeyed and everything becomes quiet."""
     ackmark, hiwater = limits
     world = Joined(50, ackmark, hiwater, cut, seed, accepting=False)
     sides = world.left, world.right
+    world.left.room = world.right.room = room
     sent: dict[int, list[tuple[object, bytes]]] = {0: [], 1: []}
     asked: dict[int, list[object]] = {0: [], 1: []}
     for action, which, number in steps:
