@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aiompi.datatype.buffer import allocation
-from aiompi.datatype.buffer.allocation import GRAIN, KEPT, LARGE, LARGEST, allocate, joined
+from aiompi.datatype.buffer.allocation import GRAIN, HUGE, KEPT, LARGE, LARGEST, allocate, copied, joined
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +89,69 @@ def test_few_blocks_are_kept() -> None:
         blocks = [allocate(LARGE) for _ in range(count)]
         del blocks
         assert len(allocation._kept) == min(count, KEPT)
+
+
+@pytest.mark.parametrize("nbytes", [LARGE, 2**20 + 128, HUGE, 2 * HUGE + 5, LARGEST])
+def test_a_block_begins_with_a_page_or_a_huge_one(nbytes: int) -> None:
+    assert address(allocate(nbytes)) % (HUGE if nbytes >= HUGE else mmap.PAGESIZE) == 0
+
+
+@pytest.mark.parametrize("nbytes", [LARGE, 2**20, HUGE + 1])
+def test_a_kernel_that_can_neither_populate_nor_use_huge_pages(nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(allocation._Block, "madvise", refuse, raising=False)
+    source = np.random.default_rng(0).bytes(nbytes)
+    assert bytes(copied(memoryview(source))) == source
+
+
+def test_no_memory() -> None:
+    with pytest.raises(MemoryError, match="no memory for a message: 1152921504606846976 bytes"):
+        allocation._Block(2**60)
+
+
+def mapped() -> int:
+    """Bytes of the address space of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("nbytes", [2**20, 3 * 2**20])
+def test_memory_goes_back_to_the_system(nbytes: int) -> None:
+    before = mapped()
+    blocks = [allocate(nbytes) for _ in range(5 * KEPT)]
+    assert mapped() - before >= 5 * KEPT * nbytes
+    del blocks
+    assert mapped() - before <= 2 * KEPT * (nbytes + HUGE)
+    allocation._kept.clear()
+    assert mapped() - before <= nbytes
+
+
+def test_a_block_that_a_forked_process_changes() -> None:
+    view = copied(memoryview(bytes(LARGE)))
+    child = multiprocessing.get_context("fork").Process(target=view.__setitem__, args=(slice(None), b"x" * LARGE))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert bytes(view) == bytes(LARGE)
+
+
+def test_threads_that_drop_and_take_blocks() -> None:
+    failures = []
+
+    def work(byte: int) -> None:
+        content = bytes([byte]) * LARGE
+        for _ in range(200):
+            blocks = [copied(memoryview(content)) for _ in range(3)]
+            failures.extend(1 for block in blocks if bytes(block) != content)
+
+    threads = [threading.Thread(target=work, args=(byte,)) for byte in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(allocation._kept) <= KEPT
 
 
 @pytest.mark.parametrize("nbytes", [10, 2**20])
