@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
 
 #: chunks per turn and direction, so that one busy peer does not starve the loop
-BUDGET: Final = 8
+BUDGET: Final = 4
 _TURNS: Final = range(BUDGET)
 #: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
 _MOST: Final = 2 * BUDGET * CHUNK

@@ -59,7 +59,7 @@ HEARD: Final = 1
 UNHEARD: Final = 2
 
 #: bytes after which a long copy lets the other side begin with what is there
-CHUNK: Final = 128 * 2**10
+CHUNK: Final = 256 * 2**10
 #: bytes that can be copied in the time that a frame takes beside its payload
 FRAME_COST: Final = 4096
 #: bytes of payload from which the reader is rung for before they are written, and how often he lets others run until
