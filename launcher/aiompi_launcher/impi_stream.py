@@ -29,6 +29,8 @@ _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # of sockets that know a l
 _KERNEL: Final = (5, 9)
 #: bytes of a packet that has begun for which it is worth to be wakened: each segment would be one wake-up
 _WORTH: Final = 2**20
+#: turns of the loop in which its rest is looked for before: over a fast network it is there before one is wakened
+_LOOKS: Final = 100
 
 
 class PacketStream:
@@ -63,6 +65,7 @@ class PacketStream:
         self._queue: collections.deque[Part] = collections.deque()
         self._paused = False
         self._shutting = False
+        self._looks = 0  # turns in which will be looked for the rest of a packet
         self._mark: int | None = 1 if sock.family in _FAMILIES and kernel() >= _KERNEL else None
         self._loop.add_reader(sock, self._readable)
 
@@ -132,10 +135,28 @@ class PacketStream:
     def _readable(self) -> None:
         self._read()
         if self._mark is not None and self._socket.fileno() >= 0:
-            self._sleep_until(min(max(self._cutter.missing, 1), _WORTH))
+            self._sleep()
+            if self._cutter.missing and not self._looks:
+                self._looks = _LOOKS
+                self._loop.call_soon(self._look)
 
-    def _sleep_until(self, nbytes: int) -> None:
-        """Be wakened when so many bytes have come, or the end."""
+    def _look(self) -> None:
+        """Read what has come of a long packet meanwhile, for the last time once it has been looked for often enough."""
+        self._looks -= 1
+        os.sched_yield()
+        if self._socket.fileno() >= 0 and not self._paused:
+            self._read()
+        if self._socket.fileno() < 0:
+            return
+        if self._looks and self._cutter.missing:
+            self._loop.call_soon(self._look)
+        else:
+            self._looks = 0
+            self._sleep()
+
+    def _sleep(self) -> None:
+        """Be wakened when it is worth it for the packet that is being read, or at the end."""
+        nbytes = min(max(self._cutter.missing, 1), _WORTH)
         if nbytes != self._mark:
             self._mark = nbytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, nbytes)
