@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Assembly, Message, Posting, Request, Round
+from aiompi.engine import Assembly, Message, Posting, Request, Round, Turn
 from aiompi.errors import Exception, InvalidCountError
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ async def _in_turn(
 ) -> T | None:
     """Wait for the call before, and then act, or try to become an assembly."""
     comm, before = channel.comm, meeting.latest
-    meeting.latest = turn = Request[None](comm.engine)
+    meeting.latest = turn = Turn[None](comm.engine)
     try:
         if before is not None and not before.done():
             await comm.engine.settled([before])

@@ -17,7 +17,7 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round
-from aiompi.engine.schedule import Schedule
+from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Driver, Failable, Lending, Link
 from aiompi.errors import LocalProtocolError, OtherError
 from aiompi.settings import Settings
@@ -55,7 +55,7 @@ class Engine:
         copies: what is being copied from peers: each copies a part, and tells whether there is more.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
-        ended: those that have, and whose waiters are being told.
+        ended: turns, schedules among them, whose waiters are being told that they have ended.
         error: set when the job is over; every operation then fails with it.
         closing: whether this rank starts no operation any more.
         finished: whether this rank has told its peers that it starts no operation any more.
@@ -78,7 +78,7 @@ class Engine:
         self.rounds: list[Round] = []
         self.copies: deque[Callable[[], bool]] = deque()
         self.schedules: set[Schedule[Any]] = set()
-        self.ended: deque[Schedule[Any]] = deque()
+        self.ended: deque[Turn[Any]] = deque()
         self.stepping = False
         self._awaits = 0
         self.error: Exception | None = None

@@ -14,7 +14,29 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Schedule(Request[T_co]):
+class Turn(Request[T_co]):
+    """A request that a schedule completes, or is, and that others may wait for in a chain of any length."""
+
+    __slots__ = ()
+
+    def _finish(self) -> None:
+        """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""
+        self._done = True
+        if self._callbacks is None and self._waiter is None:
+            return
+        ended = self._engine.ended
+        ended.append(self)
+        if len(ended) > 1:
+            return
+        try:
+            while ended:
+                super(Turn, ended[0])._finish()
+                ended.popleft()
+        finally:
+            ended.clear()
+
+
+class Schedule(Turn[T_co]):
     """A request that is complete when its coroutine has ended.
 
     The coroutine awaits nothing but requests of the same engine; it is stepped inside the call that completes
@@ -59,22 +81,6 @@ class Schedule(Request[T_co]):
         engine.stepping = outer
         engine.schedules.discard(self)
         self._finish()
-
-    def _finish(self) -> None:
-        """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""
-        self._done = True
-        if self._callbacks is None and self._waiter is None:
-            return
-        ended = self._engine.ended
-        ended.append(self)
-        if len(ended) > 1:
-            return
-        try:
-            while ended:
-                super(Schedule, ended[0])._finish()
-                ended.popleft()
-        finally:
-            ended.clear()
 
     def cancel(self) -> bool:
         """Collective and other many-step operations cannot be cancelled: others need them (section 3.8)."""

@@ -6,6 +6,7 @@ import errno
 import functools
 import itertools
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -224,6 +225,23 @@ def test_what_a_rank_has_posted_before_it_died_counts(together):
     buffers.barrier(w.comms[1])
     w.engines[0].peer(1).gone("it was killed")
     assert early.result() is None
+
+
+def test_a_rank_that_dies_ends_any_number_of_calls(together):
+    w = together(2)
+    requests = [buffers.barrier(w.comms[0]) for _ in range(sys.getrecursionlimit())]
+    w.engines[0].peer(1).lost("its connection closed")
+    assert {type(request.exception()) for request in requests} == {errors.ProcessFailedError}
+
+
+def test_any_number_of_calls_leave_it_at_messages(together):
+    w = together(2)
+    too_long, call = np.zeros(ROOM + 1, "B"), buffers.allreduce.using("board")
+    requests = []
+    for comm in w.comms:
+        requests.append(buffers.barrier(comm))
+        requests += [call(comm, too_long, too_long.copy(), SUM) for _ in range(sys.getrecursionlimit())]
+    w.finish(*requests)
 
 
 def test_a_rank_that_has_finalized_ends_the_waiting(together):
