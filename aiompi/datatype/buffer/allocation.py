@@ -2,14 +2,13 @@
 
 Fresh memory costs a page fault for every 4 KiB at its first use, which takes many times as long as copying a message
 into it does. The C library gives large blocks back to the system when they are freed, unless larger ones were before.
-So the last few blocks are kept; a new one may have the place of one that nothing refers to any more. Their memory is
-mapped for them alone, in huge pages where that is possible, and otherwise in one call; it goes back to the system when
-they are kept no more. It begins at a page, so that what is aligned in a message is aligned in memory.
+So the last few blocks are kept; a new one may have the place of one that nothing refers to any more. Memory for others
+is mapped for them alone, all pages in one call, and goes back to the system when they are kept no more. It begins with
+a page, so that what is aligned in a message is aligned in memory.
 """
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 from collections import deque
 from collections.abc import Iterable
@@ -24,47 +23,11 @@ LARGEST: Final = 8 * 2**20
 KEPT: Final = 8
 #: bytes of which their sizes are multiples, so that messages of about the same size can use the same block
 GRAIN: Final = 64 * 2**10
-#: bytes of a huge page, and what it begins at a multiple of
-HUGE: Final = 2 * 2**20
-
-#: MADV_POPULATE_WRITE (Linux 5.14): what each first use of a page would do
-_POPULATE: Final = 23
-
-
-class _Block(mmap.mmap):
-    """Memory that belongs to nobody else, also in the copy of a fork.
-
-    Args:
-        nbytes: a multiple of GRAIN.
-
-    Attributes:
-        nbytes: the same.
-        start: where it begins in the mapping.
-
-    Raises:
-        MemoryError: there is none.
-    """
-
-    nbytes: int
-    start: int
-
-    def __new__(cls, nbytes: int) -> _Block:
-        huge = nbytes // HUGE * HUGE
-        try:
-            block = super().__new__(cls, -1, nbytes + HUGE if huge else nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError as error:
-            raise MemoryError(f"no memory for a message: {nbytes} bytes") from error
-        block.nbytes, block.start = nbytes, 0
-        with contextlib.suppress(OSError):  # of a kernel that cannot: then page by page, when they are used
-            if huge:
-                block.start = -np.frombuffer(block, np.uint8).__array_interface__["data"][0] % HUGE
-                block.madvise(mmap.MADV_HUGEPAGE, block.start, huge)  # not the rest: it would take a huge page too
-            block.madvise(_POPULATE, block.start, nbytes)
-        return block
-
+#: of memory that belongs to nobody else, also in the copy of a fork, and whose pages are there at once
+_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 
 # Operations on it are atomic: the last reference may be dropped anywhere, in another thread too.
-_kept: Final[deque[_Block]] = deque(maxlen=KEPT)
+_kept: Final[deque[mmap.mmap]] = deque(maxlen=KEPT)
 
 
 class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -74,19 +37,22 @@ class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
     the same class, and the block is no array.
     """
 
-    def __del__(self, kept: deque[_Block] = _kept, kind: type[_Block] = _Block) -> None:
+    def __del__(self, kept: deque[mmap.mmap] = _kept, kind: type[mmap.mmap] = mmap.mmap) -> None:
         base: Any = self.base
         if type(base) is kind:  # otherwise this is a view of a lease
             kept.append(base)
 
 
 def allocate(nbytes: int) -> memoryview:
-    """Memory of unsigned bytes, not cleared."""
+    """Memory of unsigned bytes, not cleared.
+
+    Raises:
+        MemoryError: there is none.
+    """
     if not LARGE <= nbytes <= LARGEST:
         return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
     size = -(-nbytes // GRAIN) * GRAIN
-    block = _again(size) or _Block(size)
-    return _Lease(size, np.uint8, block, block.start).data[:nbytes]
+    return _Lease(size, np.uint8, _again(size) or _fresh(size)).data[:nbytes]
 
 
 def copied(data: memoryview) -> memoryview:
@@ -111,14 +77,21 @@ def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
     return memory
 
 
-def _again(size: int) -> _Block | None:
+def _again(size: int) -> mmap.mmap | None:
     """A block of this size among those that are kept; the one that was used last, which may be in the cache."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()
         except IndexError:
             return None
-        if block.nbytes == size:
+        if len(block) == size:
             return block
         _kept.appendleft(block)
     return None
+
+
+def _fresh(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, _FLAGS)
+    except OSError as error:
+        raise MemoryError(f"no memory for a message: {size} bytes") from error

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aiompi.datatype.buffer import allocation
-from aiompi.datatype.buffer.allocation import GRAIN, HUGE, KEPT, LARGE, LARGEST, allocate, copied, joined
+from aiompi.datatype.buffer.allocation import GRAIN, KEPT, LARGE, LARGEST, allocate, copied, joined
 
 
 @pytest.fixture(autouse=True)
@@ -91,24 +91,14 @@ def test_few_blocks_are_kept() -> None:
         assert len(allocation._kept) == min(count, KEPT)
 
 
-@pytest.mark.parametrize("nbytes", [LARGE, 2**20 + 128, HUGE, 2 * HUGE + 5, LARGEST])
-def test_a_block_begins_with_a_page_or_a_huge_one(nbytes: int) -> None:
-    assert address(allocate(nbytes)) % (HUGE if nbytes >= HUGE else mmap.PAGESIZE) == 0
-
-
-@pytest.mark.parametrize("nbytes", [LARGE, 2**20, HUGE + 1])
-def test_a_kernel_that_can_neither_populate_nor_use_huge_pages(nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: int) -> None:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(allocation._Block, "madvise", refuse, raising=False)
-    source = np.random.default_rng(0).bytes(nbytes)
-    assert bytes(copied(memoryview(source))) == source
+@pytest.mark.parametrize("nbytes", [LARGE, 2**20 + 128, LARGEST])
+def test_a_block_begins_with_a_page(nbytes: int) -> None:
+    assert address(allocate(nbytes)) % mmap.PAGESIZE == 0
 
 
 def test_no_memory() -> None:
     with pytest.raises(MemoryError, match="no memory for a message: 1152921504606846976 bytes"):
-        allocation._Block(2**60)
+        allocation._fresh(2**60)
 
 
 def mapped() -> int:
@@ -122,7 +112,7 @@ def test_memory_goes_back_to_the_system(nbytes: int) -> None:
     blocks = [allocate(nbytes) for _ in range(5 * KEPT)]
     assert mapped() - before >= 5 * KEPT * nbytes
     del blocks
-    assert mapped() - before <= 2 * KEPT * (nbytes + HUGE)
+    assert mapped() - before <= 2 * KEPT * nbytes
     allocation._kept.clear()
     assert mapped() - before <= nbytes
 
