@@ -53,7 +53,18 @@ class Peer(Party):
         recallable: by srqid, unexpected messages that the sender may still cancel.
     """
 
-    __slots__ = ("_ackmark", "_contexts", "_handlers", "_held", "_hiwater", "_links", "_owed", "credit", "recallable")
+    __slots__ = (
+        "_ackmark",
+        "_contexts",
+        "_handlers",
+        "_held",
+        "_hiwater",
+        "_links",
+        "_looked",
+        "_owed",
+        "credit",
+        "recallable",
+    )
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank)
@@ -64,6 +75,7 @@ class Peer(Party):
         self._held = 0
         self._owed = 0
         self._links: list[Link] = []
+        self._looked = False
         self.recallable: dict[int, Message] = {}
         self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
             self._unknown,
@@ -115,11 +127,20 @@ class Peer(Party):
         return self.link is not None and self._affords(nbytes + OVERHEAD) and not self.engine.troubled
 
     def _affords(self, cost: int) -> bool:
-        """Whether there is credit for a message, counting all that the peer has granted by now."""
-        if cost > self.credit:
+        """Whether there is credit for a message, counting what the peer has granted by now.
+
+        What is found pays for copies: an event loop gets a turn before this looks again.
+        """
+        if cost > self.credit and not self._looked:
             for link in self._links:
                 self.credit += link.granted()
+            if self.engine.driver.background:
+                self._looked = True
+                self.engine.driver.call_soon(self._look_again)
         return cost <= self.credit
+
+    def _look_again(self) -> None:
+        self._looked = False
 
     def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
         if not self._refer(block, nbytes, context, source, tag, note):

@@ -16,6 +16,7 @@ from worlds import PolledWorld, RawPeer, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
+from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.ring import GRANTED, TAIL
@@ -142,6 +143,25 @@ def test_nobody_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.Monke
     links: Any = w.links(0, 1)[0], w.links(1, 0)[0]
     assert rung
     assert all(segment is links[0]._segment for segment in rung), "the sender has been woken"
+    assert w.balanced(0, 1)
+
+
+def test_copies_that_credit_pays_for_leave_an_event_loop_its_turns(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BlockingDriver, "background", True)  # as if each were that of an event loop
+    w = polled(eager_limit=1000, eager_window=4000)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    w.poll()
+    receives, sends = [irecv(w.comms[1]) for _ in range(20)], []
+    for number, receive in enumerate(receives):
+        sends.append(isend(w.comms[0], pattern(1000, number), 1))
+        while sends[-1].done() and not receive.done():
+            w.drivers[1].poll()
+    assert 3 <= [send.done() for send in sends].index(False) <= 8, "not what was there and was found at one look"
+    assert w.finish(*receives) == [pattern(1000, number) for number in range(20)]
+    w.finish(*sends)
+    w.poll()
     assert w.balanced(0, 1)
 
 
