@@ -62,10 +62,11 @@ def test_table() -> None:
         Figure("memory", "MiB", [0.03125], [0.0]),
     ]
     assert [table.head("title", "floor"), *map(table.line, figures)] == [
-        "title                                 unit     ours  min..max           floor  min..max         ratio  target",
-        "8 B                                   us       22.0  20.0..24.0          5.50  5.50..5.50        4.00  "
+        "title                                       unit     ours  min..max           floor  min..max         ratio  "
+        "target",
+        "8 B                                         us       22.0  20.0..24.0          5.50  5.50..5.50        4.00  "
         "<= 3.5               missed",
-        "import                                ms        150  150..150            1000  1000..1000        0.15  "
+        "import                                      ms        150  150..150            1000  1000..1000        0.15  "
         "difference <= 80 ms  ok",
-        "memory                                MiB     0.031  0.031..0.031           0  0..0",
+        "memory                                      MiB     0.031  0.031..0.031           0  0..0",
     ]

@@ -9,7 +9,7 @@ from typing import Final
 from aiompi.bench.numerals import number
 from aiompi.bench.targets.figure import Figure
 
-_LINE: Final = "{:<38}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
+_LINE: Final = "{:<44}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
 _VERDICTS: Final = {None: "", True: "ok", False: "missed"}
 
 
