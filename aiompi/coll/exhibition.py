@@ -40,6 +40,12 @@ class Exhibition:
         self.own = None if exhibit is None else exhibit.memory
         self.views: list[memoryview] = []
 
+    def show(self, value: memoryview, but: slice) -> None:
+        """Put a value into the own memory, if there is any, but for a segment that nobody else looks at."""
+        if self.own is not None:
+            self.own[: but.start] = value[: but.start]
+            self.own[but.stop :] = value[but.stop :]
+
     async def open(self) -> bool:
         """Show what is in the own memory; False, on all ranks alike, if one of them has no memory for it.
 

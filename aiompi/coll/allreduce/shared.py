@@ -46,9 +46,7 @@ async def _combined(channel: Channel, assembly: Assembly, operand: Operand) -> b
         operand.fold(contributions, rank, exhibition.views[rank][own])
 
     try:
-        if exhibition.own is not None:
-            exhibition.own[: own.start] = value[: own.start]
-            exhibition.own[own.stop :] = value[own.stop :]
+        exhibition.show(value, own)
         if not await exhibition.open():
             return False
         await exhibition.work(combine)

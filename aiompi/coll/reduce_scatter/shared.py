@@ -40,9 +40,7 @@ async def _combined(channel: Channel, assembly: Assembly, operand: Operand, coun
     own = slice(bounds[rank] * item, bounds[rank + 1] * item)
     exhibition = Exhibition(channel, assembly, len(value))
     try:
-        if exhibition.own is not None:
-            exhibition.own[: own.start] = value[: own.start]
-            exhibition.own[own.stop :] = value[own.stop :]
+        exhibition.show(value, own)
         if not await exhibition.open():
             return False
         contributions = [view[own] for view in exhibition.views]
