@@ -237,8 +237,8 @@ class PointToPoint(Handle):
         """Receive an object of any size; `buf` is not needed and ignored, with a warning."""
         if buf is not None:
             _warn_of_buffer("buf")
-        refuse_running_loop("Comm.recv", "await comm.recv(source)")
-        request = self._admitted.irecv(None, source, tag, process.codec.loads, status)
+        core = self._entered("Comm.recv", "await comm.recv(source)")
+        request = core.irecv(None, source, tag, process.codec.loads, status)
         if not request._done:
             self._wait(request)
         return request.result()
@@ -256,8 +256,8 @@ class PointToPoint(Handle):
         """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored, with a warning."""
         if recvbuf is not None:
             _warn_of_buffer("recvbuf")
-        refuse_running_loop("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = self._admitted.irecv(None, source, recvtag, process.codec.loads, status)
+        core = self._entered("Comm.sendrecv", "await comm.sendrecv(...)")
+        received = core.irecv(None, source, recvtag, process.codec.loads, status)
         return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
 
     def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
