@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -33,6 +34,17 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 def pytest_report_header() -> str:
     """Say whether the page of the conformance tester is looked at as well."""
     return f"browser: {browser.installed() or 'none, so that web/test_browser.py is left out'}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals() -> Iterator[None]:
+    """Processes inherit that a signal is ignored, as a shell does it for the tests when they run in its background."""
+    ignored = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(params=LOOPS)

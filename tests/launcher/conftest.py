@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -90,17 +89,6 @@ class Launcher:
         for process in self._running:
             with process:
                 process.kill()
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Processes inherit that a signal is ignored, as a shell does it for the tests when they run in its background."""
-    ignored = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_IGN]
-    for number in ignored:
-        signal.signal(number, signal.SIG_DFL)
-    yield
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
