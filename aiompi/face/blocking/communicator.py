@@ -335,16 +335,16 @@ class Intercomm(Comm, Collectives):
 
 
 class _Unborn(Intracomm):
-    """A predefined communicator before its first use.
+    """A predefined communicator before its first use, which initialises.
 
-    Where calls are wrapped, looking one up joins the job, so that the very first one is wrapped, too.
+    Where calls are wrapped, looking one up does, so that the very first one is wrapped, too.
     """
 
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_") and (process.initialized or process.wrapped):
-            process.runtime  # noqa: B018
+        if name == "_core" or (not name.startswith("_") and (process.initialized or process.wrapped)):
+            self._core = getattr(process.runtime, self._predefined)
             self.__class__ = Intracomm  # type: ignore[assignment]
         return object.__getattribute__(self, name)
 

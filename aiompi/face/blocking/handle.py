@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import BlockingDriver, get_ident, refuse_running_loop
+from aiompi.driver.blocking import get_ident, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
@@ -17,18 +17,19 @@ T = TypeVar("T")
 
 
 class Handle(Membership, Opaque):
-    """A handle of a communicator; the first use of a predefined one initialises.
+    """A handle of a communicator.
+
+    It has no `__getattr__`, with which every lookup of an attribute or a method takes three times as long or more.
 
     Args:
         comm: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_core", "_driver", "_predefined")
+    __slots__ = ("_core", "_predefined")
 
     _gated: ClassVar[bool] = True
     _kind = Communicator
     _core: Communicator
-    _driver: BlockingDriver
     _predefined: str
 
     def __new__(cls, comm: Handle | None = None) -> Self:
@@ -38,8 +39,6 @@ class Handle(Membership, Opaque):
             self._core = NULL
         elif not isinstance(comm, Handle) or (comm and not self._suits(comm)):
             raise TypeError(f"{comm!r} is of type {type(comm).__name__}, and not what {cls.__name__} is a handle of")
-        elif comm._predefined:
-            self._predefined = comm._predefined
         else:
             self._hold(comm._core)
         return self
@@ -59,7 +58,7 @@ class Handle(Membership, Opaque):
 
     @classmethod
     def _named(cls, predefined: str) -> Self:
-        """A predefined communicator, by its name in the runtime."""
+        """A predefined communicator, by its name in the runtime, of which it gets its core when it is first used."""
         handle = super().__new__(cls)
         handle._predefined = predefined
         return handle
@@ -68,7 +67,6 @@ class Handle(Membership, Opaque):
         """Be a handle of this communicator."""
         self._predefined = ""
         self._core = core
-        self._driver = process.driver
         return self
 
     @property
@@ -98,15 +96,6 @@ class Handle(Membership, Opaque):
         self._predefined = ""
         self._core = core
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("_core", "_driver"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        runtime = process.runtime
-        if self._predefined:
-            self._core = getattr(runtime, self._predefined)
-        self._driver = process.driver
-        return getattr(self, name)
-
     def __bool__(self) -> bool:
         return bool(self._predefined) or super().__bool__()
 
@@ -127,7 +116,7 @@ class Handle(Membership, Opaque):
     def _wait(self, request: Request[Any]) -> None:
         """Wait for an operation that belongs to the call: when a signal handler raises, nothing of it stays behind."""
         try:
-            self._driver.finish(request)
+            process.driver.finish(request)
         except BaseException:
             request.withdraw()
             raise

@@ -279,7 +279,7 @@ class PointToPoint(Handle):
         """Whether there is a message that a receive would get now."""
         envelope = self._admitted.iprobe(source, tag)
         if envelope is None:
-            self._driver.poll()
+            process.driver.poll()
             envelope = self._admitted.iprobe(source, tag)
         if envelope is not None and status is not None:
             status.assign(envelope)
@@ -294,7 +294,7 @@ class PointToPoint(Handle):
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
         found, message = self._admitted.improbe(source, tag)
         if not found:
-            self._driver.poll()
+            process.driver.poll()
             found, message = self._admitted.improbe(source, tag)
         return self._taken(message, status) if found else None
 
