@@ -16,7 +16,7 @@ from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.pt2pt import Probe, Receive, Send
 from aiompi.engine.request import Request
-from aiompi.engine.round import Round
+from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Driver, Failable, Lending, Link
 from aiompi.errors import LocalProtocolError, OtherError
@@ -75,7 +75,7 @@ class Engine:
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
-        self.rounds: list[Round] = []
+        self.rounds = Rounds(driver)
         self.copies: deque[Callable[[], bool]] = deque()
         self.schedules: set[Schedule[Any]] = set()
         self.ended: deque[Turn[Any]] = deque()
@@ -222,21 +222,11 @@ class Engine:
         """Wait for the others of a round, if they can still come."""
         error = None
         if self.troubled:
-            error = next(filter(None, (self._hopeless(member.rank) for member in current.missing)), None)
+            error = next(filter(None, map(self._hopeless, current.absent())), None)
         if error is None:
-            self.rounds.append(current)
+            self.rounds.add(current)
         else:
             current.fail(error)
-
-    def look(self) -> bool:
-        """See whether rounds are complete; whether one is."""
-        over = [current for current in self.rounds if current.ready()]
-        for current in over:
-            # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
-            if current in self.rounds:
-                self.rounds.remove(current)
-                current.end()
-        return bool(over)
 
     def receive_matched(self, message: Message, receive: Receive) -> None:
         """Start to receive a message that a probe has taken."""
@@ -307,9 +297,9 @@ class Engine:
 
     def _dismiss(self, peer: Party, doomed: list[Failable], error: Exception) -> None:
         """Fail some operations with a peer, and all receives, probes and rounds that wait for it."""
-        self.look()
-        for current in [*self.rounds]:
-            if any(member.rank == peer.rank for member in current.missing):
+        self.rounds.poll()
+        for current in self.rounds:
+            if peer.rank in current.absent():
                 self.rounds.remove(current)
                 doomed = [*doomed, current]
         for matcher in self.contexts.values():

@@ -2,72 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiompi.engine.request import Request
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
+    from aiompi.engine.seams import Driver
 
 
 #: what a rank has posted: a number for others to compare, the bytes that it contributes, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
 
 
-class Member(Protocol):
-    """Another rank that takes part in rounds.
-
-    Attributes:
-        rank: in the world.
-    """
-
-    rank: int
-
-    def has_posted(self, number: int) -> bool:
-        """Whether it has in the round of this number."""
-
-    def posting(self, number: int) -> Posting:
-        """What it has posted. It may be overwritten after this rank has posted in the next round."""
-
-
 class Round(Request[list[Posting]]):
     """Complete when all others have posted; the result is what they have, in their order.
 
-    Args:
-        members: the others.
-        number: of the round.
-
-    Attributes:
-        missing: those who have not posted, when they were last looked at.
+    What others have posted may be overwritten after this rank has posted in the next round.
     """
 
-    __slots__ = ("_members", "_number", "missing")
+    __slots__ = ()
 
-    def __init__(self, engine: Engine, members: Sequence[Member], number: int) -> None:
-        super().__init__(engine)
-        self._members = self.missing = members
-        self._number = number
-
+    @abstractmethod
     def ready(self) -> bool:
         """Whether all have posted by now."""
-        self.missing = self.absent()
-        return not self.missing
 
-    def absent(self) -> list[Member]:
-        """Those who have not posted by now, for somebody who only wants to tell."""
-        number = self._number
-        return [member for member in self.missing if not member.has_posted(number)]
+    @abstractmethod
+    def absent(self) -> list[int]:
+        """World ranks of those who have not posted by now."""
 
+    @abstractmethod
+    def watch(self) -> bool:
+        """Be woken by whoever posts last; False when all have posted by now."""
+
+    @abstractmethod
     def end(self) -> None:
         """All have posted."""
-        self.complete([member.posting(self._number) for member in self._members])
-        self._members = ()
-
-    def fail(self, error: BaseException) -> None:
-        self._members = self.missing = ()
-        super().fail(error)
 
     def cancel(self) -> bool:
         """A posting cannot be taken back: others may have seen it."""
         return False
+
+
+class Rounds:
+    """Those in which a rank has posted, and others have not. They are looked at together before it sleeps.
+
+    Args:
+        driver: of the rank.
+    """
+
+    __slots__ = ("_driver", "_lingering", "_open")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._lingering = False
+        self._open: list[Round] = []
+
+    def __iter__(self) -> Iterator[Round]:
+        return iter([*self._open])
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, current: Round) -> None:
+        """Wait for the others of a round."""
+        self._lingering = self._lingering or self._driver.linger(self)
+        self._open.append(current)
+        if not self._lingering and not current.watch():
+            self.poll()
+
+    def remove(self, current: Round) -> None:
+        """Wait no longer."""
+        self._open.remove(current)
+
+    def clear(self) -> None:
+        """Wait for nobody any more."""
+        self._open.clear()
+
+    def poll(self) -> bool:
+        """See which are complete; whether one is."""
+        found = False
+        for current in [*self._open]:
+            # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
+            if current.ready() and not current._done:
+                self._open.remove(current)
+                current.end()
+                found = True
+        return found
+
+    def rest(self) -> bool:
+        """Be woken from now on (see `aiompi.engine.seams.Poller`)."""
+        watching = [current.watch() for current in self._open]
+        self._lingering = not all(watching)
+        if self._lingering:
+            self.poll()
+        return not self._lingering

@@ -153,7 +153,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
         if awaited is not None:
             yield from _awaited_ranks(awaited)
     if isinstance(operation, Round):
-        yield from (member.rank for member in operation.absent())
+        yield from operation.absent()
     peer = getattr(operation, "peer", None)
     rank = getattr(operation, "peer_rank", ANY_SOURCE) if peer is None else peer.rank
     if rank != ANY_SOURCE:

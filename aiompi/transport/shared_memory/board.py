@@ -6,7 +6,7 @@ n ranks need n - 1 wake-ups, and none of them one after the other.
 
 A place has two cells, for the odd rounds and for the even ones. A rank posts in a round after it has taken what was
 posted in the round before, and all have posted there. So nobody still needs the cell that it overwrites, which is that
-of the round before the last one.
+of the round before the last one. It also tells there, by the number of the round, that it sleeps until all have posted.
 
 What is too long for a cell a rank exposes: it writes it into its pool, and posts where it is. The others look there in
 this round and in later ones, until they retire, which each tells by a word of its place: the number of the last round
@@ -18,8 +18,8 @@ the communicator. So the first `PLACES` communicators of a job have one.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
 `ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
-between, so that the last one to store sees them all. It then loads whether each of the others watches; a rank that goes
-to sleep stores that it watches, and loads the stamps once more after a fence. Memory that is exposed is written before
+between, so that the last one to store sees them all. It then loads whether each of the others sleeps; a rank that is
+about to stores that it does, and loads the stamps once more after a fence. Memory that is exposed is written before
 the stamp, too, and a rank's loads from that of others come before the store of the word by which it retires.
 """
 
@@ -50,6 +50,8 @@ _LENGTH: Final = 2
 _NBYTES: Final = 3
 #: in the first cell of a place: the number of the last round in which its owner has read what others have exposed
 _READ: Final = 4
+#: the number of the round for whose end its owner sleeps
+_ASLEEP: Final = 5
 #: bytes that can be posted
 ROOM: Final = _CELL - _HEAD
 SIZE: Final = PLACES * 2 * _CELL
@@ -67,18 +69,28 @@ class Board(Area):
     def __init__(self) -> None:
         super().__init__(BOARD, SIZE)
         self._cells = self._memory.cast("Q")
+        lock = threading.Lock()
+        self._acquire, self._release = lock.acquire, lock.release
 
-    def post(self, cell: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
-        """Write a cell, its stamp last: the number of the round."""
-        words, first = self._cells, cell * _WORDS
+    def post(self, first: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
+        """Write a cell, which begins at a word, its stamp last: the number of the round."""
+        words = self._cells
         length = len(content)
         if length:
-            begin = cell * _CELL + _HEAD
+            begin = 8 * first + _HEAD
             self._memory[begin : begin + length] = content
         words[first + _NOTE] = note
         words[first + _LENGTH] = length
         words[first + _NBYTES] = nbytes
         words[first] = stamp
+        self._acquire()
+        self._release()
+
+    def sleep(self, first: int, stamp: int) -> None:
+        """Tell in a cell that this rank sleeps until all have posted."""
+        self._cells[first + _ASLEEP] = stamp
+        self._acquire()
+        self._release()
 
     def retire(self, place: int, number: int) -> None:
         """Tell the last round in which this rank has read what others have exposed."""
@@ -110,28 +122,29 @@ class Attendee:
         poster: its board.
         place: of the assembly.
         pools: by rank, those that this rank reads by now.
+
+    Attributes:
+        words: of its board.
     """
 
-    __slots__ = ("_first", "_memory", "_peer", "_pools", "_words", "link", "rank")
+    __slots__ = ("_memory", "_peer", "_place", "_pools", "link", "rank", "words")
 
     def __init__(self, peer: Peer, link: RingLink, poster: Poster, place: int, pools: Mapping[int, Loan]) -> None:
         self.rank = peer.rank
         self.link = link
         self._peer = peer
         self._pools = pools
+        self._place = place
         self._memory = poster.memory
-        self._words = poster.words
-        self._first = 2 * place * _WORDS
-
-    def has_posted(self, number: int) -> bool:
-        return self._words[self._first + (number & 1) * _WORDS] == number
+        self.words = poster.words
 
     def leave(self) -> None:
         """Post nothing any more, and have no memory."""
-        self._memory, self._words = _NOTHING, _NOTHING
+        self._memory, self.words = _NOTHING, _NOTHING
 
-    def posting(self, number: int) -> Posting:
-        words, first = self._words, self._first + (number & 1) * _WORDS
+    def posting(self, first: int) -> Posting:
+        """What it has posted in the cell that begins at this word."""
+        words = self.words
         length = words[first + _LENGTH]
         if not length:
             return words[first + _NOTE], words[first + _NBYTES], b""
@@ -140,7 +153,7 @@ class Attendee:
 
     def returned(self, number: int) -> bool:
         """Whether it has read what was exposed in the round of this number, or will not."""
-        return self._words[self._first + _READ] >= number or self.link.closed
+        return self.words[2 * self._place * _WORDS + _READ] >= number or self.link.closed
 
     def read(self, place: int, nbytes: int) -> memoryview:
         """What it has exposed."""
@@ -148,6 +161,59 @@ class Attendee:
         if pool is None:
             raise self._peer.error or RemoteProtocolError(f"rank {self.rank} told of memory that this rank has not got")
         return pool.read(place, nbytes)
+
+
+class _Round(Round):
+    """A round on boards.
+
+    Args:
+        sleep: tells the others, by that number, that this rank sleeps until all have posted.
+        others: whose boards are looked at.
+        first: word at which the cell begins in which all post, the same on each board.
+        number: of the round.
+    """
+
+    __slots__ = ("_missing", "_number", "_others", "_sleep", "first")
+
+    def __init__(
+        self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[Attendee], first: int, number: int
+    ) -> None:
+        super().__init__(engine)
+        self._sleep = sleep
+        self._others = others
+        self._missing = [*others]
+        self._number = number
+        self.first = first
+
+    def ready(self) -> bool:
+        missing = self._missing
+        while missing:
+            if missing[-1].words[self.first] != self._number:
+                return False
+            missing.pop()
+        return True
+
+    def absent(self) -> list[int]:
+        return [other.rank for other in self._missing if other.words[self.first] != self._number]
+
+    def watch(self) -> bool:
+        self._sleep(self.first, self._number)
+        return not self.ready()
+
+    def wake(self) -> None:
+        """Wake those who sleep: this rank was the last one."""
+        asleep = self.first + _ASLEEP
+        for other in self._others:
+            if other.words[asleep] == self._number:
+                other.link.rouse()
+
+    def end(self) -> None:
+        self.complete([other.posting(self.first) for other in self._others])
+        self._others = ()
+
+    def fail(self, error: BaseException) -> None:
+        self._others, self._missing = (), []
+        super().fail(error)
 
 
 class Assembly:
@@ -171,29 +237,28 @@ class Assembly:
         self._block: Block | None = None  # what this rank exposes
         self._others: Sequence[Attendee] = others
         self._number = 0
-        lock = threading.Lock()
-        self._acquire, self._release = lock.acquire, lock.release
 
     def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
         board = self._board
         if board is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
-        current = Round(self._engine, self._others, number)
+        current = _Round(self._engine, self._sleep, self._others, (2 * self._place + (number & 1)) * _WORDS, number)
         error = self._engine.error
         if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
             current.fail(error)
             return current
-        board.post(2 * self._place + (number & 1), number, note, nbytes, content)
-        self._acquire()
-        self._release()
+        board.post(current.first, number, note, nbytes, content)
         if current.ready():
-            for other in self._others:
-                other.link.rouse()
+            current.wake()
             current.end()
         else:
             self._engine.convene(current)
         return current
+
+    def _sleep(self, first: int, number: int) -> None:
+        if self._board is not None:
+            self._board.sleep(first, number)
 
     def expose(self, nbytes: int) -> Exhibit | None:
         if self._board is None or self._engine.error is not None:

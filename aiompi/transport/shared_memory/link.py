@@ -88,7 +88,6 @@ class RingLink:
         self.peer = peer
         self._transport = transport
         self._dialled = dialled
-        self._engine = transport.engine
         self._rounds = transport.engine.rounds
         self._driver: Driver = transport.engine.driver
         # As in a stream: without progress in the background a send is complete only when its bytes have left.
@@ -281,10 +280,9 @@ class RingLink:
         return written != NOT
 
     def rouse(self) -> None:
-        """Wake the peer, to whom nothing was sent, if it sleeps."""
-        segment = self._segment
-        if segment is not None and segment.outbound.unheard():
-            segment.ring()
+        """Wake the peer, which sleeps though nothing was sent to it."""
+        if self._segment is not None:
+            self._segment.ring()
 
     def detach(self, owner: Owner) -> None:
         if self._offered is not None:
@@ -335,8 +333,7 @@ class RingLink:
     def _turn(self, segment: Segment) -> None:
         try:
             watching = self._attend(segment)
-            if self._rounds:
-                self._engine.look()
+            self._rounds.poll()
         except RemoteProtocolError as error:
             self.lost(str(error))
         except BaseException:
@@ -390,7 +387,7 @@ class RingLink:
         inbound = segment.inbound
         if not inbound.pending():
             if not self._queue or not segment.outbound.room:
-                return bool(self._rounds) and self._engine.look()
+                return False
             self._turn(segment)
             return True
         try:
@@ -408,8 +405,6 @@ class RingLink:
         self._lingering = segment is not None and not segment.inbound.watch()
         if segment is not None and segment.inbound.unheard():
             segment.ring()
-        if self._rounds and self._engine.look():
-            self._lingering = True
         return not self._lingering
 
     # The end.
@@ -480,8 +475,8 @@ class RingLink:
 
     def _look_once_more(self) -> None:
         """See what the peer has posted before it left, while there is a way to what it has exposed."""
-        if self._rounds and not self._closed:
-            self._engine.look()
+        if not self._closed:
+            self._rounds.poll()
 
     def hang_up(self) -> None:
         """Close in good order: what is in the ring the peer reads, even if this process is no more."""

@@ -19,6 +19,7 @@ from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
 from aiompi.transport.shared_memory.board import PLACES, ROOM
+from aiompi.transport.shared_memory.link import RingLink
 from aiompi.watch.record import _awaited_ranks
 
 
@@ -132,6 +133,35 @@ def test_long_contributions_are_sent(together):
     board_only = buffers.allreduce.using("board")
     everyone(w, lambda comm: board_only(comm, np.full(ROOM + 1, comm.rank, "B"), results[comm.rank], SUM))
     assert all((result == 3).all() for result in results)
+
+
+# Who sleeps.
+
+
+def test_only_those_are_woken_who_sleep(together, monkeypatch):
+    rung = []
+    w = together()
+    monkeypatch.setattr(RingLink, "rouse", lambda link: rung.append(link.peer.rank))
+    w.drivers[1].spin(60.0)
+    waiting = [buffers.barrier(comm) for comm in w.comms[:2]]
+    buffers.barrier(w.comms[2])
+    assert rung == [0]
+    w.drivers[1].poll()
+    assert [call.done() for call in waiting] == [False, True]
+    w.engines[0].rounds.poll()
+
+
+def test_nobody_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatch):
+    rung = []
+    w = together(2)
+    monkeypatch.setattr(RingLink, "rouse", lambda link: rung.append(link.peer.rank))
+    w.drivers[0].spin(60.0)
+    waiting = buffers.barrier(w.comms[0])
+    buffers.barrier(w.comms[1])
+    assert not w.engines[0].rounds.rest()
+    assert waiting.done()
+    assert w.engines[0].rounds.rest()
+    assert not rung
 
 
 # Who does not agree.
@@ -343,7 +373,7 @@ def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others
     for comm in (w.comms[1], others[1]):
         buffers.barrier(comm)
     with pytest.raises(KeyboardInterrupt):
-        w.engines[0].look()
+        w.engines[0].rounds.poll()
     w.finish(*early)
 
 

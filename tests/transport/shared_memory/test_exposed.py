@@ -159,8 +159,8 @@ def test_it_is_kept_until_the_last_has_read_it(readers):
     w = readers()
     results = [np.zeros(1000) for _ in range(3)]
     calls = [allreduce(comm, normal(comm.rank), results[comm.rank], SUM) for comm in w.comms]
-    w.engines[0].look()
-    w.engines[1].look()
+    w.engines[0].rounds.poll()
+    w.engines[1].rounds.poll()
     assert [call.done() for call in calls] == [False, True, False]
     assert blocks(w) == [1, 1, 1]
     w.finish(*calls)
@@ -291,7 +291,7 @@ def test_a_rank_that_dies_ends_the_waiting(readers, posted):
     w = readers()
     calls = [allreduce(comm, normal(comm.rank), np.zeros(1000), SUM) for comm in w.comms[: 2 + posted]]
     if posted:
-        w.engines[0].look()  # rank 2, which was the last one, waits for the results of the others
+        w.engines[0].rounds.poll()  # rank 2, which was the last one, waits for the results of the others
     w.engines[0].peer(1 if posted else 2).gone("it was killed")
     with pytest.raises(errors.ProcessFailedError, match="it was killed"):
         calls[0].result()
