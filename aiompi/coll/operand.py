@@ -78,6 +78,10 @@ class Operand(ABC):
         """Combine with what came into a room; `lower`: it is of lower ranks, otherwise of higher ones."""
         raise self._whole()
 
+    def started(self, room: Slot) -> Operand:
+        """What came into a room as an operand of its own, until its slot is taken."""
+        raise self._whole()
+
     def replacement(self) -> Slot:
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
         raise self._whole()
@@ -225,6 +229,10 @@ class Vector(Operand):
         assert room.memory is not None
         self._incoming = room.memory
         self.absorb(lower)
+
+    def started(self, room: Slot) -> Vector:
+        assert room.memory is not None
+        return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
     def replacement(self) -> Slot:
         if self._vacant or not self._own:

@@ -52,6 +52,7 @@ from aiompi.coll.impi.scatter import scatter as impi_scatter
 from aiompi.coll.impi.scatterv import scatterv as impi_scatterv
 from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
+from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
@@ -172,6 +173,7 @@ REDUCE: Final[Collective[[Operand, int]]] = Collective(
     "reduce",
     {
         "binomial": Algorithm(reduce_binomial),
+        "linear": Algorithm(reduce_linear, any_form=False),
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
     (Algorithm(impi_reduce.commutative, order_safe=False), Algorithm(impi_reduce.ordered)),

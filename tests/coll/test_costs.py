@@ -181,6 +181,7 @@ SENT = {
     ("alltoall", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "shared"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("reduce", "binomial"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
+    ("reduce", "linear"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "rabenseifner"): reduce_rabenseifner,
     ("allreduce", "board"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "linear"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),

@@ -189,6 +189,22 @@ def test_a_part_that_was_left_as_it_is_may_be_kept():
     assert result.tolist() == [2, 3]
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_came_in_may_be_combined_by_itself_first(in_place):
+    value, result = np.array([5]), np.array([-1])
+    buffer = resolve_recv(result)
+    result[:] = 5
+    operand = VectorOperand(buffer if in_place else resolve_send(value), buffer, JOIN)
+    last, between = operand.incoming(), operand.room()
+    put(last, 7)
+    put(between, 6)
+    higher = operand.started(last)
+    higher.take(between, lower=True)
+    operand.take(higher.slot(), lower=False)
+    operand.finish()
+    assert (value, result) == ([5], [567])
+
+
 def test_parts_of_a_ring_share_one_piece_of_memory():
     result = np.arange(8)
     buffer = resolve_recv(result)
@@ -206,7 +222,14 @@ def test_parts_of_a_ring_share_one_piece_of_memory():
 
 @pytest.mark.parametrize(
     "use",
-    [lambda o: o.count, lambda o: o.part(0, 1), lambda o: o.replacement(), lambda o: o.join(), lambda o: o.keep(o)],
+    [
+        lambda o: o.count,
+        lambda o: o.part(0, 1),
+        lambda o: o.replacement(),
+        lambda o: o.join(),
+        lambda o: o.keep(o),
+        lambda o: o.started(o.slot()),
+    ],
 )
 def test_objects_cannot_be_cut(use, codec):
     with pytest.raises(InternalError, match="ObjectOperand cannot be cut"):

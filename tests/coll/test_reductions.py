@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aiompi import op as ops
 from aiompi.coll import buffers, objects
+from aiompi.coll.registry import REDUCE
 from aiompi.datatype import FLOAT, IN_PLACE
 from aiompi.errors import LocalProtocolError
 from aiompi.op import Op
@@ -108,10 +109,10 @@ def allreduced(ranks, vectors):
     return results
 
 
-def reduced(ranks, vectors, root):
+def reduced(ranks, algorithm, vectors, root):
     """Result at the root."""
-    result = np.zeros_like(vectors[0])
-    ranks.results(lambda comm: buffers.reduce(comm, vectors[comm.rank], result, ops.SUM, root))
+    reduce, result = buffers.reduce.using(algorithm), np.zeros_like(vectors[0])
+    ranks.results(lambda comm: reduce(comm, vectors[comm.rank], result, ops.SUM, root))
     return result
 
 
@@ -125,10 +126,11 @@ def test_floating_results_are_the_same_bits_on_all_ranks_and_in_all_runs(size, s
 
 
 @pytest.mark.spec("S4.9.1-6")
+@pytest.mark.parametrize("algorithm", REDUCE.algorithms)
 @given(size=sizes, seed=seeds)
-def test_floating_results_do_not_depend_on_the_root(size, seed, world):
+def test_floating_results_do_not_depend_on_the_root(algorithm, size, seed, world):
     vectors = floats(size, seed)
-    assert len({reduced(world(size, seed), vectors, root).tobytes() for root in range(size)}) == 1
+    assert len({reduced(world(size, seed), algorithm, vectors, root).tobytes() for root in range(size)}) == 1
 
 
 @pytest.mark.spec("S4.9.1-4", "S4.9.4-3")

@@ -1,0 +1,39 @@
+"""Reduce straight to the root (section 4.9.1)."""
+
+from __future__ import annotations
+
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, operand: Operand, root: int) -> None:
+    """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
+
+    Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
+    rank, for m bytes: 1 message sent, except by the root, which receives n - 1, has memory for them, and combines
+    (n - 1) * m bytes. Any number of ranks.
+
+    Five ranks, root 1:
+
+        0 --.   .-- 2
+             > 1 <---- 3      (0 + (1 + (2 + (3 + 4))))
+                `----- 4
+    """
+    last = channel.size - 1
+    if channel.rank != root:
+        await operand.slot().isend(channel, root)
+        return
+    others = [rank for rank in range(last, -1, -1) if rank != root]
+    # That of the last one is where the result belongs, if it can be made there.
+    rooms = {rank: operand.incoming() if rank == last else operand.room() for rank in others}
+    arrivals = {rank: rooms[rank].irecv(channel, rank) for rank in others}
+    if root < last:
+        await arrivals[last]
+        higher = operand.started(rooms[last])
+        for rank in range(last - 1, root, -1):
+            await arrivals[rank]
+            higher.take(rooms[rank], lower=True)
+        operand.take(higher.slot(), lower=False)
+    for rank in range(root - 1, -1, -1):
+        await arrivals[rank]
+        operand.take(rooms[rank], lower=True)
