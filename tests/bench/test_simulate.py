@@ -42,6 +42,7 @@ FORMULAS = {
     ("alltoall", "pairwise"): lambda n: (n - 1) * (ALPHA + M * BETA),
     ("alltoall", "linear"): lambda n: (n - 1) * (ALPHA + M * BETA),
     ("reduce", "binomial"): lambda n: log2(n) * (ALPHA + M * (BETA + GAMMA)),
+    ("reduce", "linear"): lambda n: (n - 1) * (ALPHA + M * (BETA + GAMMA)),
     ("reduce", "rabenseifner"): lambda n: 2 * log2(n) * ALPHA + (n - 1) / n * M * (2 * BETA + GAMMA),
     ("allreduce", "recursive_doubling"): lambda n: log2(n) * (ALPHA + M * (BETA + GAMMA)),
     ("allreduce", "rabenseifner"): lambda n: 2 * log2(n) * ALPHA + (n - 1) / n * M * (2 * BETA + GAMMA),
@@ -94,8 +95,8 @@ def test_the_table_marks_the_fastest_and_the_chosen():
 def test_the_command(capsys):
     assert main(["simulate", "reduce", "barrier", "--ranks", "4,5", "--sizes", "8,64k", "--alpha", "1"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert len(lines) == 2 * (1 + 2) + 2 * (1 + 2)
-    assert "reduce, 5 ranks" in lines[3]
+    assert len(lines) == 2 * (1 + 3) + 2 * (1 + 2)
+    assert "reduce, 5 ranks" in lines[4]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ class ShadeOperand(Operand):
     def room(self) -> Slot:
         return self.slot()
 
+    def started(self, room: Slot) -> ShadeOperand:
+        return self
+
     def replacement(self) -> Slot:
         return self.slot()
 
