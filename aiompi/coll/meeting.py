@@ -6,12 +6,13 @@ try, and agree on whether it has been done. All members count their calls alike,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Assembly, Message, Posting, Request, Round, Turn
+from aiompi.engine import Alarm, Assembly, Message, Posting, Request, Round, Turn
 from aiompi.errors import Exception, InvalidCountError
 
 T = TypeVar("T")
@@ -25,26 +26,25 @@ _ATTEMPTS: Final = 8
 class Meeting:
     """How the members of a communicator meet, for this rank.
 
+    Args:
+        alarm: tells of messages in the place of postings.
+
     Attributes:
         assembly: of the members, once they are one.
         attempts: that are left to be made to become one.
         latest: the last call that has begun, which the next one waits for.
     """
 
-    __slots__ = ("assembly", "attempts", "latest")
+    __slots__ = ("alarm", "assembly", "attempts", "latest")
 
-    def __init__(self) -> None:
+    def __init__(self, alarm: Alarm) -> None:
+        self.alarm = alarm
         self.assembly: Assembly | None = None
         self.attempts = _ATTEMPTS
         self.latest: Request[Any] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a call has not ended."""
-        return self.latest is not None and not self.latest.done()
 
-
-async def meet(channel: Channel, content: memoryview) -> list[Content] | None:
+async def meet(channel: Channel, content: Content) -> list[Content] | None:
     """Post something for all others.
 
     Args:
@@ -59,15 +59,19 @@ async def meet(channel: Channel, content: memoryview) -> list[Content] | None:
     meeting = _meeting(channel)
     if meeting is None:
         return None
-    assembly = meeting.assembly
-    if assembly is None or meeting.busy:
+    assembly, before = meeting.assembly, meeting.latest
+    if assembly is None or (before is not None and not before.done()):
         return await _in_turn(channel, meeting, lambda assembly: _post_short(channel, assembly, content))
     if len(content) > assembly.room:
         return None
     meeting.latest = current = assembly.post(content, channel.note, len(content))
     try:
-        return await _ended(channel, content, len(content), current)
+        if current.done():
+            return _collected(channel, content, len(content), current.result())
+        _expect(channel, meeting, len(content), current)
+        return _collected(channel, content, len(content), await current)
     finally:
+        meeting.alarm.unset()
         if meeting.latest is current:
             meeting.latest = None  # an error of it would keep much else
 
@@ -85,7 +89,7 @@ async def together(channel: Channel, act: Callable[[Assembly], Coroutine[Any, No
     return None if meeting is None else await _in_turn(channel, meeting, act)
 
 
-async def post(channel: Channel, assembly: Assembly, content: bytes | memoryview, nbytes: int) -> list[Content]:
+async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: int) -> list[Content]:
     """Post in the next round.
 
     Args:
@@ -100,7 +104,13 @@ async def post(channel: Channel, assembly: Assembly, content: bytes | memoryview
             operation.
         InvalidCountError: a rank contributes more, or less.
     """
-    return await _ended(channel, content, nbytes, assembly.post(content, channel.note, nbytes))
+    meeting: Meeting = channel.comm.meeting
+    current = assembly.post(content, channel.note, nbytes)
+    try:
+        _expect(channel, meeting, nbytes, current)
+        return _collected(channel, content, nbytes, await current)
+    finally:
+        meeting.alarm.unset()
 
 
 def _meeting(channel: Channel) -> Meeting | None:
@@ -109,11 +119,11 @@ def _meeting(channel: Channel) -> Meeting | None:
         return None
     meeting: Meeting | None = channel.comm.meeting
     if meeting is None:
-        meeting = channel.comm.meeting = Meeting()
+        meeting = channel.comm.meeting = Meeting(channel.alarm())
     return meeting if meeting.assembly is not None or meeting.attempts else None
 
 
-async def _post_short(channel: Channel, assembly: Assembly, content: memoryview) -> list[Content] | None:
+async def _post_short(channel: Channel, assembly: Assembly, content: Content) -> list[Content] | None:
     if len(content) > assembly.room:
         return None
     return await post(channel, assembly, content, len(content))
@@ -163,18 +173,13 @@ async def _agreed(channel: Channel, able: bool) -> bool:
     return able
 
 
-async def _ended(channel: Channel, own: Content, nbytes: int, current: Round) -> list[Content]:
-    """What each rank has posted in a round, unless one of them sends a message in its place."""
-    if current.done():
-        return _collected(channel, own, nbytes, current.result())
-    alarm = channel.alarm(lambda message: _disturb(channel, current, message, nbytes))
-    try:
-        return _collected(channel, own, nbytes, await current)
-    finally:
-        alarm.cancel()
+def _expect(channel: Channel, meeting: Meeting, nbytes: int, current: Round) -> None:
+    """Be told when a rank sends a message in the place of its posting."""
+    if not current.done():
+        channel.alert(meeting.alarm, functools.partial(_disturb, channel, current, nbytes))
 
 
-def _disturb(channel: Channel, current: Round, message: Message, expected: int) -> None:
+def _disturb(channel: Channel, current: Round, expected: int, message: Message) -> None:
     """A rank takes part by a message, which it may only do after the round: it has not called what this rank has."""
     if current.done() or current.ready():
         return
@@ -189,11 +194,12 @@ def _disturb(channel: Channel, current: Round, message: Message, expected: int) 
 
 def _collected(channel: Channel, own: Content, nbytes: int, postings: list[Posting]) -> list[Content]:
     """What each rank has posted, after a comparison of what all must agree on."""
-    contents: list[Content] = [content for _, _, content in postings]
-    contents.insert(channel.rank, own)
-    for note, theirs, _ in postings:
-        if note != channel.note or theirs != nbytes:
+    note, contents = channel.note, list[Content]()
+    for their_note, theirs, content in postings:
+        if their_note != note or theirs != nbytes:
             _compare(channel, postings, nbytes)
+        contents.append(content)
+    contents.insert(channel.rank, own)
     return contents
 
 

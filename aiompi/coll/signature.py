@@ -57,9 +57,7 @@ class Signature(NamedTuple):
     @classmethod
     def of(cls, name: str, root: int | None = None, op: object = None) -> Signature:
         """The signature of a call; `op` is an operation, or a function of two objects."""
-        if op is None:
-            return cls(name, root)
-        return cls(name, root, op.name if isinstance(op, Op) and op.is_predefined else "")
+        return cls(name, root, None if op is None else _operation(op))
 
     @property
     def note(self) -> int:
@@ -84,6 +82,15 @@ class Signature(NamedTuple):
         details = [] if self.operation is None else [self.operation or "an operation of the user"]
         details += [] if self.root is None else [f"root {self.root}"]
         return f"{self.name} with {' and '.join(details)}" if details else self.name
+
+
+def note_of(name: str, root: int | None, op: object) -> int:
+    """The number of the signature of a call, for which `Signature.of` need not be made."""
+    return _note(name, root, None if op is None else _operation(op))
+
+
+def _operation(op: object) -> str:
+    return op.name if isinstance(op, Op) and op.is_predefined else ""
 
 
 @functools.lru_cache(2**12)

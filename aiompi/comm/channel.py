@@ -185,15 +185,13 @@ class Channel:
         self._engine.receive(receive)
         return receive
 
-    def alarm(self, tell: Callable[[Message], object]) -> Alarm:
-        """Have somebody told of a message of this call that nobody has asked for; to be cancelled in the end."""
-        alarm = Alarm(self._engine, self._matcher, self._tag, self.size, tell)
-        for message in self._matcher.unexpected():
-            if alarm.matches(message):
-                alarm.found(message)
-                return alarm
-        self._matcher.probes.append(alarm)
-        return alarm
+    def alarm(self) -> Alarm:
+        """For messages of calls that nobody has asked for; see `alert`."""
+        return Alarm(self._engine, self._matcher, self.size)
+
+    def alert(self, alarm: Alarm, tell: Callable[[Message], object]) -> None:
+        """Have somebody told of such a message of this call, until the alarm is unset."""
+        alarm.set(self._tag, tell)
 
 
 def _everyone(comm: Communicator) -> int:

@@ -433,7 +433,7 @@ class Communicator:
         it begins when the one before has ended here.
         """
         if self.native:
-            return self.run(algorithm(channel))
+            return Schedule(self.engine, algorithm(channel), self)
         before = self._latest
         if before is None or before.done():
             schedule = self.run(algorithm(channel))

@@ -203,19 +203,19 @@ class BlockingDriver:
         if self._timers:
             until = min(until, self._timers[0].due)
         while True:
+            if self._spin.gives_way and self._spin.yielded():
+                until = 0.0  # one more look
             for poller in pollers:
                 if poller.poll():
                     self._spin.won()
                     return True
             now = time.monotonic()
+            if now >= until:
+                break
             if now >= look:
                 look = now + _LOOK_IDLE
                 if self._look(0.0):
                     return True
-            if now >= until:
-                break
-            if self._spin.gives_way and self._spin.yielded():
-                until = 0.0  # one more look
         if until:
             self._spin.lost()
         pollers[:] = [poller for poller in pollers if not poller.rest()]

@@ -105,6 +105,10 @@ class Matcher:
         places = self._posted.values()
         return iter([r for place in places for r in (place.values() if isinstance(place, OrderedDict) else (place,))])
 
+    @property
+    def has_unexpected(self) -> bool:
+        return bool(self._arrivals)
+
     def unexpected(self) -> Iterator[Message]:
         """All unexpected messages in order of arrival; the caller may remove them meanwhile."""
         return iter(list(self._arrivals.values()))

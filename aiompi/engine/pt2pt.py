@@ -362,28 +362,47 @@ class Probe(Request[Any]):
 
 
 class Alarm(Probe):
-    """Tells of a message that nobody has asked for, until it is cancelled.
+    """Tells of a message that nobody has asked for, whenever it is set.
 
     Args:
         sources: ranks of which it may be are below this number.
-        tell: called with the message.
     """
 
     __slots__ = ("_sources", "_tell")
 
-    def __init__(
-        self, engine: Engine, matcher: Matcher, tag: int, sources: int, tell: Callable[[Message], object]
-    ) -> None:
-        super().__init__(engine, matcher, ANY_SOURCE, tag, ANY_SOURCE)
+    def __init__(self, engine: Engine, matcher: Matcher, sources: int) -> None:
+        super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, ANY_SOURCE)
         self._sources = sources
+        self._tell: Callable[[Message], object] = _ignore
+
+    def set(self, tag: int, tell: Callable[[Message], object]) -> None:
+        """Call `tell` with a message of this tag that has come or comes, until `unset`."""
+        self.want_tag = tag
         self._tell = tell
+        matcher = self.matcher
+        if matcher.has_unexpected:
+            for message in matcher.unexpected():
+                if self.matches(message):
+                    tell(message)
+                    return
+        matcher.probes.append(self)
+
+    def unset(self) -> None:
+        """Tell no more."""
+        probes = self.matcher.probes
+        if self in probes:
+            probes.remove(self)
+        self._tell = _ignore
 
     def matches(self, message: Message) -> bool:
         return message.tag == self.want_tag and message.source < self._sources
 
     def found(self, message: Message) -> None:
-        self.complete()
         self._tell(message)
+
+
+def _ignore(message: Message) -> None:
+    """Nobody is to be told."""
 
 
 class MatchedProbe(Probe):

@@ -187,7 +187,10 @@ class Request(Generic[T_co]):
 
     def __await__(self) -> Generator[Any, None, T_co]:
         if not self._done:
-            yield from self.suspend()
+            if self._engine.stepping:
+                yield self  # as `suspend` does, in one step
+            else:
+                yield from self.suspend()
         elif self._engine.turn_due():
             yield
         return self.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiompi.coll.barrier.dissemination import NOTHING, dissemination
+from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.meeting import meet
 from aiompi.comm import Channel
 
@@ -21,5 +21,5 @@ async def board(channel: Channel) -> None:
         rank 3   x . x x x      waits
         rank 1   x x x x x      wakes the others
     """
-    if await meet(channel, NOTHING.data) is None:
+    if await meet(channel, b"") is None:
         await dissemination(channel)

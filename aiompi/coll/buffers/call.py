@@ -10,8 +10,8 @@ from aiompi.coll.across import remote_root
 from aiompi.coll.external import ExternalOperand, TypedSlot
 from aiompi.coll.operand import VectorOperand
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import select_for_buffers
-from aiompi.coll.signature import Signature
+from aiompi.coll.select import preferred, select_for_buffers
+from aiompi.coll.signature import note_of
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.buffer.allocation import allocate, joined
@@ -58,7 +58,7 @@ class Call:
     @property
     def note(self) -> int:
         """What other ranks must agree on, once the arguments have been checked."""
-        return Signature.of(self.name, self._root, self._op).note
+        return note_of(self.name, self._root, self._op)
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What a function returns; its errors name the call."""
@@ -86,6 +86,10 @@ class Call:
         self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """The algorithm for this call; see `aiompi.coll.select`."""
+        comm = self.comm
+        if comm.native and self._algorithm is None and not comm.engine.settings.coll:  # the usual case
+            chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
+            return collective.algorithms[chosen].run
         return self.checked(select_for_buffers, self.comm, collective, nbytes, commute, self._algorithm, equal)
 
     # What moves while it runs: in external32 where the communicator spans IMPI clients.

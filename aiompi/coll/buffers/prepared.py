@@ -52,7 +52,9 @@ class Prepared(Generic[P]):
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
         """Check the arguments; what runs with them, and the note of its messages."""
-        comm.engine.refuse_nested()
+        engine = comm.engine
+        if engine.stepping:
+            engine.refuse_nested()
         call = Call(comm, self.name, self._algorithm)
         check = self._check if comm.remote is None else self._between
         if check is None:

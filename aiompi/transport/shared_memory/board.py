@@ -178,7 +178,10 @@ class _Round(Round):
     def __init__(
         self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[Attendee], first: int, number: int
     ) -> None:
-        super().__init__(engine)
+        # Spelled out instead of super().__init__: there is one of these per short call of a collective.
+        self._engine = engine
+        self._done = self._cancelled = self._told = False
+        self._error = self._value = self._callbacks = self._waiter = None
         self._sleep = sleep
         self._others = others
         self._missing = [*others]

@@ -8,7 +8,6 @@ from typing import Any
 from aiompi.coll import objects
 from aiompi.coll.buffers import neighborhood
 from aiompi.coll.neighborhood import Neighborhood
-from aiompi.driver.blocking import refuse_running_loop
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
@@ -26,33 +25,33 @@ class NeighborhoodCollectives(Handle):
 
     def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1)."""
-        refuse_running_loop("Comm.Neighbor_allgather", "await comm.Neighbor_allgather(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
+        core = self._entered("Comm.Neighbor_allgather", "await comm.Neighbor_allgather(sendbuf, recvbuf)")
+        self._finish(neighborhood.neighbor_allgather(core, sendbuf, recvbuf))
 
     def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
-        refuse_running_loop("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
+        core = self._entered("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
+        self._finish(neighborhood.neighbor_allgatherv(core, sendbuf, recvbuf))
 
     def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1)."""
-        refuse_running_loop("Comm.Neighbor_alltoall", "await comm.Neighbor_alltoall(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
+        core = self._entered("Comm.Neighbor_alltoall", "await comm.Neighbor_alltoall(sendbuf, recvbuf)")
+        self._finish(neighborhood.neighbor_alltoall(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
-        refuse_running_loop("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
+        core = self._entered("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
+        self._finish(neighborhood.neighbor_alltoallv(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
         """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
-        refuse_running_loop("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
+        core = self._entered("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
+        self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
 
     def neighbor_allgather(self, sendobj: Any) -> list[Any]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
-        refuse_running_loop("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
-        return self._finish(objects.neighbor_allgather(self._admitted, process.codec, sendobj))
+        core = self._entered("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
+        return self._finish(objects.neighbor_allgather(core, process.codec, sendobj))
 
     def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
         """What each neighbour has for this rank (section 7.6.2 of MPI-3.1).
@@ -60,8 +59,7 @@ class NeighborhoodCollectives(Handle):
         Args:
             sendobj: `outdegree` items, or None instead of as many None.
         """
-        refuse_running_loop("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
-        core = self._admitted
+        core = self._entered("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
         sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
         return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
 
