@@ -14,11 +14,11 @@ from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
 
-#: looks per turn of a loop that spins: together they take a few microseconds, as the turn itself does
-_LOOKS: Final = 8
-#: looks for a request before its task waits, about as long as another rank takes to answer, and seconds for which
-#: requests may be found in this way before the loop gets a turn
-_GLANCE: Final = range(32)
+#: how often pollers are asked per turn of a loop that spins: it takes a few microseconds, as the turn itself does
+_ASKED: Final = 2
+#: how often they are before a task waits for a request, about as long as another rank takes to answer, and seconds for
+#: which requests may be found in this way before the loop gets a turn
+_GLANCE: Final = 8
 _GLANCES: Final = 200e-6
 
 
@@ -50,17 +50,24 @@ class AsyncioDriver:
         """Look for a request before its task waits, if the loop spins: a turn of it takes longer than most answers."""
         if time.monotonic() >= self._glances_end:
             return False
-        for _ in _GLANCE:
-            busy = False
-            for poller in self._pollers:
-                busy |= poller.poll()
-            if busy:
-                self._busy = True
-                if request._done:
-                    return True
-                break  # there are other things to do, and may be many
+        if self._look(_GLANCE):
+            self._busy = True
+            if request._done:
+                return True
+        # Either in vain, or there are other things to do, and may be many.
         self._glances_end = 0.0
         return False
+
+    def _look(self, times: int) -> bool:
+        """Ask the pollers for something to do; whether there was anything."""
+        pollers, busy = self._pollers, False
+        looks = self._spin.looks(len(pollers))
+        for _ in range(times):
+            for poller in pollers:
+                busy |= poller.poll(looks)
+            if busy:
+                break
+        return busy
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
@@ -82,11 +89,7 @@ class AsyncioDriver:
         pollers = self._pollers
         busy, self._busy = self._busy, False
         try:
-            for _ in range(1 if self._spin.gives_way else _LOOKS):
-                for poller in pollers:
-                    busy |= poller.poll()
-                if busy:
-                    break
+            busy |= self._look(1 if busy or self._spin.gives_way else _ASKED)
             now = time.monotonic()
             if busy:
                 self._spin.won()

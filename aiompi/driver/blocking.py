@@ -16,7 +16,7 @@ from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.spin import Spin
+from aiompi.driver.spin import ONCE, Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -192,7 +192,7 @@ class BlockingDriver:
             if self._look(0.0):
                 return True
         for poller in self._pollers:
-            if poller.poll():
+            if poller.poll(ONCE):
                 return True
         return timeout != 0.0 and self._keep_asking(now)
 
@@ -202,11 +202,12 @@ class BlockingDriver:
         until = start + self._spin.seconds
         if self._timers:
             until = min(until, self._timers[0].due)
+        looks = self._spin.looks(len(pollers))
         while True:
             if self._spin.gives_way and self._spin.yielded():
                 until = 0.0  # one more look
             for poller in pollers:
-                if poller.poll():
+                if poller.poll(looks):
                     self._spin.won()
                     return True
             now = time.monotonic()

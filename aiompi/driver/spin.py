@@ -8,6 +8,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+#: one look of a poller
+ONCE: Final = range(1)
+#: looks of all pollers together when each is asked once: they take a microsecond, as the calls of a few pollers do
+_LOOKS: Final = 16
 #: waits without a spin after one that was in vain, at most
 _MAX_PAUSE: Final = 255
 #: seconds of giving way that are more than the call takes: somebody else wanted the core
@@ -77,6 +81,10 @@ class Spin:
             self._due -= 1
             return False
         return True
+
+    def looks(self, pollers: int) -> range:
+        """The looks of each of so many pollers that are asked in turn."""
+        return ONCE if self.gives_way else range(_LOOKS // pollers or 1)
 
     def yielded(self) -> bool:
         """Whether somebody else wanted the core, and got it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aiompi.engine.request import Request
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: what a rank has posted: a number for others to compare, the bytes that it contributes, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
+
+_ONCE: Final = range(1)
 
 
 class Round(Request[list[Posting]]):
@@ -80,15 +82,22 @@ class Rounds:
         """Wait for nobody any more."""
         self._open.clear()
 
-    def poll(self) -> bool:
-        """See which are complete; whether one is."""
+    def poll(self, looks: range = _ONCE) -> bool:
+        """See which are complete; whether one is.
+
+        Args:
+            looks: how often to look at most.
+        """
         found = False
-        for current in [*self._open]:
-            # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
-            if current.ready() and not current._done:
-                self._open.remove(current)
-                current.end()
-                found = True
+        for _ in looks:
+            for current in [*self._open]:
+                # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
+                if current.ready() and not current._done:
+                    self._open.remove(current)
+                    current.end()
+                    found = True
+            if found or not self._open:
+                break
         return found
 
     def rest(self) -> bool:

@@ -35,8 +35,12 @@ class Waiter(Protocol):
 class Poller(Protocol):
     """What can be asked whether there is something to do, which is faster than to be woken for it."""
 
-    def poll(self) -> bool:
-        """Do what there is to do; whether there was anything."""
+    def poll(self, looks: range) -> bool:
+        """Do what there is to do; whether there was anything.
+
+        Args:
+            looks: how often to look for it at most; who is called once for all of them finds it sooner.
+        """
 
     def rest(self) -> bool:
         """Be woken from now on instead of being asked; False when there is something to do first."""

@@ -380,21 +380,27 @@ class RingLink:
         self._lingering = self._driver.linger(self)
         return self._lingering or inbound.watch()
 
-    def poll(self) -> bool:
+    def poll(self, looks: range) -> bool:
         segment = self._segment
         if segment is None:
             return False
+        try:
+            if not self._queue and segment.inbound.take(self.peer, looks):
+                return True
+            return self._serve(segment)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return True
+
+    def _serve(self, segment: Segment) -> bool:
+        """Do whatever there is to do; whether there was anything."""
         inbound = segment.inbound
         if not inbound.pending():
             if not self._queue or not segment.outbound.room:
                 return False
             self._turn(segment)
             return True
-        try:
-            left = inbound.read(self.peer, CHUNK)
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return True
+        left = inbound.read(self.peer, CHUNK)
         # Nothing read at all: it is the writer who waits.
         if left <= 0 or left == CHUNK or self._queue:
             self._turn(segment)

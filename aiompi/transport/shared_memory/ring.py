@@ -41,7 +41,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.pool import Inflow
-from aiompi.wire.frame import HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
+from aiompi.wire.frame import EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
 #: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
@@ -296,6 +296,44 @@ class Inbound(_Ring):
         """Whether the stream may end here."""
         return self.landing is None
 
+    def take(self, sink: Sink, looks: range) -> bool:
+        """Hand out a message that is all there is to read, the usual case while both ranks are awake.
+
+        It takes half as long as `read`, which is to be called for whatever else there may be.
+
+        Args:
+            looks: how often to look for it.
+
+        Returns:
+            Whether there was such a message; if not, nothing has been done.
+
+        Raises:
+            RemoteProtocolError: the frame is not what it must be; the connection must be closed.
+        """
+        if self.landing is not None:
+            return False
+        words, tail = self._words, self._tail
+        for _ in looks:
+            head = words[HEAD]
+            if head != tail:
+                break
+        else:
+            return False
+        memory, begin = self._memory, tail & self._mask
+        header = _unpack_from(memory, begin)
+        nbytes = HEADER_BYTES + header[5]
+        end = begin + nbytes
+        # A head where the frame ends, within the ring, is one that `_look` would accept.
+        if header[0] != EAGER or head != tail + ((nbytes + ALIGN - 1) & -ALIGN) or end > self._size:
+            return False
+        self._head = head  # first: an interrupt before the next step leaves the frame to be read
+        self._tail = head
+        try:
+            sink.frame(header, memory[begin + HEADER_BYTES : end])
+        finally:
+            words[TAIL] = head
+        return True
+
     def read(self, sink: Sink, budget: int) -> int:
         """Wait no longer, and hand out what is there, as long as the budget lasts.
 
@@ -445,13 +483,16 @@ class Inbound(_Ring):
         self._words[GRANTED] = self._grant
 
     def watch(self) -> bool:
-        """Begin to wait for frames; False when there are some."""
+        """Begin to wait for frames; False when there are some, and no need to."""
         self._wait += 1
         words = self._words
         words[WATCHING] = self._wait
         self._acquire()
         self._release()
-        return bool(words[HEAD] == self._tail) and (self._inflow is None or not self._inflow.pending)
+        if words[HEAD] == self._tail and (self._inflow is None or not self._inflow.pending):
+            return True
+        words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
+        return False
 
     def unheard(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.

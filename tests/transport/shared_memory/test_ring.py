@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from aiompi.transport.shared_memory.ring import (
     GRANTED,
     HEAD,
     HEARD,
+    LENT,
     REWIND,
     TAIL,
     UNHEARD,
@@ -53,15 +55,25 @@ class Landed:
 
 
 class Pair:
-    """A ring, its two ends, and what has been read."""
+    """A ring, its two ends, and what has been read.
 
-    def __init__(self, size: int = SIZE, width: int = 2**30) -> None:
+    Args:
+        width: bytes of a payload in pieces that are read at once, at most.
+        takes: whether the reader takes a message that is alone before it reads.
+
+    Attributes:
+        taken: how many messages it has taken so.
+    """
+
+    def __init__(self, size: int = SIZE, width: int = 2**30, takes: bool = False) -> None:
         self.memory = bytearray(b"\xee" * size)
         self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
         self.outbound = Outbound(memoryview(self.memory), self.words)
         self.inbound = Inbound(memoryview(self.memory), self.words)
         self.frames: list[tuple[Header, bytes]] = []
         self._width = width
+        self._takes = takes
+        self.taken = 0
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         self.frames.append((Header(*header), bytes(payload)))
@@ -70,6 +82,8 @@ class Pair:
         return Landed(Header(*header), self.frames, self._width)
 
     def read(self, budget: int = 2**30) -> int:
+        if self._takes:
+            self.taken += self.inbound.take(self, range(3))
         return self.inbound.read(self, budget)
 
     def write(self, header: bytes, payload: bytes) -> None:
@@ -91,9 +105,10 @@ def eager(payload: bytes, tag: int = 0) -> bytes:
 # What goes in comes out.
 
 
+@pytest.mark.parametrize("takes", [False, True])
 @pytest.mark.parametrize("nbytes", [0, 1, 15, 16, 17, 1000, SIZE - HEADER_BYTES])
-def test_frame_is_read_as_it_was_written(nbytes: int) -> None:
-    pair = Pair()
+def test_frame_is_read_as_it_was_written(nbytes: int, takes: bool) -> None:
+    pair = Pair(takes=takes)
     for i in range(200):
         payload = pattern(nbytes, i)
         if not pair.outbound.put(eager(payload, i), payload):
@@ -101,6 +116,7 @@ def test_frame_is_read_as_it_was_written(nbytes: int) -> None:
         pair.read()
     assert [header.tag for header, _ in pair.frames] == list(range(200))
     assert [data for _, data in pair.frames] == [pattern(nbytes, i) for i in range(200)]
+    assert (pair.taken > 100) is takes
 
 
 @pytest.mark.parametrize("nbytes", [SIZE - HEADER_BYTES + 1, SIZE, 3 * SIZE, 10 * SIZE + 7])
@@ -140,7 +156,7 @@ class Steps:
     def __init__(self, chance: random.Random, size: int) -> None:
         self._chance = chance
         self._size = size
-        self.pair = Pair(size, width=chance.choice((size // 500, 1000, 2**30)))
+        self.pair = Pair(size, chance.choice((size // 500, 1000, 2**30)), takes=chance.random() < 0.5)
         self.sent: list[bytes] = []
         self._pieces: list[memoryview] = []
 
@@ -210,9 +226,10 @@ def test_reader_that_is_stopped_by_what_it_has_read() -> None:
     assert pair.words[TAIL] == ALIGN
 
 
-def test_error_of_a_handler_leaves_the_stream_in_step() -> None:
-    pair = Pair()
-    for i in range(3):
+@pytest.mark.parametrize("takes", [False, True])
+def test_error_of_a_handler_leaves_the_stream_in_step(takes: bool) -> None:
+    pair = Pair(takes=takes)
+    for i in range(1 if takes else 3):
         assert pair.outbound.put(eager(b"x" * i, i), b"x" * i)
 
     def fail(header: tuple[int, ...], payload: memoryview) -> None:
@@ -222,8 +239,43 @@ def test_error_of_a_handler_leaves_the_stream_in_step() -> None:
     with pytest.raises(KeyboardInterrupt):
         pair.read()
     pair.frame = frame_of  # type: ignore[method-assign]
+    assert pair.words[TAIL] == ALIGN
+    for i in range(3, 5):
+        assert pair.outbound.put(eager(b"x", i), b"x")
     pair.read()
-    assert [header.tag for header, _ in pair.frames] == [1, 2]
+    assert [header.tag for header, _ in pair.frames] == ([3, 4] if takes else [1, 2, 3, 4])
+
+
+def message_in_pieces(pair: Pair) -> None:
+    """Read it up to where a header would not fit any more, and write the rest."""
+    payload = bytes(SIZE)
+    begun = SIZE - HEADER_BYTES - ALIGN // 4
+    pair.outbound.write(eager(payload), last=False)
+    pair.outbound.write(payload[:begun], last=False)
+    pair.inbound.read(pair, SIZE)
+    pair.outbound.write(payload[begun:], last=True)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda pair: None,
+        lambda pair: [pair.outbound.put(eager(b"x"), b"x") for _ in range(2)],
+        lambda pair: pair.outbound.put(HEADER.pack(*Header(frame.SYNCACK)), b""),
+        lambda pair: pair.outbound.put(HEADER.pack(*Header(frame.EAGER_SYNC, length=1)), b"x"),
+        lambda pair: pair.outbound.put(eager(bytes(16)), bytes(16), LENT),
+        message_in_pieces,
+    ],
+    ids=["nothing", "two messages", "no message", "a synchronous one", "a lent one", "the rest of one"],
+)
+def test_nothing_happens_to_what_is_not_taken(write: Callable[[Pair], object]) -> None:
+    pair = Pair()
+    write(pair)
+    words = pair.words.tolist()
+    assert not pair.inbound.take(pair, range(3))
+    assert pair.words.tolist() == words
+    assert not pair.frames
+    assert pair.inbound.pending() is (words[HEAD] != words[TAIL])
 
 
 def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
@@ -255,6 +307,7 @@ def test_reader_does_not_wait_for_what_is_there() -> None:
     pair = Pair()
     assert pair.outbound.put(eager(b"x"), b"x")
     assert not pair.inbound.watch()
+    assert not pair.outbound.unheard(), "it will look by itself"
     pair.read()
     assert not pair.outbound.unheard()
     assert pair.inbound.watch()
@@ -288,14 +341,14 @@ def test_writer_does_not_wait_for_room_that_is_there() -> None:
 
 @pytest.mark.parametrize("head", [2**64 - 1, 2**63, SIZE + 1, SIZE + ALIGN, 1, HEADER_BYTES - 1])
 def test_impossible_head(head: int) -> None:
-    pair = Pair()
+    pair = Pair(takes=True)
     pair.words[HEAD] = head
     with pytest.raises(RemoteProtocolError, match="writer of a ring"):
         pair.read()
 
 
 def test_head_that_goes_back() -> None:
-    pair = Pair()
+    pair = Pair(takes=True)
     assert pair.outbound.put(eager(b""), b"")
     pair.read()
     pair.words[HEAD] = 0
@@ -350,7 +403,7 @@ def test_payload_whose_padding_was_not_written() -> None:
 @pytest.mark.parametrize("length", [2**64 - 1, 2**63, SIZE])
 def test_length_that_lies_is_for_the_sink_to_judge(length: int) -> None:
     """It is asked for memory, as for every frame that has not come as a whole, and refuses."""
-    pair = Pair()
+    pair = Pair(takes=True)
     pair.memory[:HEADER_BYTES] = HEADER.pack(*Header(frame.EAGER, length=length))
     pair.words[HEAD] = ALIGN
 
@@ -366,7 +419,7 @@ def test_length_that_lies_is_for_the_sink_to_judge(length: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_rubbish_is_bounded(seed: int) -> None:
     chance = random.Random(seed)
-    pair = Pair()
+    pair = Pair(takes=True)
     pair.memory[:] = chance.randbytes(SIZE)
     for place in range(0, SIZE, ALIGN):
         if chance.random() < 0.8:  # a frame of a kind that there is, of a length that there may be
