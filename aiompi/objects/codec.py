@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import msgpack
@@ -40,11 +40,15 @@ _PROTOCOL: Final = 5
 _unpack: Final = msgpack.unpackb
 
 _FEW: Final = 32  # items; more are looked at before they are packed in vain
+# Fewer are looked at only while this many objects follow one that was packed in vain: a look takes 0.4 us, as much as
+# to pack a small dict, and saves the copy of long bytes. Programs send the same kinds of objects again and again.
+_WARY: Final = 64
 _are_atoms: Final = ATOMS.issuperset
 _may_be_simple: Final = frozenset({*ATOMS, list, dict}).issuperset
 
-# What the packer raises for what it cannot express: other types, ints beyond 64 bits, lone surrogates, cycles.
-_REFUSALS: Final = (TypeError, ValueError, OverflowError)
+# What the packer raises for what it cannot express: other types, ints beyond 64 bits, lone surrogates, cycles, memory
+# with gaps.
+_REFUSALS: Final = (TypeError, ValueError, OverflowError, BufferError)
 # A packer keeps the memory of its largest message; from here on, bytes, it is given back.
 _RETAINED: Final = 2**20
 _JOINED: Final = 16 * 2**10  # bytes: up to here a copy is cheaper than one more segment
@@ -63,12 +67,13 @@ class Codec:
         out_of_band: bytes; payloads of at least this size are sent from where they lie.
     """
 
-    __slots__ = ("_out_of_band", "_pack", "_pack_any", "_pickle")
+    __slots__ = ("_out_of_band", "_pack", "_pack_any", "_pickle", "_wary")
 
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
         self._out_of_band = out_of_band
         self._pack, self._pack_any = _packers()
+        self._wary = 0
 
     def dumps(self, obj: object) -> tuple[list[Segment], int]:
         """The message of an object.
@@ -85,6 +90,7 @@ class Codec:
         try:
             body = self._pack(obj) if type(obj) in ATOMS else self._pack_simple(obj)
         except _REFUSALS:
+            self._wary = _WARY
             body = None
         if body is None:
             return self._dumps_any(obj)
@@ -108,10 +114,10 @@ class Codec:
         """
         try:
             mark = message[0]
-            if mark == _KINDS:
-                return self._loads_kinds(memoryview(message), _NO_BUFFERS)
             if mark not in _MARKS:
                 return _unpack(message, strict_map_key=False, unicode_errors="surrogatepass")
+            if mark == _KINDS:
+                return self._loads_kinds(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
         except (MPIException, MemoryError):
             raise
@@ -136,17 +142,26 @@ class Codec:
         if kind is dict or kind is list:
             if len(obj) > _FEW:
                 return self._pack(obj) if _is_flat(obj) else None
-            if not _may_be_simple(map(type, obj.values() if kind is dict else obj)):
+            if self._wary and not self._looks_simple(obj.values() if kind is dict else obj):
                 return None
             body = self._pack(obj)
             # The packer writes bytearray and memoryview as if they were bytes. A body without the lead bytes of such
             # values has none of them, which takes 0.1 us to find out, where a look at all objects takes 0.8 us.
-            return None if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(obj) else body
+            if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(obj):
+                self._wary = _WARY
+                return None
+            return body
         if kind is tuple:
             return _FLAT_TUPLE + self._pack(list(obj)) if _is_flat(obj) else None
         if kind is bytes:
             return self._pack(obj) if len(obj) < self._out_of_band else None
         return None
+
+    def _looks_simple(self, items: Iterable[Any]) -> bool:
+        """Whether it will not be in vain to pack the items of a container, as far as their types tell."""
+        simple = _may_be_simple(map(type, items))
+        self._wary = self._wary - 1 if simple else _WARY
+        return simple
 
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
         try:

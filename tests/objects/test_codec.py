@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from typing import Any, NamedTuple
 
 import msgpack
@@ -169,6 +170,27 @@ def test_large_bodies_are_not_joined() -> None:
     segments, _ = STRICT.dumps((text, [text], np.zeros(OUT_OF_BAND)))
     assert len(segments) > 2
     assert_same(through((text, [text], np.zeros(3))), (text, [text], np.zeros(3)))
+
+
+def memory_taken(codec: Codec, obj: object) -> int:
+    """Bytes that a message of an object takes at most while it is made."""
+    tracemalloc.start()
+    codec.dumps(obj)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("obj", [{"data": bytes(2**20)}, [[bytearray(2**20)], 1], {"a": "x" * 2**20, "b": ()}])
+def test_objects_are_packed_in_vain_now_and_then_only(obj: Any) -> None:
+    codec, simple = Codec(), {"step": 1, "loss": [0.5]}
+    assert memory_taken(codec, obj) > 2**20
+    codec.dumps(simple)
+    after_one = memory_taken(codec, {"data": bytes(2**20)})
+    assert after_one < 2**18, "it looks first"
+    for _ in range(100):
+        assert_same(through(simple, codec), simple)
+    assert_same(through(obj, codec), obj)
 
 
 def test_memory_of_a_large_message_is_not_kept() -> None:
