@@ -63,6 +63,10 @@ class Operand(ABC):
         """Number of items that can be told apart."""
         raise self._whole()
 
+    def span(self, start: int, stop: int) -> slice:
+        """The bytes of the items `start` to `stop - 1`."""
+        raise self._whole()
+
     def part(self, start: int, stop: int) -> Operand:
         """The items `start` to `stop - 1` as an operand of its own, which shares the memory.
 
@@ -86,13 +90,14 @@ class Operand(ABC):
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
         raise self._whole()
 
-    def fold(self, contributions: Sequence[memoryview], own: int, result: memoryview) -> None:
+    def fold(self, contributions: Sequence[memoryview], result: memoryview, near: int | None = None) -> None:
         """Combine some items of all ranks, which are not changed, in other memory.
 
         Args:
             contributions: the items of each rank.
-            own: this rank.
             result: memory for as many.
+            near: the rank whose items are in the cache of this core rather than in that of another, to begin with where
+                the order is free; None: the last one.
         """
         raise self._whole()
 
@@ -206,10 +211,12 @@ class Vector(Operand):
             self._release(self._value)
         self._value, self._own = self._incoming, True
 
-    def part(self, start: int, stop: int) -> Vector:
-        place = self._settled_place()
+    def span(self, start: int, stop: int) -> slice:
         size = self._datatype.size
-        cut = slice(start * size, stop * size)
+        return slice(start * size, stop * size)
+
+    def part(self, start: int, stop: int) -> Vector:
+        place, cut = self._settled_place(), self.span(start, stop)
         target = place[cut]
         return Vector(
             self._op,
@@ -240,14 +247,13 @@ class Vector(Operand):
             self.adopt()
         return Slot(self._value)
 
-    def fold(self, contributions: Sequence[memoryview], own: int, result: memoryview) -> None:
+    def fold(self, contributions: Sequence[memoryview], result: memoryview, near: int | None = None) -> None:
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
-        # Where the order is free, what is in the cache of this core is copied rather than what is in that of another.
-        last = own if self._op.commute else len(contributions) - 1
-        result[:] = contributions[last]
+        first = near if near is not None and self._op.commute else len(contributions) - 1
+        result[:] = contributions[first]
         for rank in reversed(range(len(contributions))):
-            if rank != last:
+            if rank != first:
                 lower = contributions[rank]
                 # Nothing keeps a function of the user from changing what it is to look at only.
                 combine(lower if self._op.is_predefined else copied(lower), result)

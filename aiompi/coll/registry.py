@@ -22,6 +22,7 @@ from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabense
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
 from aiompi.coll.allreduce.shared import shared as allreduce_shared
+from aiompi.coll.alltoall.board import board as alltoall_board
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
@@ -54,6 +55,7 @@ from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
+from aiompi.coll.reduce_scatter.board import board as reduce_scatter_board
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
 from aiompi.coll.reduce_scatter.shared import shared as reduce_scatter_shared
@@ -162,6 +164,7 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
 ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
     "alltoall",
     {
+        "board": Algorithm(alltoall_board, any_form=False, any_lengths=False),
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
@@ -195,6 +198,7 @@ REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
     {
         "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
+        "board": Algorithm(reduce_scatter_board, any_form=False),
         "shared": Algorithm(reduce_scatter_shared, any_form=False),
     },
     (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),

@@ -43,15 +43,15 @@ def test_vectors_are_combined_in_rank_order_and_the_contribution_stays(steps, ex
     assert value == [5]
 
 
-@pytest.mark.parametrize("own", range(3))
+@pytest.mark.parametrize("near", [None, 0, 1, 2])
 @pytest.mark.parametrize(("op", "expected"), [(JOIN, 567), (SUM, 18)])
-def test_what_others_contribute_is_combined_elsewhere_and_stays(own, op, expected):
+def test_what_others_contribute_is_combined_elsewhere_and_stays(near, op, expected):
     contributions = [np.array([number]) for number in (5, 6, 7)]
     for contribution in contributions:
         contribution.flags.writeable = False
     result = np.array([-1])
-    operand = VectorOperand(resolve_send(contributions[own]), None, op)
-    operand.fold([contribution.data.cast("B") for contribution in contributions], own, result.data.cast("B"))
+    operand = VectorOperand(resolve_send(contributions[near or 0]), None, op)
+    operand.fold([contribution.data.cast("B") for contribution in contributions], result.data.cast("B"), near)
     assert result == [expected]
     assert contributions == [5, 6, 7]
 

@@ -9,7 +9,7 @@ from aiompi.comm import Channel
 
 
 async def board(channel: Channel, operand: Operand) -> None:
-    """Post the contribution in shared memory, where every rank combines those of all, in the order of ranks.
+    """Post the contribution in shared memory, where every rank combines those of all, from the last one down.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; n * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks, for short vectors. Where ranks share no memory,
@@ -18,18 +18,13 @@ async def board(channel: Channel, operand: Operand) -> None:
     Five ranks:
 
         on the boards     a   b   c   d   e
-        rank 0            ((((a + b) + c) + d) + e)
+        rank 0            (a + (b + (c + (d + e))))
         ...               the same
-        rank 4            ((((a + b) + c) + d) + e)
+        rank 4            (a + (b + (c + (d + e))))
     """
     # A copy: where it is there may be partial results before it has been combined.
     contents = await meet(channel, memoryview(bytes(operand.slot().data)))
     if contents is None:
         await recursive_doubling(channel, operand)
         return
-    for rank, content in enumerate(contents):
-        operand.incoming().store(content)
-        if rank:
-            operand.absorb(lower=False)
-        else:
-            operand.adopt()
+    operand.fold([memoryview(content) for content in contents], operand.replacement().data)

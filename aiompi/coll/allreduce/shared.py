@@ -35,15 +35,14 @@ async def _combined(channel: Channel, assembly: Assembly, operand: Operand) -> b
     """Make the operand the result; False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, operand.count
     value = operand.slot().data
-    item = len(value) // count if count else 0
-    segments = [slice(i * count // size * item, (i + 1) * count // size * item) for i in range(size)]
+    segments = [operand.span(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = segments[rank]
     exhibition = Exhibition(channel, assembly, len(value))
 
     def combine() -> None:
         contributions = [view[own] for view in exhibition.views]
         contributions[rank] = value[own]
-        operand.fold(contributions, rank, exhibition.views[rank][own])
+        operand.fold(contributions, exhibition.views[rank][own], near=rank)
 
     try:
         exhibition.show(value, own)

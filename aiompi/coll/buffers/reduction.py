@@ -8,6 +8,7 @@ from aiompi.coll import registry
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
 from aiompi.coll.operand import Operand
+from aiompi.coll.select import select_for_buffers
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.datatype import arguments
@@ -188,7 +189,7 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
     check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
-    exchange = call.select(registry.ALLGATHER, COUNT_BYTES)
+    exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
 
     async def run(channel: Channel) -> None:
         slots = [Slot(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]

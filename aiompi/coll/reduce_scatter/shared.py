@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from aiompi.coll.exhibition import Exhibition
@@ -33,11 +32,10 @@ async def shared(channel: Channel, operand: Operand, counts: Sequence[int]) -> N
 
 async def _combined(channel: Channel, assembly: Assembly, operand: Operand, counts: Sequence[int]) -> bool:
     """Make the operand the own segment; False, on all ranks alike, if not all have memory for it."""
-    rank, count = channel.rank, operand.count
-    value = operand.slot().data
-    item = len(value) // count if count else 0
-    bounds = [*itertools.accumulate(counts, initial=0)]
-    own = slice(bounds[rank] * item, bounds[rank + 1] * item)
+    rank, value = channel.rank, operand.slot().data
+    start = sum(counts[:rank])
+    stop = start + counts[rank]
+    own = operand.span(start, stop)
     exhibition = Exhibition(channel, assembly, len(value))
     try:
         exhibition.show(value, own)
@@ -47,8 +45,8 @@ async def _combined(channel: Channel, assembly: Assembly, operand: Operand, coun
         contributions[rank] = value[own]
         # Where nobody looks: what belongs there may be in the memory of the result.
         result = exhibition.views[rank][own]
-        operand.fold(contributions, rank, result)
-        part = operand.part(bounds[rank], bounds[rank + 1])
+        operand.fold(contributions, result, near=rank)
+        part = operand.part(start, stop)
         part.replacement().store(result)
         operand.keep(part)
         return True

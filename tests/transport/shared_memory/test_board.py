@@ -10,11 +10,11 @@ import sys
 
 import numpy as np
 import pytest
-from meetings import beside, everyone, until_assembled, written
-from worlds import pattern
+from meetings import allgathered, beside, everyone, exchanged, join, scattered, until_assembled, written
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting
+from aiompi.datatype import IN_PLACE
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
@@ -69,8 +69,7 @@ def test_the_calls_before_they_meet_may_be_made_at_once(apart):
 @pytest.mark.parametrize("size", range(2, 6))
 def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     w = together(size)
-    joined = Op.Create(lambda left, right, datatype: right.__setitem__(slice(None), digits(left, right)))
-    call, results = allreduce([np.array([rank + 1, 0], "u8") for rank in range(size)], joined)
+    call, results = allreduce([np.array([rank + 1, 0], "u8") for rank in range(size)], Op.Create(join))
     before = written(w)
     for _ in range(3):
         everyone(w, call)
@@ -79,19 +78,29 @@ def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     assert written(w) == before
 
 
-def digits(left, right):
-    """The digits of one number behind those of the other."""
-    a, b = np.frombuffer(left, "u8"), np.frombuffer(right, "u8")
-    return (a * np.where(b > 0, np.uint64(10), np.uint64(1)) + b).tobytes()
+@pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
+@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 5, 2)])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_segments_are_combined_in_the_order_of_ranks(together, counts, in_place):
+    w = together()
+    sources = [np.full(sum(counts), rank + 1, "u8") for rank in range(3)]
+    results = [source if in_place else np.zeros(count, "u8") for source, count in zip(sources, counts, strict=True)]
+    specs = [IN_PLACE if in_place else source for source in sources]
+    joined = Op.Create(join)
+    before = written(w)
+    everyone(w, lambda comm: buffers.reduce_scatter(comm, specs[comm.rank], results[comm.rank], counts, joined))
+    assert [result[:count].tolist() for result, count in zip(results, counts, strict=True)] == [
+        [123] * count for count in counts
+    ]
+    assert written(w) == before
 
 
 def test_all_ranks_get_the_same_bits(together):
     w = together(4)
-    call, results = allreduce([np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4)])
+    a, b, c, d = (np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4))
+    call, results = allreduce([a, b, c, d])
     everyone(w, call)
-    assert len({result.tobytes() for result in results}) == 1
-    expected = functools.reduce(np.add, [np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4)])
-    assert np.array_equal(results[0], expected)
+    assert all(np.array_equal(result, a + (b + (c + d))) for result in results)
 
 
 def test_a_contribution_in_place_is_taken_before_the_result_comes(together):
@@ -101,17 +110,25 @@ def test_a_contribution_in_place_is_taken_before_the_result_comes(together):
     assert [array.tolist() for array in arrays] == [[3.0] * 3] * 3
 
 
-@pytest.mark.spec("S4.7-1")
-@pytest.mark.parametrize("count", [0, 1, ROOM])
-def test_blocks_are_gathered_everywhere(together, count):
-    w = together()
-    data = [pattern(count, rank) for rank in range(3)] if count else [b""] * 3
-    wholes = [bytearray(3 * count) for _ in range(3)]
+@pytest.mark.spec("S4.7-1", "S4.8-1")
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("count", [0, 1, ROOM // 8 // 7])
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+def test_blocks_of_all_are_without_messages_too(together, collective, size, count, in_place):
+    w = together(size)
     before = written(w)
-    for _ in range(2):
-        everyone(w, lambda comm: buffers.allgather(comm, data[comm.rank], wholes[comm.rank]))
-        assert [bytes(whole) for whole in wholes] == [b"".join(data)] * 3
+    for _ in range(3):
+        assert collective(w, "board", count, in_place)
     assert written(w) == before
+
+
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+def test_long_blocks_are_sent(together, collective):
+    w = together()
+    before = written(w)
+    assert collective(w, "board", ROOM // 8 + 1, in_place=False)
+    assert written(w) > before
 
 
 def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
@@ -209,12 +226,10 @@ def test_messages_behind_a_round_disturb_nobody(together):
     """Who comes last goes on by messages of the same call, before the others have looked."""
     w = together(2)
     results = [np.zeros(2), np.zeros(2)]
-
-    def call(comm):
-        return buffers.reduce_scatter(comm, np.arange(4.0), results[comm.rank], None, SUM)
+    reduce_scatter = buffers.reduce_scatter.using("pairwise")
 
     for _ in range(5):
-        everyone(w, call)
+        everyone(w, lambda comm: reduce_scatter(comm, np.arange(4.0), results[comm.rank], None, SUM))
         assert [result.tolist() for result in results] == [[0.0, 2.0], [4.0, 6.0]]
 
 

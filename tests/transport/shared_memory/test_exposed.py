@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meetings import beside, everyone, written
+from meetings import allgathered, beside, everyone, exchanged, join, scattered, written
 
 from aiompi import errors
 from aiompi.coll import buffers
@@ -95,13 +95,6 @@ def test_any_vectors(readers, size):
 
     check()
     assert blocks(w) == [0] * size
-
-
-def join(left, right, datatype):
-    """The digits of one number behind those of the other; what is only to be looked at is spoilt."""
-    a, b = np.frombuffer(left, "u8"), np.frombuffer(right, "u8")
-    b[:] = [int(f"{x}{y}") for x, y in zip(a, b, strict=True)]
-    a[:] = 0
 
 
 @pytest.mark.spec("S4.9.4-1", "S4.9.1-7")
@@ -327,42 +320,6 @@ def test_memory_that_is_not_there_is_refused(readers):
 # Other collectives.
 
 
-def blocks_of(count, size):
-    """The blocks of each rank for each other."""
-    return [np.arange(size * count).reshape(size, count) + 1000 * rank for rank in range(size)]
-
-
-def allgathered(w, count, in_place):
-    size = len(w.comms)
-    results = [np.zeros((size, count), "i8") for _ in range(size)]
-    for rank, result in enumerate(results):
-        result[rank] = rank + 1
-    sources = [None if in_place else np.full(count, rank + 1) for rank in range(size)]
-    call = buffers.allgather.using("shared")
-    everyone(w, lambda comm: call(comm, sources[comm.rank], results[comm.rank]))
-    return all((result == np.arange(1, size + 1)[:, None]).all() for result in results)
-
-
-def exchanged(w, count, in_place):
-    size = len(w.comms)
-    sources = blocks_of(count, size)
-    expected = [np.array([source[rank] for source in sources]) for rank in range(size)]
-    results = [source.copy() if in_place else np.zeros_like(source) for source in sources]
-    call = buffers.alltoall.using("shared")
-    everyone(w, lambda comm: call(comm, None if in_place else sources[comm.rank], results[comm.rank]))
-    return all((result == right).all() for result, right in zip(results, expected, strict=True))
-
-
-def scattered(w, count, in_place):
-    size = len(w.comms)
-    sources, total = blocks_of(count, size), sum(blocks_of(count, size))
-    results = [source.copy() if in_place else np.zeros(count, "i8") for source in sources]
-    call = buffers.reduce_scatter_block.using("shared")
-    spec = IN_PLACE if in_place else None
-    everyone(w, lambda comm: call(comm, spec or sources[comm.rank], results[comm.rank], SUM))
-    return all((result.reshape(-1)[:count] == total[rank]).all() for rank, result in enumerate(results))
-
-
 @pytest.mark.spec("S4.7-1", "S4.8-1")
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
 @pytest.mark.parametrize("in_place", [False, True])
@@ -372,7 +329,7 @@ def test_others_are_without_messages_too(readers, collective, size, count, in_pl
     w = readers(size)
     before = written(w)
     for _ in range(3):
-        assert collective(w, count, in_place)
+        assert collective(w, "shared", count, in_place)
     assert written(w) == before
     assert blocks(w) == [0] * size
 
@@ -382,7 +339,7 @@ def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
     block, _ = w.transports[1]._pool.expose(SIZE)
     before = written(w)
-    assert collective(w, 100, in_place=False)
+    assert collective(w, "shared", 100, in_place=False)
     assert written(w) > before
     block.open = False
 
