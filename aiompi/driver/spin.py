@@ -16,6 +16,8 @@ _LOOKS: Final = 16
 _MAX_PAUSE: Final = 255
 #: seconds of giving way that are more than the call takes: somebody else wanted the core
 _WANTED: Final = 10e-6
+#: seconds of giving way in which others do their part of a short collective, and may have been waited for
+_PART: Final = 300e-6
 #: seconds of giving way in which nobody just answered a message, or copied a long one: the core has work to do. Who
 #: computes keeps a core for some milliseconds, until the next tick of the kernel that takes it from him.
 _AT_WORK: Final = 1.5e-3
@@ -61,7 +63,7 @@ class Spin:
     Attributes:
         seconds: how long a spin takes, 0: never.
         gives_way: whether there are more ranks than cores. Then whoever else wants the core gets it between two looks,
-            and the spin is over.
+            and if he keeps it for long the spin is over.
     """
 
     __slots__ = ("_due", "_pause", "_work_pause", "gives_way", "seconds")
@@ -87,7 +89,7 @@ class Spin:
         return ONCE if self.gives_way else range(_LOOKS // pollers or 1)
 
     def yielded(self) -> bool:
-        """Whether somebody else wanted the core, and got it."""
+        """Whether somebody else wanted the core, got it, and kept it for long."""
         before = time.monotonic()
         os.sched_yield()
         taken = time.monotonic() - before
@@ -95,7 +97,7 @@ class Spin:
             self._due = self._work_pause = min(2 * self._work_pause + _WORK_PAUSE, _MAX_WORK_PAUSE)
         elif taken > _WANTED:
             self._work_pause -= self._work_pause // 8
-        return taken > _WANTED
+        return taken > _PART
 
     def won(self) -> None:
         """There was something to do before the end of a spin."""
