@@ -18,7 +18,7 @@ T = TypeVar("T")
 _ASKED: Final = 2
 #: how often they are before a task waits for a request, about as long as another rank takes to answer, and seconds for
 #: which requests may be found in this way before the loop gets a turn
-_GLANCE: Final = 8
+_GLANCE: Final = range(8)
 _GLANCES: Final = 200e-6
 
 
@@ -50,7 +50,7 @@ class AsyncioDriver:
         """Look for a request before its task waits, if the loop spins: a turn of it takes longer than most answers."""
         if time.monotonic() >= self._glances_end:
             return False
-        if self._look(_GLANCE):
+        if self._look():
             self._busy = True
             if request._done:
                 return True
@@ -58,16 +58,15 @@ class AsyncioDriver:
         self._glances_end = 0.0
         return False
 
-    def _look(self, times: int) -> bool:
-        """Ask the pollers for something to do; whether there was anything."""
-        pollers, busy = self._pollers, False
+    def _look(self) -> bool:
+        """Ask the pollers a few times, until one of them has found something to do; whether one has."""
+        pollers = self._pollers
         looks = self._spin.looks(len(pollers))
-        for _ in range(times):
+        for _ in _GLANCE:
             for poller in pollers:
-                busy |= poller.poll(looks)
-            if busy:
-                break
-        return busy
+                if poller.poll(looks):
+                    return True
+        return False
 
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
@@ -89,7 +88,12 @@ class AsyncioDriver:
         pollers = self._pollers
         busy, self._busy = self._busy, False
         try:
-            busy |= self._look(1 if busy or self._spin.gives_way else _ASKED)
+            looks = self._spin.looks(len(pollers))
+            for _ in range(1 if busy or self._spin.gives_way else _ASKED):
+                for poller in pollers:
+                    busy |= poller.poll(looks)
+                if busy:
+                    break
             now = time.monotonic()
             if busy:
                 self._spin.won()
