@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from aiompi.driver.bell import silencing
+from aiompi.driver.bell import LoopBell
 from aiompi.driver.spin import Spin
 from aiompi.engine import Poller, Request, Timer, Waiter
 
@@ -29,6 +29,7 @@ class AsyncioDriver:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._bells: dict[int, LoopBell] = {}
         self._pollers: list[Poller] = []
         self._spin = Spin()
         self._until = 0.0
@@ -125,10 +126,14 @@ class AsyncioDriver:
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self.loop.add_reader(fd, callback)
 
-    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
-        self.loop.add_reader(fd, silencing(fd, callback))
+    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+        bell = self._bells[fd] = LoopBell(self.loop, fd, hand_out, callback)
+        self.loop.add_reader(fd, bell.heard)
 
     def remove_reader(self, fd: int) -> None:
+        bell = self._bells.pop(fd, None)
+        if bell is not None:
+            bell.remove()
         if not self.loop.is_closed():
             self.loop.remove_reader(fd)
 

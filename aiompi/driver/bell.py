@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -17,3 +18,37 @@ def silencing(fd: int, callback: Callable[[], object]) -> Callable[[], None]:
         callback()
 
     return heard
+
+
+class LoopBell:
+    """A bell in an event loop. Tasks that wait for what has come run before it is read, and looked at further.
+
+    For the arguments see `Driver.add_bell`.
+    """
+
+    __slots__ = ("_attend", "_hand_out", "_later", "_loop")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]
+    ) -> None:
+        self._loop = loop
+        self._hand_out = hand_out
+        self._attend: Callable[[], None] | None = silencing(fd, callback)
+        self._later = False
+
+    def heard(self) -> None:
+        """The descriptor is readable: asyncio tells so in each turn until it has been read."""
+        if self._later or not self._hand_out():
+            self._rest()
+        else:
+            self._later = True
+            self._loop.call_soon(self._rest)
+
+    def _rest(self) -> None:
+        self._later = False
+        if self._attend is not None:
+            self._attend()
+
+    def remove(self) -> None:
+        """Call nobody any more, whatever is under way: the descriptor may soon be that of something else."""
+        self._attend = None

@@ -178,11 +178,14 @@ class BlockingDriver:
                     if callback is not None:
                         callback()
         except BaseException:
-            # Of bells the kernel tells once; now some of those that have rung may not have been answered.
-            for fd in self._bells:
-                self._epoll.modify(fd, _BELL)
+            self._ring_again()
             raise
         return bool(events)
+
+    def _ring_again(self) -> None:
+        """Of bells the kernel tells once, and some of those that have rung may not have been answered."""
+        for fd in self._bells:
+            self._epoll.modify(fd, _BELL)
 
     def _ask(self, timeout: float | None) -> bool:
         """Ask the pollers, for a while if a sleep would follow; whether there was something to do."""
@@ -231,8 +234,12 @@ class BlockingDriver:
     def _run_due(self) -> bool:
         """Run what is due; whether there was anything."""
         ran = bool(self._soon)
-        for _ in range(len(self._soon)):
-            self._soon.popleft()()
+        try:
+            for _ in range(len(self._soon)):
+                self._soon.popleft()()
+        except BaseException:
+            self._ring_again()
+            raise
         timers = self._timers
         while timers and (timers[0].cancelled or timers[0].due <= time.monotonic()):
             timer = heapq.heappop(timers)
@@ -285,9 +292,19 @@ class BlockingDriver:
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._change(fd, self._readers, callback)
 
-    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+        def heard() -> None:
+            if hand_out():
+                self._soon.append(attend)
+            else:
+                attend()
+
+        def attend() -> None:
+            if self._readers.get(fd) is heard:
+                callback()
+
         # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
-        self._readers[fd] = callback
+        self._readers[fd] = heard
         self._bells.add(fd)
         self._epoll.register(fd, _BELL)
 

@@ -182,7 +182,7 @@ class ThreadDriver(BlockingDriver):
     def linger(self, poller: Poller) -> bool:
         return False  # it would be asked with the lock held, and hold up the threads that have something to do
 
-    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
+    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         # What one thread has been told may be left to another one, which asks the kernel again.
         self.add_reader(fd, silencing(fd, callback))
 

@@ -90,8 +90,15 @@ class Driver(Protocol):
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is readable."""
 
-    def add_bell(self, fd: int, callback: Callable[[], object]) -> None:
-        """Call back after each time that an eventfd has been written, or once for several; the driver reads it."""
+    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+        """Call back after each time that an eventfd has been written, or once for several; the driver reads it.
+
+        Args:
+            fd: the eventfd.
+            hand_out: called first, where that makes somebody continue sooner; whether the callback may wait for the
+                next turn.
+            callback: does all that there is to do.
+        """
 
     def remove_reader(self, fd: int) -> None:
         """Undo `add_reader` or `add_bell`."""

@@ -14,6 +14,11 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.thread import ThreadDriver
 
 
+def no() -> bool:
+    """Nothing is handed out."""
+    return False
+
+
 @pytest.fixture(params=[BlockingDriver, ThreadDriver])
 def driver(request: pytest.FixtureRequest) -> Iterator[BlockingDriver]:
     driver = request.param()
@@ -33,7 +38,7 @@ def test_each_ringing_is_told_once(driver: BlockingDriver, bells: list[int]) -> 
     heard: list[int] = []
     os.eventfd_write(bells[0], 1)  # before anybody listens
     for bell in bells[:2]:
-        driver.add_bell(bell, lambda bell=bell: heard.append(bell))
+        driver.add_bell(bell, no, lambda bell=bell: heard.append(bell))
     driver.poll()
     assert heard == bells[:1]
     driver.poll()
@@ -55,7 +60,7 @@ def test_bell_that_rings_itself_is_told_in_the_next_turn(driver: BlockingDriver,
         if len(heard) < 3:
             os.eventfd_write(bells[0], 1)
 
-    driver.add_bell(bells[0], again)
+    driver.add_bell(bells[0], no, again)
     os.eventfd_write(bells[0], 1)
     for turn in range(1, 5):
         driver.poll()
@@ -74,7 +79,7 @@ def test_error_at_one_bell_loses_no_other(bells: list[int]) -> None:
         heard.add(bell)
 
     for bell in bells:
-        driver.add_bell(bell, lambda bell=bell: fail_first(bell))
+        driver.add_bell(bell, no, lambda bell=bell: fail_first(bell))
         os.eventfd_write(bell, 1)
     with pytest.raises(ValueError, match="a signal handler"):
         driver.poll()
@@ -84,7 +89,7 @@ def test_error_at_one_bell_loses_no_other(bells: list[int]) -> None:
 
 
 def test_removed_bell_is_silent(driver: BlockingDriver, bells: list[int]) -> None:
-    driver.add_bell(bells[0], lambda: pytest.fail("removed"))
+    driver.add_bell(bells[0], no, lambda: pytest.fail("removed"))
     driver.remove_reader(bells[0])
     os.eventfd_write(bells[0], 1)
     driver.poll()
@@ -100,7 +105,7 @@ def test_bell_in_an_event_loop(run: Any, bells: list[int]) -> None:
         driver = AsyncioDriver()
         heard: list[int] = []
         told = asyncio.Event()
-        driver.add_bell(bells[0], lambda: (heard.append(1), told.set()))
+        driver.add_bell(bells[0], no, lambda: (heard.append(1), told.set()))
         for _ in range(2):
             os.eventfd_write(bells[0], 1)
             os.eventfd_write(bells[0], 1)
@@ -110,5 +115,127 @@ def test_bell_in_an_event_loop(run: Any, bells: list[int]) -> None:
                 await asyncio.sleep(0)
         assert len(heard) == 2
         driver.remove_reader(bells[0])
+
+    run(main())
+
+
+class Bell:
+    """One that hands something out, so that the callback may wait; what is called in which order."""
+
+    def __init__(self, called: list[str], found: bool = True) -> None:
+        self._called, self._found = called, found
+
+    def hand_out(self) -> bool:
+        self._called.append("hand out")
+        return self._found
+
+    def callback(self) -> None:
+        self._called.append("callback")
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_callback_waits_for_the_next_turn_if_something_is_handed_out(found: bool, bells: list[int]) -> None:
+    driver = BlockingDriver()
+    called: list[str] = []
+    bell = Bell(called, found)
+    driver.add_bell(bells[0], bell.hand_out, bell.callback)
+    for _ in range(2):
+        os.eventfd_write(bells[0], 1)
+        driver.poll()
+        assert called == (["hand out"] if found else ["hand out", "callback"])
+        driver.poll()
+        driver.poll()
+        assert called == ["hand out", "callback"]
+        called.clear()
+    driver.close()
+
+
+def test_callback_that_waits_is_not_called_after_its_bell_is_removed(bells: list[int]) -> None:
+    driver = BlockingDriver()
+    called: list[str] = []
+    bell = Bell(called)
+    driver.add_bell(bells[0], bell.hand_out, bell.callback)
+    os.eventfd_write(bells[0], 1)
+    driver.poll()
+    driver.remove_reader(bells[0])
+    driver.add_bell(bells[0], no, lambda: called.append("another bell"))
+    driver.poll()
+    assert called == ["hand out", "another bell"]
+    driver.close()
+
+
+def test_callback_that_is_interrupted_is_called_again(bells: list[int]) -> None:
+    driver = BlockingDriver()
+    calls: list[int] = []
+
+    def interrupted() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    driver.add_bell(bells[0], lambda: not calls, interrupted)
+    os.eventfd_write(bells[0], 1)
+    driver.poll()
+    with pytest.raises(KeyboardInterrupt):
+        driver.poll()
+    driver.poll()
+    assert len(calls) == 2
+    driver.close()
+
+
+def test_task_goes_on_before_a_bell_is_read(run: Any, bells: list[int]) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        there: list[str] = []
+        called: list[str] = []
+        come = asyncio.Event()
+
+        def hand_out() -> bool:
+            if not there:
+                return False  # asyncio may tell of a bell once more
+            called.append(there.pop())
+            come.set()
+            return True
+
+        driver.add_bell(bells[0], hand_out, lambda: called.append("callback"))
+        for _ in range(2):
+            there.append("something")
+            os.eventfd_write(bells[0], 1)
+            await come.wait()
+            assert called == ["something"]
+            come.clear()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert called == ["something", "callback"]
+            called.clear()
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(bells[0])
+        driver.remove_reader(bells[0])
+
+    run(main())
+
+
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_bell_in_an_event_loop_that_is_removed_is_not_read(run: Any, bells: list[int], meanwhile: bool) -> None:
+    """Its descriptor may be that of something else: it is removed while something is handed out, or a little later."""
+
+    async def main() -> None:
+        driver = AsyncioDriver()
+        come = asyncio.Event()
+
+        def hand_out() -> bool:
+            come.set()
+            if meanwhile:
+                driver.remove_reader(bells[0])
+            return True
+
+        driver.add_bell(bells[0], hand_out, lambda: pytest.fail("removed"))
+        os.eventfd_write(bells[0], 1)
+        await come.wait()
+        if not meanwhile:
+            driver.remove_reader(bells[0])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert os.eventfd_read(bells[0]) == 1
 
     run(main())

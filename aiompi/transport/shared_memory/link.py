@@ -16,8 +16,8 @@ from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
+    AHEAD,
     CHUNK,
-    EARLY,
     FLOWING,
     FRAME_COST,
     LENT,
@@ -143,23 +143,23 @@ class RingLink:
         assert self._socket is not None
         self._segment = segment
         segment.inbound.lender = self._lender
+        segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
-        self._driver.add_bell(segment.bell, self._rung)
+        self._driver.add_bell(segment.bell, self._hand_out, self._rung)
         segment.ring_self()  # to write what is queued and to begin to watch
 
     # Sending.
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         segment = self._segment
-        if segment is None or self._queue:
+        if segment is None or self._queue or len(payload) > 1:
             return False
+        piece = payload[0] if payload else b""
         try:
-            if len(payload) == 1:
-                if len(payload[0]) >= EARLY and self._transport.engine.roomy and segment.outbound.herald():
-                    segment.ring()
-                written = segment.outbound.put(header, payload[0])
-            else:
-                written = NOT if payload else segment.outbound.put(header, b"")
+            written = segment.outbound.put(header, piece)
+            if written == AHEAD:
+                segment.ring()
+                written = segment.outbound.put(header, piece)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
@@ -324,6 +324,19 @@ class RingLink:
         self._transport.drained()
 
     # Receiving.
+
+    def _hand_out(self) -> bool:
+        """Hand out what the peer has rung for; whether everything else can be done in the next turn."""
+        segment = self._segment
+        assert segment is not None
+        inbound = segment.inbound
+        try:
+            left = inbound.read(self.peer, CHUNK)
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return True
+        found = left > 0 if left < CHUNK else self._rounds.poll()
+        return self._closed or (found and not self._queue and not inbound.pending())
 
     def _rung(self) -> None:
         segment = self._segment

@@ -57,14 +57,17 @@ GRANTED: Final = 18
 NOT: Final = 0
 HEARD: Final = 1
 UNHEARD: Final = 2
+AHEAD: Final = 3
 
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 256 * 2**10
 #: bytes that can be copied in the time that a frame takes beside its payload
 FRAME_COST: Final = 4096
-#: bytes of payload from which the reader is rung for before they are written, and how often he lets others run until
-#: they are there: he needs longer to wake up than the copy takes, unless both share a core
+#: frames that find the reader awake until the next one is written without a look whether he sleeps: that word is in the
+#: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
+_SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
+#: how often a reader who was rung for before a frame was written lets others run until it is there
 _PATIENCE: Final = range(40)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
@@ -131,14 +134,20 @@ class _Ring:
 
 
 class Outbound(_Ring):
-    """The writing end."""
+    """The writing end.
 
-    __slots__ = ("_granted", "_limit")
+    Attributes:
+        roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
+    """
+
+    __slots__ = ("_granted", "_limit", "_sleepy", "roomy")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._limit = self._size
         self._granted = 0
+        self._sleepy = 0
+        self.roomy = False
 
     def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
         """Write a whole frame, if it fits in one piece.
@@ -148,12 +157,15 @@ class Outbound(_Ring):
             quiet: whether a reader who sleeps may sleep on.
 
         Returns:
-            NOT if it does not fit, and nothing is written; UNHEARD if the reader must be rung for, otherwise HEARD.
+            NOT if it does not fit, and nothing is written; AHEAD if nothing is written because the reader sleeps, who
+            is to be rung for before this is called again; UNHEARD if he must be rung for, otherwise HEARD.
 
         Raises:
             RemoteProtocolError: the reader has corrupted the ring.
         """
         nbytes = HEADER_BYTES + len(payload)
+        if (self._sleepy or nbytes >= EARLY) and self.roomy and not mark and self._herald():
+            return AHEAD
         head = self._head
         place = head & self._mask
         if place >= REWIND and nbytes <= place and self._rewound():
@@ -176,8 +188,11 @@ class Outbound(_Ring):
         self._release()
         wait = words[WATCHING]
         if not wait or wait == self._answered:
+            if self._sleepy:
+                self._sleepy -= 1
             return HEARD
         self._answered = wait
+        self._sleepy = _SLEEPY
         return UNHEARD
 
     def begin(self) -> None:
@@ -250,16 +265,18 @@ class Outbound(_Ring):
         self._answered = wait
         return True
 
-    def herald(self) -> bool:
-        """Whether the reader sleeps, who is then to be rung for before a frame is written: he wakes up meanwhile.
+    def _herald(self) -> bool:
+        """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
 
         The frame is found even if he is not rung for again: his next wait will have another number.
         """
-        wait = self._words[WATCHING]
-        if not wait or wait == self._answered:
+        words, coming = self._words, self._head + 1
+        wait = words[WATCHING]
+        if not wait or wait == self._answered or words[COMING] == coming:
             return False
         self._answered = wait
-        self._words[COMING] = self._head + 1
+        self._sleepy = _SLEEPY
+        words[COMING] = coming
         return True
 
     def want(self) -> bool:

@@ -15,11 +15,11 @@ from aiompi import errors
 from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
-from aiompi.transport.shared_memory.ring import EARLY, FLOWING, LENT, PLACE
+from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, LENT, PLACE
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER, HEADER_BYTES, Header
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 300_000
@@ -130,6 +130,8 @@ def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
 ) -> None:
     w = world
     w.engines[0].roomy = False
+    link: Any = w.engines[0].peer(1).link
+    link._segment.outbound.roomy = False
     rung: list[int] = []
     ring = Segment.ring
     monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(numbers.counted[-1]), ring(self)))
@@ -222,9 +224,7 @@ def test_a_receive_that_is_withdrawn_meanwhile(world: PolledWorld) -> None:
 # Before anything is written.
 
 
-def test_a_reader_who_sleeps_is_rung_for_before_a_long_frame(
-    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     link: Any = w.engines[0].peer(1).link
     outbound, ring = link._segment.outbound, link._segment.ring
@@ -260,7 +260,7 @@ def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, mon
     link._segment.ring()
     w.drivers[1].poll()
     assert not yields
-    assert link._segment.outbound.herald()
+    assert link._segment.outbound.put(bytes(HEADER_BYTES), bytes(EARLY)) == AHEAD
     link._segment.ring()
     w.drivers[1].poll()
     assert yields

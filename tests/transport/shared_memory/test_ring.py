@@ -14,9 +14,11 @@ from worlds import pattern
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.ring import (
+    AHEAD,
     ALIGN,
     COMING,
     CONTROL_BYTES,
+    EARLY,
     FRAME_COST,
     GRANTED,
     HEAD,
@@ -288,6 +290,56 @@ def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
 
 
 # Waiting.
+
+
+def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
+    pair = Pair()
+    pair.outbound.roomy = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "it has not slept before"
+    for _ in range(3):
+        pair.read()
+        assert pair.inbound.watch()
+        assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+        assert not pair.inbound.pending(), "nothing is written"
+        assert pair.words[COMING] == pair.words[HEAD] + 1
+        assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "it has looked too soon, and sleeps again"
+    assert len(pair.frames) == 4
+    pair.read()
+    assert len(pair.frames) == 5
+
+
+def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two() -> None:
+    pair = Pair()
+    pair.outbound.roomy = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    for _ in range(2):
+        pair.read()
+        assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+
+
+def test_reader_is_looked_at_before_a_long_frame() -> None:
+    pair = Pair(4 * EARLY)
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == UNHEARD, "both share a core"
+    pair.read()
+    pair.outbound.roomy = True
+    for _ in range(2):
+        assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == HEARD
+        pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AHEAD
 
 
 def test_reader_is_rung_for_once_per_wait() -> None:
