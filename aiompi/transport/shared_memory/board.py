@@ -142,14 +142,10 @@ class Attendee:
         """Post nothing any more, and have no memory."""
         self._memory, self.words = _NOTHING, _NOTHING
 
-    def posting(self, first: int) -> Posting:
+    def content(self, first: int) -> bytes:
         """What it has posted in the cell that begins at this word."""
-        words = self.words
-        length = words[first + _LENGTH]
-        if not length:
-            return words[first + _NOTE], words[first + _NBYTES], b""
         begin = first * 8 + _HEAD
-        return words[first + _NOTE], words[first + _NBYTES], bytes(self._memory[begin : begin + min(length, ROOM)])
+        return bytes(self._memory[begin : begin + min(self.words[first + _LENGTH], ROOM)])
 
     def returned(self, number: int) -> bool:
         """Whether it has read what was exposed in the round of this number, or will not."""
@@ -173,7 +169,7 @@ class _Round(Round):
         number: of the round.
     """
 
-    __slots__ = ("_missing", "_number", "_others", "_sleep", "first")
+    __slots__ = ("_number", "_others", "_present", "_sleep", "first")
 
     def __init__(
         self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[Attendee], first: int, number: int
@@ -184,20 +180,21 @@ class _Round(Round):
         self._error = self._value = self._callbacks = self._waiter = None
         self._sleep = sleep
         self._others = others
-        self._missing = [*others]
+        self._present = 0  # how many of the others are known to have posted, the first ones
         self._number = number
         self.first = first
 
     def ready(self) -> bool:
-        missing = self._missing
-        while missing:
-            if missing[-1].words[self.first] != self._number:
+        first, number = self.first, self._number
+        for other in self._others[self._present :]:
+            if other.words[first] != number:
                 return False
-            missing.pop()
+            self._present += 1
         return True
 
     def absent(self) -> list[int]:
-        return [other.rank for other in self._missing if other.words[self.first] != self._number]
+        others = self._others[self._present :]
+        return [other.rank for other in others if other.words[self.first] != self._number]
 
     def watch(self) -> bool:
         self._sleep(self.first, self._number)
@@ -211,11 +208,17 @@ class _Round(Round):
                 other.link.rouse()
 
     def end(self) -> None:
-        self.complete([other.posting(self.first) for other in self._others])
+        first = self.first
+        note, length, nbytes = first + _NOTE, first + _LENGTH, first + _NBYTES
+        postings = list[Posting]()
+        for other in self._others:
+            words = other.words
+            postings.append((words[note], words[nbytes], other.content(first) if words[length] else b""))
         self._others = ()
+        self.complete(postings)
 
     def fail(self, error: BaseException) -> None:
-        self._others, self._missing = (), []
+        self._others = ()
         super().fail(error)
 
 
