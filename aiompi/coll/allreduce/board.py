@@ -23,7 +23,7 @@ async def board(channel: Channel, operand: Operand) -> None:
         rank 4            (a + (b + (c + (d + e))))
     """
     # A copy: where it is there may be partial results before it has been combined.
-    contents = await meet(channel, memoryview(bytes(operand.slot().data)))
+    contents = await meet(channel, bytes(operand.slot().data))
     if contents is None:
         await recursive_doubling(channel, operand)
         return
