@@ -29,6 +29,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
+# libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
+uvloop.new_event_loop().close()
 
 
 def pytest_report_header() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -26,18 +27,19 @@ class LoopBell:
     For the arguments see `Driver.add_bell`.
     """
 
-    __slots__ = ("_attend", "_hand_out", "_later", "_loop")
+    __slots__ = ("_callback", "_fd", "_hand_out", "_later", "_loop")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]
     ) -> None:
         self._loop = loop
+        self._fd = fd
         self._hand_out = hand_out
-        self._attend: Callable[[], None] | None = silencing(fd, callback)
+        self._callback: Callable[[], object] | None = callback
         self._later = False
 
     def heard(self) -> None:
-        """The descriptor is readable: asyncio tells so in each turn until it has been read."""
+        """The descriptor is readable, or was before the callbacks of this turn, as asyncio tells it."""
         if self._later or not self._hand_out():
             self._rest()
         else:
@@ -46,9 +48,12 @@ class LoopBell:
 
     def _rest(self) -> None:
         self._later = False
-        if self._attend is not None:
-            self._attend()
+        if self._callback is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        self._callback()
 
     def remove(self) -> None:
         """Call nobody any more, whatever is under way: the descriptor may soon be that of something else."""
-        self._attend = None
+        self._callback = None

@@ -191,11 +191,12 @@ def test_task_goes_on_before_a_bell_is_read(run: Any, bells: list[int]) -> None:
         come = asyncio.Event()
 
         def hand_out() -> bool:
-            if not there:
-                return False  # asyncio may tell of a bell once more
-            called.append(there.pop())
-            come.set()
-            return True
+            if there:
+                called.append(there.pop())
+                come.set()
+                return True
+            called.append("nothing")
+            return False
 
         driver.add_bell(bells[0], hand_out, lambda: called.append("callback"))
         for _ in range(2):
@@ -206,7 +207,8 @@ def test_task_goes_on_before_a_bell_is_read(run: Any, bells: list[int]) -> None:
             come.clear()
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert called == ["something", "callback"]
+            assert called[:2] == ["something", "callback"]
+            assert called[2:] in ([], ["nothing", "callback"]), "asyncio tells of a bell once more"
             called.clear()
         with pytest.raises(BlockingIOError):
             os.eventfd_read(bells[0])
