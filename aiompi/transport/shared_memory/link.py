@@ -397,25 +397,21 @@ class RingLink:
         segment = self._segment
         if segment is None:
             return False
+        inbound, queue = segment.inbound, self._queue
         try:
-            if not self._queue and segment.inbound.take(self.peer, looks):
+            if not queue and inbound.take(self.peer, looks):
                 return True
-            return self._serve(segment)
+            if not inbound.pending():
+                if not queue or not segment.outbound.room:
+                    return False
+                self._turn(segment)
+                return True
+            left = inbound.read(self.peer, CHUNK)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-
-    def _serve(self, segment: Segment) -> bool:
-        """Do whatever there is to do; whether there was anything."""
-        inbound = segment.inbound
-        if not inbound.pending():
-            if not self._queue or not segment.outbound.room:
-                return False
-            self._turn(segment)
-            return True
-        left = inbound.read(self.peer, CHUNK)
         # Nothing read at all: it is the writer who waits.
-        if left <= 0 or left == CHUNK or self._queue:
+        if left <= 0 or left == CHUNK or queue:
             self._turn(segment)
         return True
 
