@@ -348,7 +348,7 @@ class Inbound(_Ring):
         try:
             sink.frame(header, memory[begin + HEADER_BYTES : end])
         finally:
-            words[TAIL] = head
+            words[TAIL] = self._tail & -ALIGN  # further on if the sink has read, too
         return True
 
     def read(self, sink: Sink, budget: int) -> int:

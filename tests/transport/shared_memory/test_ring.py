@@ -248,6 +248,26 @@ def test_error_of_a_handler_leaves_the_stream_in_step(takes: bool) -> None:
     assert [header.tag for header, _ in pair.frames] == ([3, 4] if takes else [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize(
+    "read", [lambda pair: pair.inbound.take(pair, range(1)), Pair.read], ids=["a message alone", "whatever there is"]
+)
+def test_reader_that_reads_again_while_it_hands_out(read: Callable[[Pair], object]) -> None:
+    pair = Pair()
+    keep = pair.frame
+
+    def read_again(header: tuple[int, ...], payload: memoryview) -> None:
+        keep(header, payload)
+        if header[1] < 5:
+            assert pair.outbound.put(eager(b"x", header[1] + 1), b"x")
+            read(pair)
+
+    pair.frame = read_again  # type: ignore[method-assign]
+    assert pair.outbound.put(eager(b"x", 1), b"x")
+    read(pair)
+    assert [header.tag for header, _ in pair.frames] == [1, 2, 3, 4, 5]
+    assert pair.words[TAIL] == pair.words[HEAD]
+
+
 def message_in_pieces(pair: Pair) -> None:
     """Read it up to where a header would not fit any more, and write the rest."""
     payload = bytes(SIZE)
