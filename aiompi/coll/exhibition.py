@@ -1,19 +1,70 @@
-"""Exhibitions: the members of a communicator expose something each, in memory that all others read.
+"""Exhibitions: the members of a communicator show something each, which all others look at.
 
-It is shown in a round of a meeting, looked at by all who have come, and taken away by each when he has seen enough.
+What is short they post in a round of a meeting. What is long they expose in memory that all read, and post where it is;
+each takes it away when he has seen enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from aiompi.coll.meeting import post
+from aiompi.coll.meeting import meet, post, together
 from aiompi.comm import Channel
-from aiompi.engine import Assembly
+from aiompi.engine import ROOM, Assembly
 from aiompi.errors import OtherError
 
 _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
+
+
+async def exhibit(
+    channel: Channel,
+    nbytes: int,
+    show: Callable[[memoryview], None],
+    look: Callable[[Sequence[memoryview]], None],
+) -> bool:
+    """Show something, and look at what all show.
+
+    Args:
+        nbytes: that each rank shows.
+        show: puts it into memory of this length.
+        look: is given what each rank shows, its own included, which is there until it returns.
+
+    Returns:
+        False, on all ranks alike, if they cannot do that, or not yet, or not all have memory for it.
+
+    Raises:
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
+        ProcessFailedError: a rank is dead.
+    """
+    if nbytes > ROOM:
+        return bool(await together(channel, lambda assembly: _exposed(channel, assembly, nbytes, show, look)))
+    own = memoryview(bytearray(nbytes))
+    show(own)
+    contents = await meet(channel, own)
+    if contents is None:
+        return False
+    look([memoryview(content) for content in contents])
+    return True
+
+
+async def _exposed(
+    channel: Channel,
+    assembly: Assembly,
+    nbytes: int,
+    show: Callable[[memoryview], None],
+    look: Callable[[Sequence[memoryview]], None],
+) -> bool:
+    exhibition = Exhibition(channel, assembly, nbytes)
+    try:
+        if exhibition.own is not None:
+            show(exhibition.own)
+        if not await exhibition.open():
+            return False
+        look(exhibition.views)
+        return True
+    finally:
+        exhibition.leave()
 
 
 class Exhibition:

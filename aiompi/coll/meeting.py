@@ -48,7 +48,7 @@ async def meet(channel: Channel, content: Content) -> list[Content] | None:
     """Post something for all others.
 
     Args:
-        content: as many bytes as on all other ranks.
+        content: at most `ROOM` bytes, as many as on all other ranks.
 
     Returns:
         What each rank has posted; None, on all ranks alike, if they cannot do that, or not yet.
@@ -61,9 +61,7 @@ async def meet(channel: Channel, content: Content) -> list[Content] | None:
         return None
     assembly, before = meeting.assembly, meeting.latest
     if assembly is None or (before is not None and not before.done()):
-        return await _in_turn(channel, meeting, lambda assembly: _post_short(channel, assembly, content))
-    if len(content) > assembly.room:
-        return None
+        return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, len(content)))
     meeting.latest = current = assembly.post(content, channel.note, len(content))
     try:
         if current.done():
@@ -93,7 +91,7 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
     """Post in the next round.
 
     Args:
-        content: at most `assembly.room` bytes.
+        content: at most `ROOM` bytes.
         nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:
@@ -121,12 +119,6 @@ def _meeting(channel: Channel) -> Meeting | None:
     if meeting is None:
         meeting = channel.comm.meeting = Meeting(channel.alarm())
     return meeting if meeting.assembly is not None or meeting.attempts else None
-
-
-async def _post_short(channel: Channel, assembly: Assembly, content: Content) -> list[Content] | None:
-    if len(content) > assembly.room:
-        return None
-    return await post(channel, assembly, content, len(content))
 
 
 async def _in_turn(

@@ -15,7 +15,6 @@ from aiompi.coll.allgather.bruck import bruck as allgather_bruck
 from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
-from aiompi.coll.allgather.shared import shared as allgather_shared
 from aiompi.coll.allreduce.board import board as allreduce_board
 from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
@@ -26,7 +25,6 @@ from aiompi.coll.alltoall.board import board as alltoall_board
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
-from aiompi.coll.alltoall.shared import shared as alltoall_shared
 from aiompi.coll.barrier.board import board as barrier_board
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
@@ -34,6 +32,7 @@ from aiompi.coll.bcast.linear import linear as bcast_linear
 from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
 from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
 from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
+from aiompi.coll.exscan.board import board as exscan_board
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
@@ -53,12 +52,13 @@ from aiompi.coll.impi.scatter import scatter as impi_scatter
 from aiompi.coll.impi.scatterv import scatterv as impi_scatterv
 from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
+from aiompi.coll.reduce.board import board as reduce_board
 from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
 from aiompi.coll.reduce_scatter.board import board as reduce_scatter_board
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
-from aiompi.coll.reduce_scatter.shared import shared as reduce_scatter_shared
+from aiompi.coll.scan.board import board as scan_board
 from aiompi.coll.scan.linear import linear as scan_linear
 from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recursive_doubling
 from aiompi.coll.scatter.binomial import binomial as scatter_binomial
@@ -157,7 +157,6 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
         "ring": Algorithm(allgather_ring),
-        "shared": Algorithm(allgather_shared, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
 )
@@ -168,7 +167,6 @@ ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
-        "shared": Algorithm(alltoall_shared, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
 )
@@ -176,6 +174,7 @@ REDUCE: Final[Collective[[Operand, int]]] = Collective(
     "reduce",
     {
         "binomial": Algorithm(reduce_binomial),
+        "board": Algorithm(reduce_board, any_form=False),
         "linear": Algorithm(reduce_linear, any_form=False),
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
@@ -199,17 +198,24 @@ REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
         "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
         "board": Algorithm(reduce_scatter_board, any_form=False),
-        "shared": Algorithm(reduce_scatter_shared, any_form=False),
     },
     (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
 )
 SCAN: Final[Collective[[Operand]]] = Collective(
     "scan",
-    {"recursive_doubling": Algorithm(scan_recursive_doubling), "linear": Algorithm(scan_linear)},
+    {
+        "board": Algorithm(scan_board, any_form=False),
+        "linear": Algorithm(scan_linear),
+        "recursive_doubling": Algorithm(scan_recursive_doubling),
+    },
     (Algorithm(impi_scan),),
 )
 EXSCAN: Final[Collective[[Operand]]] = Collective(
-    "exscan", {"recursive_doubling": Algorithm(exscan_recursive_doubling)}
+    "exscan",
+    {
+        "board": Algorithm(exscan_board, any_form=False),
+        "recursive_doubling": Algorithm(exscan_recursive_doubling),
+    },
 )
 
 _ALL: Final[tuple[Collective[...], ...]] = (

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 #: what a rank has posted: a number for others to compare, the bytes that it contributes, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
 
+#: bytes that can be posted
+ROOM: Final = 1984
+
 _ONCE: Final = range(1)
 
 

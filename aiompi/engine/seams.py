@@ -138,15 +138,11 @@ class Exhibit(NamedTuple):
 class Assembly(Protocol):
     """Ranks each of which posts where all the others see it."""
 
-    @property
-    def room(self) -> int:
-        """Bytes that can be posted."""
-
     def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
         """Post in the next round; the round before must be complete.
 
         Args:
-            content: at most `room` bytes.
+            content: at most `ROOM` bytes (see `aiompi.engine.round`).
             note: a number beside it.
             nbytes: another one: what this rank contributes, which may be elsewhere.
         """

@@ -156,6 +156,10 @@ def chain_up(n, m):
     return [*everyone(n - 1, 1, m), (0, 0)]
 
 
+def exscan_doubling(n, m):
+    return plus(chain_up(n, m), doubling(n, m, 1))
+
+
 # (collective, algorithm) -> number of ranks n, bytes m -> messages and bytes that each rank sends, to ranks with which
 # it shares no memory.
 SENT = {
@@ -175,13 +179,12 @@ SENT = {
     ("allgather", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("allgather", "recursive_doubling"): allgather_doubling,
     ("allgather", "ring"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
-    ("allgather", "shared"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "board"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "bruck"): lambda n, m: everyone(n, log2(n), m * sum(i.bit_count() for i in range(n))),
     ("alltoall", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
-    ("alltoall", "shared"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("reduce", "binomial"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
+    ("reduce", "board"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "linear"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "rabenseifner"): reduce_rabenseifner,
     ("allreduce", "board"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
@@ -193,10 +196,11 @@ SENT = {
     ("reduce_scatter", "recursive_halving"): halving,
     ("reduce_scatter", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
     ("reduce_scatter", "board"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
-    ("reduce_scatter", "shared"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
+    ("scan", "board"): doubling,
     ("scan", "recursive_doubling"): doubling,
     ("scan", "linear"): chain_up,
-    ("exscan", "recursive_doubling"): lambda n, m: plus(chain_up(n, m), doubling(n, m, 1)),
+    ("exscan", "board"): exscan_doubling,
+    ("exscan", "recursive_doubling"): exscan_doubling,
 }  # fmt: skip
 
 

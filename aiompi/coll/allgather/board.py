@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.allgather.bruck import bruck
-from aiompi.coll.meeting import meet
+from aiompi.coll.exhibition import exhibit
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 
 async def board(channel: Channel, slots: Sequence[Slot]) -> None:
-    """Post the own block in shared memory, and copy those of the others from there.
+    """Show the own block in shared memory, and copy those of the others from there.
 
-    Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks,
-    for short blocks. Where ranks share no memory, until they have handed it to each other, and for long blocks: by
+    Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
+    Where ranks share no memory, until they have handed it to each other, and when one of them has no room left: by
     Bruck's algorithm.
 
     Five ranks:
@@ -24,10 +24,16 @@ async def board(channel: Channel, slots: Sequence[Slot]) -> None:
         ...
         rank 4 copies     a   b   c   d
     """
-    contents = await meet(channel, slots[channel.rank].data)
-    if contents is None:
+    rank, size = channel.rank, channel.size
+    own = slots[rank]
+
+    def show(memory: memoryview) -> None:
+        memory[:] = own.data
+
+    def look(views: Sequence[memoryview]) -> None:
+        # Each begins with another rank, so that not all read the same memory.
+        for other in (*range(rank + 1, size), *range(rank)):
+            slots[other].store(views[other])
+
+    if not await exhibit(channel, own.nbytes, show, look):
         await bruck(channel, slots)
-        return
-    for rank, content in enumerate(contents):
-        if rank != channel.rank:
-            slots[rank].store(content)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
-from aiompi.coll.meeting import meet
+from aiompi.coll.exhibition import exhibit
 from aiompi.coll.operand import Operand
 from aiompi.comm import Channel
 
 
 async def board(channel: Channel, operand: Operand) -> None:
-    """Post the contribution in shared memory, where every rank combines those of all, from the last one down.
+    """Show the contribution in shared memory, where every rank combines those of all, from the last one down.
 
-    Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; n * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks, for short vectors. Where ranks share no memory,
-    until they have handed it to each other, and for long vectors: as by recursive doubling.
+    Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have
+    handed it to each other, and when one of them has no room left: as by recursive doubling.
 
     Five ranks:
 
@@ -22,9 +24,13 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    # A copy: where it is there may be partial results before it has been combined.
-    contents = await meet(channel, bytes(operand.slot().data))
-    if contents is None:
+    value = operand.slot().data
+
+    def show(memory: memoryview) -> None:
+        memory[:] = value
+
+    def look(views: Sequence[memoryview]) -> None:
+        operand.fold(views, operand.replacement().data)
+
+    if not await exhibit(channel, value.nbytes, show, look):
         await recursive_doubling(channel, operand)
-        return
-    operand.fold([memoryview(content) for content in contents], operand.replacement().data)

@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.meeting import meet
+from aiompi.coll.exhibition import exhibit
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 
 async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
-    """Post the blocks for all ranks in shared memory, and copy the own ones from what each has posted.
+    """Show the blocks for all others in shared memory, and copy the own ones from where the others have shown them.
 
-    Steps: 1. Per rank, for m bytes per pair: no messages; 2 * n * m bytes copied; n - 1 wake-ups in all. Any number of
-    ranks, for short blocks. Where ranks share no memory, until they have handed it to each other, and for long blocks:
-    by the algorithm `linear`.
+    Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
+    number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has no
+    room left: by the algorithm `linear`.
 
-    Five ranks; block ab is that of rank a for rank b:
+    Five ranks; what each shows to which others:
 
-        on the boards     00 01 02 03 04   10 11 12 13 14   20 21 22 23 24   ...
-        rank 0 copies     00               10               20
-        ...
-        rank 4 copies                 04               14               24
+        rank 0: 1 2 3 4   rank 1: 0 2 3 4   rank 2: 0 1 3 4   rank 3: 0 1 2 4   rank 4: 0 1 2 3
     """
-    rank, nbytes = channel.rank, outgoing[channel.rank].nbytes
-    contents = await meet(channel, memoryview(b"".join([slot.data for slot in outgoing])))
-    if contents is None:
+    rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
+    # Each begins with another rank, so that not all read the same memory.
+    others = (*range(rank + 1, size), *range(rank))
+    blocks = [slice(i * nbytes, (i + 1) * nbytes) for i in range(size)]
+
+    def show(memory: memoryview) -> None:
+        for other in others:
+            memory[blocks[other]] = outgoing[other].data
+
+    def look(views: Sequence[memoryview]) -> None:
+        incoming[rank].copy(outgoing[rank])
+        for other in others:
+            incoming[other].store(views[other][blocks[rank]])
+
+    if not await exhibit(channel, size * nbytes, show, look):
         await linear(channel, outgoing, incoming)
-        return
-    for slot, content in zip(incoming, contents, strict=True):
-        slot.store(content[rank * nbytes : (rank + 1) * nbytes])

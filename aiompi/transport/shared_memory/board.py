@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import Exhibit, Posting, Round
+from aiompi.engine import ROOM, Exhibit, Posting, Round
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.area import BOARD, Area, Loan
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 PLACES: Final = 1024
 #: bytes of a cell: its stamp, the note, the length of what is posted, which follows in the next cache line, and the
 #: bytes that are contributed
-_CELL: Final = 2048
 _HEAD: Final = 64
+_CELL: Final = _HEAD + ROOM
 _WORDS: Final = _CELL // 8
 _NOTE: Final = 1
 _LENGTH: Final = 2
@@ -52,8 +52,6 @@ _NBYTES: Final = 3
 _READ: Final = 4
 #: the number of the round for whose end its owner sleeps
 _ASLEEP: Final = 5
-#: bytes that can be posted
-ROOM: Final = _CELL - _HEAD
 SIZE: Final = PLACES * 2 * _CELL
 
 _NOTHING: Final = memoryview(b"")
@@ -230,8 +228,6 @@ class Assembly:
         others: all members but this rank.
         pool: that of this rank, None if there is no memory.
     """
-
-    room: Final = ROOM
 
     def __init__(
         self, engine: Engine, board: Board, place: int, others: Sequence[Attendee], pool: Callable[[], Pool | None]

@@ -8,11 +8,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meetings import allgathered, beside, everyone, exchanged, join, scattered, written
+from meetings import (
+    allgathered,
+    beside,
+    everyone,
+    exchanged,
+    join,
+    joined_in_order,
+    joined_in_segments,
+    reduced,
+    scanned,
+    scattered,
+    summed,
+    written,
+)
 
 from aiompi import errors
 from aiompi.coll import buffers
-from aiompi.datatype.buffer.bufspec import IN_PLACE
+from aiompi.engine import ROOM
 from aiompi.op import BAND, MAX, MIN, PROD, SUM, Op
 from aiompi.transport.shared_memory import board as board_module
 from aiompi.transport.shared_memory import transport
@@ -321,50 +334,53 @@ def test_memory_that_is_not_there_is_refused(readers):
 
 
 @pytest.mark.spec("S4.7-1", "S4.8-1")
-@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("count", [0, 1, 1000])
+@pytest.mark.parametrize("count", [ROOM // 8 + 1, 10_000])
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
 def test_others_are_without_messages_too(readers, collective, size, count, in_place):
     w = readers(size)
     before = written(w)
     for _ in range(3):
-        assert collective(w, "shared", count, in_place)
+        assert collective(w, "board", count, in_place)
     assert written(w) == before
     assert blocks(w) == [0] * size
 
 
-@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered])
+@pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
     block, _ = w.transports[1]._pool.expose(SIZE)
     before = written(w)
-    assert collective(w, "shared", 100, in_place=False)
+    assert collective(w, "board", 1000, in_place=False)
     assert written(w) > before
     block.open = False
 
 
-@pytest.mark.parametrize("counts", [(3, 3, 3), (0, 5, 2)])
+@pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size):
+    w = readers(size)
+    before = written(w)
+    assert joined_in_order(w, "board", 300)
+    assert written(w) == before
+
+
+@pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
+@pytest.mark.parametrize("counts", [(100, 100, 100), (0, 200, 100)])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
     w = readers()
-    sources = [np.full(sum(counts), rank + 1, "u8") for rank in range(3)]
-    results = [
-        source.copy() if in_place else np.zeros(count, "u8") for source, count in zip(sources, counts, strict=True)
-    ]
-    call, joined = buffers.reduce_scatter.using("shared"), Op.Create(join)
-    everyone(
-        w, lambda comm: call(comm, IN_PLACE if in_place else sources[comm.rank], results[comm.rank], counts, joined)
-    )
-    assert [result[:count].tolist() for result, count in zip(results, counts, strict=True)] == [
-        [123] * count for count in counts
-    ]
+    before = written(w)
+    assert joined_in_segments(w, "board", counts, in_place)
+    assert written(w) == before
+    assert blocks(w) == [0, 0, 0]
 
 
 def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     w = readers(2)
     results = [np.zeros(2000), np.zeros(2000)]
-    call = buffers.allgather.using("shared")
+    call = buffers.allgather.using("board")
     calls = [call(comm, np.full(1000, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()

@@ -1,0 +1,39 @@
+"""Exclusive scan without messages (section 4.11, and MPI-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.exhibition import exhibit
+from aiompi.coll.exscan.recursive_doubling import recursive_doubling
+from aiompi.coll.operand import Operand
+from aiompi.comm import Channel
+
+
+async def board(channel: Channel, operand: Operand) -> None:
+    """Show the contribution in shared memory, and combine those of the ranks below the own one.
+
+    Order-safe: a rank combines the contribution of the rank below it with that of the one below that, and so on.
+    Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m combined, by the last rank;
+    n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have handed it to each other,
+    and when one of them has no room left: by recursive doubling.
+
+    Five ranks:
+
+        on the boards     a   b   c   d   e
+        rank 1            a
+        rank 2            (a + b)
+        ...
+        rank 4            (a + (b + (c + d)))
+    """
+    rank, value = channel.rank, operand.slot().data
+
+    def show(memory: memoryview) -> None:
+        memory[:] = value
+
+    def look(views: Sequence[memoryview]) -> None:
+        if rank:
+            operand.fold(views[:rank], operand.replacement().data)
+
+    if not await exhibit(channel, value.nbytes, show, look):
+        await recursive_doubling(channel, operand)

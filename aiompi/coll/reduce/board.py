@@ -1,0 +1,36 @@
+"""Reduce without messages (section 4.9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.exhibition import exhibit
+from aiompi.coll.operand import Operand
+from aiompi.coll.reduce.binomial import binomial
+from aiompi.comm import Channel
+
+
+async def board(channel: Channel, operand: Operand, root: int) -> None:
+    """Show the contribution in shared memory, where the root combines those of all, from the last one down.
+
+    Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
+    rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
+    rank waits until all have shown theirs. Any number of ranks. Where ranks share no memory, until they have handed it
+    to each other, and when one of them has no room left: along a binomial tree.
+
+    Five ranks, root 1:
+
+        on the boards     a   b   c   d   e
+        rank 1            (a + (b + (c + (d + e))))
+    """
+    value = operand.slot().data
+
+    def show(memory: memoryview) -> None:
+        memory[:] = value
+
+    def look(views: Sequence[memoryview]) -> None:
+        if channel.rank == root:
+            operand.fold(views, operand.replacement().data)
+
+    if not await exhibit(channel, value.nbytes, show, look):
+        await binomial(channel, operand, root)
