@@ -75,11 +75,11 @@ class AsyncioDriver:
     def spin(self, seconds: float, *, gives_way: bool = False) -> None:
         self._spin.seconds, self._spin.gives_way = seconds, gives_way
 
-    def linger(self, poller: Poller) -> bool:
+    def linger(self, poller: Poller, *, first: bool = False) -> bool:
         if not self._spin.pays():
             return False
         self._until = time.monotonic() + self._spin.seconds
-        self._pollers.append(poller)
+        self._pollers.insert(0 if first else len(self._pollers), poller)
         if len(self._pollers) == 1:
             self.loop.call_soon(self._ask)
         return True
@@ -100,8 +100,8 @@ class AsyncioDriver:
                 self._spin.won()
                 self._until = now + self._spin.seconds
             elif now < self._until:
-                if self._spin.gives_way and self._spin.yielded():
-                    self._until = 0.0  # one more look
+                if self._spin.gives_way:
+                    self._until = self._spin.give_way(self._until)  # if the spin is over, after one more look
             else:
                 if self._until:
                     self._spin.lost()

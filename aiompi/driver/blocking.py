@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import select
 import sys
 import threading
@@ -202,19 +203,17 @@ class BlockingDriver:
     def _keep_asking(self, start: float) -> bool:
         """Spin; whether there was something to do in the end. If not, the pollers rest."""
         pollers, look = self._pollers, start + _LOOK_IDLE
-        until = start + self._spin.seconds
-        if self._timers:
-            until = min(until, self._timers[0].due)
+        until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
         looks = self._spin.looks(len(pollers))
         while True:
-            if self._spin.gives_way and self._spin.yielded():
-                until = 0.0  # one more look
+            if self._spin.gives_way:
+                until = self._spin.give_way(until)  # if the spin is over, after one more look
             for poller in pollers:
                 if poller.poll(looks):
                     self._spin.won()
                     return True
             now = time.monotonic()
-            if now >= until:
+            if now >= until or now >= due:
                 break
             if now >= look:
                 look = now + _LOOK_IDLE
@@ -257,10 +256,10 @@ class BlockingDriver:
     def spin(self, seconds: float, *, gives_way: bool = False) -> None:
         self._spin.seconds, self._spin.gives_way = seconds, gives_way
 
-    def linger(self, poller: Poller) -> bool:
+    def linger(self, poller: Poller, *, first: bool = False) -> bool:
         if not self._spin.pays():
             return False
-        self._pollers.append(poller)
+        self._pollers.insert(0 if first else len(self._pollers), poller)
         return True
 
     def now(self) -> float:

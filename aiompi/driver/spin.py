@@ -88,8 +88,15 @@ class Spin:
         """The looks of each of so many pollers that are asked in turn."""
         return ONCE if self.gives_way else range(_LOOKS // pollers or 1)
 
-    def yielded(self) -> bool:
-        """Whether somebody else wanted the core, got it, and kept it for long."""
+    def give_way(self, until: float) -> float:
+        """Let whoever else wants the core have it.
+
+        Args:
+            until: when the spin ends.
+
+        Returns:
+            The same, or later by the time that others had the core; 0 if somebody kept it for long: it is over.
+        """
         before = time.monotonic()
         os.sched_yield()
         taken = time.monotonic() - before
@@ -97,7 +104,8 @@ class Spin:
             self._due = self._work_pause = min(2 * self._work_pause + _WORK_PAUSE, _MAX_WORK_PAUSE)
         elif taken > _WANTED:
             self._work_pause -= self._work_pause // 8
-        return taken > _PART
+            until += taken
+        return until if taken <= _PART else 0.0
 
     def won(self) -> None:
         """There was something to do before the end of a spin."""

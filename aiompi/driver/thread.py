@@ -179,7 +179,7 @@ class ThreadDriver(BlockingDriver):
             self._hand_over()
         return 0.0 if self._soon else self._until_due()
 
-    def linger(self, poller: Poller) -> bool:
+    def linger(self, poller: Poller, *, first: bool = False) -> bool:
         return False  # it would be asked with the lock held, and hold up the threads that have something to do
 
     def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:

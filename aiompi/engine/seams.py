@@ -72,8 +72,12 @@ class Driver(Protocol):
             gives_way: whether whoever else wants the core gets it, which ends that.
         """
 
-    def linger(self, poller: Poller) -> bool:
-        """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now."""
+    def linger(self, poller: Poller, *, first: bool = False) -> bool:
+        """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now.
+
+        Args:
+            first: whether to ask it before all others.
+        """
 
     def now(self) -> float:
         """Seconds since some moment in the past."""

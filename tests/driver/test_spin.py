@@ -84,15 +84,15 @@ def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "kept"),
-    [(0.0, False), (100e-6, False), (400e-6, True), (2e-3, True)],
+    ("seconds", "until"),
+    [(0.0, 7.0), (100e-6, 7.0001), (400e-6, 0.0), (2e-3, 0.0)],
     ids=["nobody", "for a moment", "for a while", "for long"],
 )
-def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, kept: bool) -> None:
+def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, until: float) -> None:
     spin = Spin()
     spin.seconds = 1.0
     away(monkeypatch, seconds)
-    assert spin.yielded() is kept
+    assert spin.give_way(7.0) == pytest.approx(until)
     assert spin.pays() is (seconds < 1e-3)
 
 
@@ -112,11 +112,11 @@ def test_spins_beside_who_has_much_to_do_become_rare(monkeypatch: pytest.MonkeyP
     spin = Spin()
     spin.seconds = 1.0
     away(monkeypatch, 2e-3)
-    assert [spin.yielded() and pause(spin) for _ in range(8)] == [7, 21, 49, 105, 217, 441, 889, 1023]
+    assert [spin.give_way(7.0) or pause(spin) for _ in range(8)] == [7, 21, 49, 105, 217, 441, 889, 1023]
     away(monkeypatch, 50e-6)
-    assert not any(spin.yielded() for _ in range(40)), "they do what is waited for"
+    assert all(spin.give_way(7.0) for _ in range(40)), "they do what is waited for"
     away(monkeypatch, 2e-3)
-    spin.yielded()
+    spin.give_way(7.0)
     assert pause(spin) < 45, "others have given the core back"
 
 
@@ -231,7 +231,7 @@ def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
 def give_way(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
     """Spin and give way, whenever the core is wanted."""
     answers = deque(wanted)
-    monkeypatch.setattr(Spin, "yielded", lambda spin: answers.popleft() if answers else False)
+    monkeypatch.setattr(Spin, "give_way", lambda spin, until: 0.0 if answers and answers.popleft() else until)
     driver.spin(60.0, gives_way=True)
 
 
