@@ -135,6 +135,18 @@ class Communicator:
         comm.errhandler = Errhandler(self.errhandler)
         return comm
 
+    def wake(self, dest: int) -> None:
+        """A message to a rank is about to be made: have that one wake up meanwhile, if it sleeps.
+
+        Args:
+            dest: rank, which need not be valid.
+        """
+        sleepers = self.engine.sleepers
+        if sleepers and isinstance(dest, int) and 0 <= dest < self._reach:
+            wake = sleepers.get(self.targets[dest])
+            if wake is not None:
+                wake()
+
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send.
 

@@ -49,6 +49,7 @@ class Engine:
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
         lending: memory that other ranks read, None if there is none.
         roomy: whether there is a core for each rank of this host.
+        sleepers: by rank, what wakes a peer who slept lately when something was sent to him, if he sleeps now.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         rounds: those in which this rank has posted, and others have not.
@@ -91,6 +92,7 @@ class Engine:
         self.connect: Callable[[Party], Link] = self._unconnected
         self.lending: Lending[Any] | None = None
         self.roomy = False
+        self.sleepers: dict[int, Callable[[], object]] = {}
         self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)
 

@@ -37,6 +37,7 @@ class PointToPoint(Handle):
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, standard mode (section 3.7)."""
         core = self._admitted
+        core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
@@ -60,6 +61,7 @@ class PointToPoint(Handle):
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
+        core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         request = core.isend((memory,), len(memory), dest, tag)
         if not request._done or request._error is not None:
@@ -160,6 +162,7 @@ class PointToPoint(Handle):
 
     def _start_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         core = self._admitted
+        core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         return core.isend((memory,), len(memory), dest, tag, mode)
 
@@ -213,6 +216,7 @@ class PointToPoint(Handle):
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
+        core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         request = core.isend(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:
@@ -262,6 +266,7 @@ class PointToPoint(Handle):
 
     def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         core = self._admitted
+        core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         return core.isend(payload, nbytes, dest, tag, mode)
 

@@ -35,6 +35,7 @@ class PointToPoint(Membership):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
         """
+        self._core.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag)
 
@@ -55,6 +56,7 @@ class PointToPoint(Membership):
         return self._isend_object(obj, dest, tag, Mode.READY)
 
     def _isend_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+        self._core.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
 
@@ -118,6 +120,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
         """
+        self._core.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag)
 
@@ -138,6 +141,7 @@ class PointToPoint(Membership):
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+        self._core.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag, mode)
 
@@ -157,6 +161,7 @@ class PointToPoint(Membership):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
+        self._core.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return Owned(self._core.isend((memory,), len(memory), dest, tag))
 

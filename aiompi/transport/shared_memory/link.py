@@ -98,6 +98,7 @@ class RingLink:
         self._loans: dict[int, Loan] = {}  # the areas of the peer
         self._offered: Arena | None = None  # where messages to the peer may lie
         self._queue: deque[_Frame] = deque()
+        self._sleepers = transport.engine.sleepers
         self._lingering = False
         self._closed = False
 
@@ -159,6 +160,7 @@ class RingLink:
             written = segment.outbound.put(header, piece)
             if written == AHEAD:
                 segment.ring()
+                self._sleepers[self.peer.rank] = self._wake
                 written = segment.outbound.put(header, piece)
         except RemoteProtocolError as error:
             self.lost(str(error))
@@ -166,6 +168,14 @@ class RingLink:
         if written == UNHEARD:
             segment.ring()
         return written != NOT
+
+    def _wake(self) -> None:
+        """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
+        segment = self._segment
+        if segment is None or not segment.outbound.drowsy:
+            self._sleepers.pop(self.peer.rank, None)
+        elif not self._queue and segment.outbound.herald():
+            segment.ring()
 
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         if self.dispatch(header, payload):
@@ -502,6 +512,7 @@ class RingLink:
         owners = [frame.owner for frame in self._queue if frame.owner is not None]
         self._queue.clear()
         self._transport.links.discard(self)
+        self._sleepers.pop(self.peer.rank, None)
         segment, self._segment = self._segment, None
         if segment is not None:
             self._driver.remove_reader(segment.bell)

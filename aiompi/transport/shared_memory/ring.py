@@ -164,7 +164,7 @@ class Outbound(_Ring):
             RemoteProtocolError: the reader has corrupted the ring.
         """
         nbytes = HEADER_BYTES + len(payload)
-        if (self._sleepy or nbytes >= EARLY) and self.roomy and not mark and self._herald():
+        if (self._sleepy or nbytes >= EARLY) and not mark and self.herald():
             return AHEAD
         head = self._head
         place = head & self._mask
@@ -265,14 +265,19 @@ class Outbound(_Ring):
         self._answered = wait
         return True
 
-    def _herald(self) -> bool:
+    @property
+    def drowsy(self) -> bool:
+        """Whether the reader has slept lately when something was written."""
+        return self._sleepy > 0
+
+    def herald(self) -> bool:
         """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
 
         The frame is found even if he is not rung for again: his next wait will have another number.
         """
         words, coming = self._words, self._head + 1
         wait = words[WATCHING]
-        if not wait or wait == self._answered or words[COMING] == coming:
+        if not wait or wait == self._answered or words[COMING] == coming or not self.roomy:
             return False
         self._answered = wait
         self._sleepy = _SLEEPY

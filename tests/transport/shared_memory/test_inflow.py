@@ -12,9 +12,11 @@ import pytest
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
+from aiompi.constants import PROC_NULL
 from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
+from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, LENT, PLACE
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
@@ -250,6 +252,72 @@ def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld, m
     assert len(heads) == 4, "once, for he has not looked meanwhile"
     w.drivers[1].poll()
     assert receive.result() == pattern(EARLY, 1)
+
+
+def sleeping(w: PolledWorld) -> RingLink:
+    """The link to a rank that has slept each time that it was sent something."""
+    for _ in range(2):
+        receive = irecv(w.comms[1])
+        w.drivers[1].poll()
+        isend(w.comms[0], b"x", 1)
+        w.drivers[1].poll()
+        assert receive.done()
+        w.drivers[1].poll()
+    link: Any = w.engines[0].peer(1).link
+    return link
+
+
+def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world
+    assert not w.engines[0].sleepers
+    sleeping(w)
+    assert [*w.engines[0].sleepers] == [1]
+    rung: list[Segment] = []
+    ring = Segment.ring
+    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    receive = irecv(w.comms[1])
+    w.comms[0].wake(1)
+    w.comms[0].wake(1)
+    assert len(rung) == 1, "once for each message"
+    isend(w.comms[0], b"y", 1)
+    assert len(rung) == 1, "he has not looked meanwhile"
+    w.drivers[1].poll()
+    assert receive.result() == b"y"
+
+
+def test_a_reader_who_looks_before_the_message_is_made_is_rung_for_again(world: PolledWorld) -> None:
+    w = world
+    sleeping(w)
+    receive = irecv(w.comms[1])
+    for _ in range(2):
+        w.comms[0].wake(1)
+        w.drivers[1].poll()
+    assert not receive.done()
+    isend(w.comms[0], b"y", 1)
+    w.drivers[1].poll()
+    assert receive.result() == b"y"
+
+
+def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    sleeping(w)
+    monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
+    for stranger in (PROC_NULL, 0, 2, "1", None):
+        w.comms[0].wake(stranger)  # type: ignore[arg-type]
+    link: Any = w.engines[1].peer(0).link
+    link._segment.inbound.read(link.peer, 0)  # as if it were awake
+    for _ in range(2):
+        isend(w.comms[0], b"x", 1)
+    w.comms[0].wake(1)
+    assert not w.engines[0].sleepers
+
+
+def test_a_link_that_is_closed_wakes_nobody(world: PolledWorld) -> None:
+    w = world
+    sleeping(w).close()
+    assert not w.engines[0].sleepers
 
 
 def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
