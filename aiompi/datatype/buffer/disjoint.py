@@ -50,7 +50,10 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
     """Whether a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
-    if len(some) * len(others) <= FEW_PAIRS:
+    pairs = len(some) * len(others)
+    if pairs > 1 and _far_apart(some, others):
+        return False
+    if pairs <= FEW_PAIRS:
         return any(shares_memory(one, other) for one in some for other in others)
     found = [(*_interval(piece), side, piece) for side, group in enumerate((some, others)) for piece in _all(group)]
     found.sort(key=lambda entry: entry[:2])
@@ -62,6 +65,20 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
             return True
         reaching[side].append((stop, piece))
     return False
+
+
+def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
+    """Whether even the bytes among which the items lie do not meet; blocks of one buffer have the same."""
+    memories: list[dict[int, memoryview]] = [{}, {}]
+    for known, group in zip(memories, (some, others), strict=True):
+        for buffer in group:
+            if type(buffer) is not Buffer:  # others may lie in several
+                return False
+            known[id(buffer.memory)] = buffer.memory
+    first, second = (known.values() for known in memories)
+    return len(first) * len(second) <= FEW_PAIRS and not any(
+        np.may_share_memory(one, other) for one in first for other in second
+    )
 
 
 def _all(buffers: Sequence[Buffer]) -> list[Piece]:

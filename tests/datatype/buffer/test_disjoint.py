@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.datatype.buffer import disjoint
+from aiompi.datatype.buffer.address import BOTTOM, Get_address
+from aiompi.datatype.buffer.buffer import blocks
 from aiompi.datatype.buffer.bufspec import check_disjoint, memory_to_exchange, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import MOST_RUNS, groups_share_memory, refuse_overlap, shares_memory
 from aiompi.datatype.predefined import BYTE, DOUBLE, INT
@@ -78,6 +80,19 @@ def test_groups_share_what_their_members_share(some: list[Any], others: list[Any
     expected = any(elements(one) & elements(other) for one in some for other in others)
     groups = [[resolve_send(spec) for spec in specs] for specs in (some, others)]
     assert groups_share_memory(*groups) is groups_share_memory(*groups[::-1]) is expected
+
+
+def test_blocks_of_two_memories_are_told_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disjoint, "_interval", None)  # is not asked for
+    some, others = (blocks(resolve_send(np.zeros((40, 2))), 40) for _ in range(2))
+    assert not groups_share_memory(some, others)
+
+
+def test_blocks_at_absolute_addresses_may_lie_in_several_memories() -> None:
+    first, second = np.zeros(4), np.zeros(4)
+    both = DOUBLE.Create_hindexed([4, 4], [Get_address(first), Get_address(second)]).Commit()
+    assert groups_share_memory([resolve_send([BOTTOM, 1, both])] * 2, [resolve_send(second[3:])])
+    assert not groups_share_memory([resolve_send([BOTTOM, 1, both])] * 2, [resolve_send(np.zeros(4))])
 
 
 def test_members_of_one_group_may_share_memory() -> None:
