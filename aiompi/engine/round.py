@@ -93,6 +93,8 @@ class Rounds:
         Args:
             looks: how often to look at most.
         """
+        if not self._open:
+            return False  # most often: it stays among those who are asked for a while
         found = False
         for _ in looks:
             for current in [*self._open]:
