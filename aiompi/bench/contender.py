@@ -228,6 +228,11 @@ class Conversation:
         self.close()
 
 
+def on_core(contender: Contender, core: int) -> Contender:
+    """The same with all processes on one core from their start on, so that they know."""
+    return Contender(contender.name, ("taskset", "--cpu-list", str(core), *contender.command))
+
+
 @contextlib.contextmanager
 def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[Conversation, ...]]:
     """Conversations with several contenders, in their order.

@@ -12,10 +12,10 @@ from aiompi.bench.contender import (
     WAKE_UP,
     Conversation,
     aiompi_job,
-    bind,
     conversations,
     cores,
     mpich_job,
+    on_core,
     openmpi_job,
 )
 from aiompi.bench.measure.turns import Work
@@ -124,9 +124,8 @@ def _wake_up(ours: Conversation, sleeper: Conversation, options: Options) -> Fig
 
 def _one_core(options: Options) -> Iterator[Figure]:
     """Both ranks on one core, beside a bare socket there, and both libraries that spin."""
-    with conversations(aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2)) as everyone:
-        bind(everyone, cores()[:1])
-        ours, *floors = everyone
+    contenders = [on_core(pair, cores()[0]) for pair in (aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2))]
+    with conversations(*contenders, processes=1) as (ours, *floors):
         rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}
         for name, exchange in (("8 B", {"work": "latency", "nbytes": 8}), ("small dict", _DICT)):
             sides = [Side(side, {**exchange, **rounds}, one_way) for side in (ours, *floors)]
