@@ -16,8 +16,6 @@ from meetings import (
     everyone,
     exchanged,
     join,
-    joined_in_order,
-    joined_in_segments,
     reduced,
     scanned,
     scattered,
@@ -89,25 +87,6 @@ def test_contributions_are_combined_in_the_order_of_ranks(together, size):
         everyone(w, call)
         expected = int("".join(str(rank + 1) for rank in range(size)))
         assert [result.tolist() for result in results] == [[expected, 0]] * size
-    assert written(w) == before
-
-
-@pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_whole_vectors_are_combined_in_the_order_of_ranks(together, size):
-    w = together(size)
-    before = written(w)
-    assert joined_in_order(w, "board", 7)
-    assert written(w) == before
-
-
-@pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 5, 2)])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_segments_are_combined_in_the_order_of_ranks(together, counts, in_place):
-    w = together()
-    before = written(w)
-    assert joined_in_segments(w, "board", counts, in_place)
     assert written(w) == before
 
 

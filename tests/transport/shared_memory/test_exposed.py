@@ -358,16 +358,17 @@ def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
+@pytest.mark.parametrize("count", [7, 300], ids=["posted", "exposed"])
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size):
+def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size, count):
     w = readers(size)
     before = written(w)
-    assert joined_in_order(w, "board", 300)
+    assert joined_in_order(w, "board", count)
     assert written(w) == before
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize("counts", [(100, 100, 100), (0, 200, 100)])
+@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 5, 2), (100, 100, 100), (0, 200, 100)])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
     w = readers()
