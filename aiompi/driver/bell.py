@@ -27,7 +27,7 @@ class LoopBell:
     For the arguments see `Driver.add_bell`.
     """
 
-    __slots__ = ("_callback", "_fd", "_hand_out", "_later", "_loop")
+    __slots__ = ("_callback", "_echo", "_echoes", "_fd", "_hand_out", "_later", "_loop")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]
@@ -37,17 +37,22 @@ class LoopBell:
         self._hand_out = hand_out
         self._callback: Callable[[], object] | None = callback
         self._later = False
+        # asyncio asks the kernel before the callbacks of a turn, and tells of what they have read after them.
+        self._echoes = isinstance(loop, asyncio.BaseEventLoop)
+        self._echo = False
 
     def heard(self) -> None:
-        """The descriptor is readable, or was before the callbacks of this turn, as asyncio tells it."""
-        if self._later or not self._hand_out():
+        """The descriptor is readable."""
+        if self._echo:
+            self._echo = False  # if it has been rung again it is told again
+        elif self._later or not self._hand_out():
             self._rest()
         else:
             self._later = True
             self._loop.call_soon(self._rest)
 
     def _rest(self) -> None:
-        self._later = False
+        self._echo, self._later = self._later and self._echoes, False
         if self._callback is None:
             return
         with contextlib.suppress(BlockingIOError):

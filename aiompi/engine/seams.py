@@ -69,7 +69,7 @@ class Driver(Protocol):
         """Before a sleep, ask pollers for so long, if that has paid lately; 0: never.
 
         Args:
-            gives_way: whether whoever else wants the core gets it, which ends that.
+            gives_way: whether whoever else wants the core gets it, which ends that if he keeps it for long.
         """
 
     def linger(self, poller: Poller, *, first: bool = False) -> bool:

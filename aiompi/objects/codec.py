@@ -90,6 +90,8 @@ class Codec:
         try:
             body = self._pack(obj) if type(obj) in ATOMS else self._pack_simple(obj)
         except _REFUSALS:
+            if not self._wary:
+                self._pack, self._pack_any = _packers()  # nobody knows how much they have packed in vain
             self._wary = _WARY
             body = None
         if body is None:
@@ -149,6 +151,8 @@ class Codec:
             # values has none of them, which takes 0.1 us to find out, where a look at all objects takes 0.8 us.
             if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(obj):
                 self._wary = _WARY
+                if len(body) > _RETAINED:
+                    self._pack, self._pack_any = _packers()
                 return None
             return body
         if kind is tuple:

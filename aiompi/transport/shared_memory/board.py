@@ -67,8 +67,7 @@ class Board(Area):
     def __init__(self) -> None:
         super().__init__(BOARD, SIZE)
         self._cells = self._memory.cast("Q")
-        lock = threading.Lock()
-        self._acquire, self._release = lock.acquire, lock.release
+        self._lock = threading.Lock()
 
     def post(self, first: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
         """Write a cell, which begins at a word, its stamp last: the number of the round."""
@@ -81,14 +80,14 @@ class Board(Area):
         words[first + _LENGTH] = length
         words[first + _NBYTES] = nbytes
         words[first] = stamp
-        self._acquire()
-        self._release()
+        with self._lock:
+            pass
 
     def sleep(self, first: int, stamp: int) -> None:
         """Tell in a cell that this rank sleeps until all have posted."""
         self._cells[first + _ASLEEP] = stamp
-        self._acquire()
-        self._release()
+        with self._lock:
+            pass
 
     def retire(self, place: int, number: int) -> None:
         """Tell the last round in which this rank has read what others have exposed."""
@@ -183,11 +182,13 @@ class _Round(Round):
         self.first = first
 
     def ready(self) -> bool:
-        first, number = self.first, self._number
-        for other in self._others[self._present :]:
-            if other.words[first] != number:
+        first, number, others, present = self.first, self._number, self._others, self._present
+        while present < len(others):
+            if others[present].words[first] != number:
+                self._present = present  # a number, not one more: a signal handler may have looked meanwhile
                 return False
-            self._present += 1
+            present += 1
+        self._present = present
         return True
 
     def absent(self) -> list[int]:

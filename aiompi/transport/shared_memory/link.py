@@ -336,7 +336,10 @@ class RingLink:
     # Receiving.
 
     def _hand_out(self) -> bool:
-        """Hand out what the peer has rung for; whether everything else can be done in the next turn."""
+        """Hand out what the peer has rung for; whether everything else can be done in the next turn.
+
+        That the peer has just begun to wait for room may be seen only then, since there is no fence.
+        """
         segment = self._segment
         assert segment is not None
         inbound = segment.inbound

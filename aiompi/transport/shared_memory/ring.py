@@ -25,7 +25,8 @@ hence never torn.
 * Nobody sleeps while the other side believes him awake. Whoever will sleep stores his wait and then loads the
   position; whoever moves the position stores it and then loads the wait. A load may pass an earlier store to another
   place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
-  fence is a lock of this process that is taken and released, by an instruction with a lock prefix.
+  fence is a lock of this process that is taken and released, by an instruction with a lock prefix; by `with`, in which
+  no signal handler runs that would leave it locked.
 * A number that has been rung for already needs no ringing again: it was loaded after the fence, so the next wait,
   with another number, is stored later, and its own load of the position, later still, finds the frame.
 """
@@ -112,9 +113,13 @@ class Offer:
 
 
 class _Ring:
-    """What both ends have: memory, control words, and the number of the wait that the other end was last rung for."""
+    """What both ends have: memory, control words, and the number of the wait that the other end was last rung for.
 
-    __slots__ = ("_acquire", "_answered", "_head", "_mask", "_memory", "_release", "_size", "_wait", "_words")
+    Attributes:
+        due: the number that it is to be rung for.
+    """
+
+    __slots__ = ("_answered", "_head", "_mask", "_lock", "_memory", "_size", "_wait", "_words", "due")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         self._memory = memory
@@ -123,14 +128,17 @@ class _Ring:
         self._mask = self._size - 1
         self._head = 0
         self._wait = 0
-        self._answered = 0
-        lock = threading.Lock()
-        self._acquire, self._release = lock.acquire, lock.release
+        self._answered = self.due = 0
+        self._lock = threading.Lock()
+
+    def rung(self) -> None:
+        """The other end has been rung for. If a signal handler raises before that, it is still to be."""
+        self._answered = self.due
 
     def fence(self) -> None:
         """Let all stores so far become visible before what is loaded from now on is loaded."""
-        self._acquire()
-        self._release()
+        with self._lock:
+            pass
 
 
 class Outbound(_Ring):
@@ -184,14 +192,14 @@ class Outbound(_Ring):
         words[HEAD] = self._head = after
         if quiet:
             return HEARD
-        self._acquire()
-        self._release()
+        with self._lock:
+            pass
         wait = words[WATCHING]
         if not wait or wait == self._answered:
             if self._sleepy:
                 self._sleepy -= 1
             return HEARD
-        self._answered = wait
+        self.due = wait
         self._sleepy = _SLEEPY
         return UNHEARD
 
@@ -262,7 +270,7 @@ class Outbound(_Ring):
         wait = self._words[WATCHING]
         if not wait or wait == self._answered:
             return False
-        self._answered = wait
+        self.due = wait
         return True
 
     @property
@@ -279,7 +287,7 @@ class Outbound(_Ring):
         wait = words[WATCHING]
         if not wait or wait == self._answered or words[COMING] == coming or not self.roomy:
             return False
-        self._answered = wait
+        self.due = wait
         self._sleepy = _SLEEPY
         words[COMING] = coming
         return True
@@ -509,8 +517,8 @@ class Inbound(_Ring):
         self._wait += 1
         words = self._words
         words[WATCHING] = self._wait
-        self._acquire()
-        self._release()
+        with self._lock:
+            pass
         if words[HEAD] == self._tail and (self._inflow is None or not self._inflow.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
@@ -525,5 +533,5 @@ class Inbound(_Ring):
         wait = self._words[WANTING]
         if wait == self._answered or 2 * (self._head - self._tail) > self._size:
             return False
-        self._answered = wait
+        self.due = wait
         return True

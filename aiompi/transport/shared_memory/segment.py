@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import socket
@@ -85,10 +86,10 @@ class Segment:
 
     def ring(self) -> None:
         """Wake the other side."""
-        try:
+        with contextlib.suppress(BlockingIOError):  # it has been rung without end, and will be readable
             os.eventfd_write(self._far_bell, 1)
-        except BlockingIOError:
-            return  # it has been rung without end, and will be readable
+        self.outbound.rung()
+        self.inbound.rung()
 
     def ring_self(self) -> None:
         """Be called again."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -36,6 +38,14 @@ from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, Header
 
 SIZE = 4096
+
+
+class Interrupted(Exception):
+    """Raised by a signal handler."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
 
 
 class Landed:
@@ -82,6 +92,11 @@ class Pair:
 
     def land(self, header: tuple[int, ...]) -> Any:
         return Landed(Header(*header), self.frames, self._width)
+
+    def ring(self) -> None:
+        """As a doorbell does, for both directions."""
+        self.outbound.rung()
+        self.inbound.rung()
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:
@@ -317,19 +332,23 @@ def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
     pair.outbound.roomy = True
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "it has not slept before"
+    pair.ring()
     for _ in range(3):
         pair.read()
         assert pair.inbound.watch()
         assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+        pair.ring()
         assert not pair.inbound.pending(), "nothing is written"
         assert pair.words[COMING] == pair.words[HEAD] + 1
         assert pair.outbound.put(eager(b"x"), b"x") == HEARD
     pair.read()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+    pair.ring()
     pair.read()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "it has looked too soon, and sleeps again"
+    pair.ring()
     assert len(pair.frames) == 4
     pair.read()
     assert len(pair.frames) == 5
@@ -340,12 +359,14 @@ def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two
     pair.outbound.roomy = True
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    pair.ring()
     for _ in range(2):
         pair.read()
         assert pair.outbound.put(eager(b"x"), b"x") == HEARD
     pair.read()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    pair.ring()
     assert pair.outbound.put(eager(b"x"), b"x") == HEARD
 
 
@@ -353,6 +374,7 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
     pair = Pair(4 * EARLY)
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == UNHEARD, "both share a core"
+    pair.ring()
     pair.read()
     pair.outbound.roomy = True
     for _ in range(2):
@@ -360,6 +382,44 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
         pair.read()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AHEAD
+    pair.ring()
+
+
+def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that() -> None:
+    pair = Pair()
+    assert pair.inbound.watch()
+    for _ in range(2):
+        assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    pair.ring()
+    assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    pair.read()
+    pair.outbound.roomy = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "nobody has rung"
+    pair.read()
+    assert pair.inbound.pending() is False
+
+
+def test_signal_handler_leaves_no_fence_behind() -> None:
+    """A lock that stays locked would stop this rank for ever."""
+    pair = Pair()
+    signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for number in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 100e-6))
+                for _ in range(100):
+                    pair.outbound.fence()
+                for _ in count():
+                    pass
+            interrupted = number + 1
+            assert not pair.outbound._lock.locked()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert interrupted == 300
 
 
 def test_reader_is_rung_for_once_per_wait() -> None:
@@ -367,12 +427,14 @@ def test_reader_is_rung_for_once_per_wait() -> None:
     assert not pair.outbound.unheard(), "it does not wait"
     assert pair.inbound.watch()
     assert pair.outbound.unheard()
+    pair.ring()
     assert not pair.outbound.unheard()
     assert pair.outbound.put(eager(b"x"), b"x") == HEARD
     pair.read()
     assert not pair.outbound.unheard()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD
+    pair.ring()
 
 
 def test_reader_does_not_wait_for_what_is_there() -> None:
@@ -396,6 +458,7 @@ def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
     assert not pair.inbound.unheard(), "there is much to read still"
     pair.read(budget=3 * (SIZE // 8 + FRAME_COST))
     assert pair.inbound.unheard()
+    pair.ring()
     assert not pair.inbound.unheard()
 
 
