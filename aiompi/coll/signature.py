@@ -5,14 +5,17 @@ A signature travels as a number beside each message of a collective (see `aiompi
     bits 0-7     the collective, its place in NAMES + 1; or the constructor, its place in CONSTRUCTORS + 128
     bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; USER for those of users; 0 for none
     bits 16-47   the root + 1; 0 for none
+    bits 48-63   a digest of the lengths of all blocks, where every rank passes them; 0 for none
 """
 
 from __future__ import annotations
 
 import functools
+import zlib
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from aiompi.errors import Exception, InvalidOpError, InvalidRootError, OtherError
+from aiompi.errors import Exception, InvalidCountError, InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import Op
 from aiompi.op.operation import PREDEFINED
 
@@ -48,11 +51,13 @@ class Signature(NamedTuple):
         name: of the collective.
         root: rank, None if there is none.
         operation: name of a predefined one; "" for those of users, None if there is none.
+        lengths: the digest of those of all blocks, 0 if there is none.
     """
 
     name: str
     root: int | None = None
     operation: str | None = None
+    lengths: int = 0
 
     @classmethod
     def of(cls, name: str, root: int | None = None, op: object = None) -> Signature:
@@ -62,7 +67,7 @@ class Signature(NamedTuple):
     @property
     def note(self) -> int:
         """The signature as a number."""
-        return _note(self.name, self.root, self.operation)
+        return _note(self.name, self.root, self.operation) | self.lengths << 48
 
     @classmethod
     def from_note(cls, note: int) -> Signature:
@@ -71,11 +76,12 @@ class Signature(NamedTuple):
         Raises:
             LookupError: it knows other collectives than this one.
         """
-        name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16
+        name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16 & 0xFFFFFFFF
         return cls(
             _COLLECTIVES[name],
             root - 1 if root else None,
             "" if operation == USER else OPERATIONS[operation - 1] if operation else None,
+            note >> 48,
         )
 
     def __str__(self) -> str:
@@ -84,9 +90,14 @@ class Signature(NamedTuple):
         return f"{self.name} with {' and '.join(details)}" if details else self.name
 
 
-def note_of(name: str, root: int | None, op: object) -> int:
+def note_of(name: str, root: int | None, op: object, lengths: int = 0) -> int:
     """The number of the signature of a call, for which `Signature.of` need not be made."""
-    return _note(name, root, None if op is None else _operation(op))
+    return _note(name, root, None if op is None else _operation(op)) | lengths << 48
+
+
+def digest(lengths: Sequence[int]) -> int:
+    """A number from 1 to 65535 that most probably differs for other lengths."""
+    return zlib.crc32(repr([*lengths]).encode()) % 0xFFFF + 1
 
 
 def _operation(op: object) -> str:
@@ -113,6 +124,10 @@ def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
     except LookupError:
         other = "a collective that is not known here"
     kind: type[Exception] = OtherError
+    if isinstance(other, Signature) and other[:-1] == own[:-1]:
+        return InvalidCountError(
+            f"{where}: rank {source} has passed other lengths of blocks than this rank; pass the same ones on all ranks"
+        )
     if isinstance(other, Signature) and other.name == own.name:
         kind = InvalidOpError if other.root == own.root else InvalidRootError
     return kind(

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from aiompi import create
-from aiompi.coll import buffers, objects, signature
+from aiompi.coll import buffers, objects, registry, signature
 from aiompi.coll.signature import CONSTRUCTORS, NAMES, OPERATIONS, Signature
-from aiompi.errors import InvalidOpError, InvalidRootError, OtherError
+from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import MAX, SUM, Op
 
 EVERY = [
     *(Signature(name, root) for name in (*NAMES, *CONSTRUCTORS) for root in (None, 0, 1, 2**31 - 1)),
     *(Signature("Reduce", 3, operation) for operation in (*OPERATIONS, "")),
+    *(Signature("Reduce_scatter", None, "MPI_SUM", lengths) for lengths in (1, 2**16 - 1)),
 ]
 
 
@@ -32,6 +33,7 @@ def test_numbers_do_not_change():
     assert Signature("Reduce", 1, "MPI_MAX").note == 0x2000C | OPERATIONS.index("MPI_MAX") + 1 << 8
     assert Signature("exscan", None, "").note == 0xFF1A
     assert Signature("Comm_split").note == 0x82
+    assert signature.digest([1, 3]) == 20370
 
 
 def test_every_collective_has_a_signature():
@@ -105,6 +107,24 @@ def test_disagreement(case, late, eager_limit, world):
     assert all(type(failure) is error for failure in failures)
     assert any(re.search(message, str(failure)) for failure in failures)
     assert all("all ranks must call the same collectives in the same order" in str(failure) for failure in failures)
+
+
+@pytest.mark.spec("S4.10-2")
+@pytest.mark.parametrize("algorithm", registry.REDUCE_SCATTER.algorithms)
+@pytest.mark.parametrize("counts", [[[1, 3, 2], [3, 1, 2], [1, 3, 2]], [[2, 2, 0], [0, 2, 2], [0, 2, 2]]])
+def test_lengths_of_blocks_that_differ_with_the_same_sum(algorithm, counts, world):
+    call = buffers.reduce_scatter.using(algorithm)
+
+    def scatter(comm):
+        own = counts[comm.rank]
+        return call(comm, np.ones(sum(own)), np.zeros(own[comm.rank]), own, SUM)
+
+    ranks = world(3)
+    told = [request for request in everyone(ranks, [scatter] * 3) if request.done() and request._error is not None]
+    assert told
+    for request in told:
+        with pytest.raises(InvalidCountError, match=r"rank \d has passed other lengths of blocks than this rank"):
+            request.result()
 
 
 @pytest.mark.spec("S4.1-1")

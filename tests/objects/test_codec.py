@@ -324,3 +324,15 @@ def test_numpy_is_not_imported_until_an_array_arrives() -> None:
         assert array.tolist() == [0, 1, 2]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [[bytearray(2**21)], {"a": memoryview(bytes(2**21))}, {"a": bytes(2**21), "b": np.zeros(1)}],
+    ids=["bytearray", "memoryview", "bytes and an array"],
+)
+def test_no_large_memory_is_kept_after_what_is_packed_in_vain(obj: Any) -> None:
+    codec = Codec()
+    before = codec._pack
+    codec.dumps(obj)
+    assert codec._pack is not before

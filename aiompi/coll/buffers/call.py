@@ -11,7 +11,7 @@ from aiompi.coll.external import ExternalOperand, TypedSlot
 from aiompi.coll.operand import VectorOperand
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select_for_buffers
-from aiompi.coll.signature import note_of
+from aiompi.coll.signature import digest, note_of
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.buffer.allocation import allocate, joined
@@ -41,7 +41,7 @@ class Call:
         algorithm: that the caller wants, by name.
     """
 
-    __slots__ = ("_algorithm", "_op", "_root", "comm", "name")
+    __slots__ = ("_algorithm", "_lengths", "_op", "_root", "comm", "name")
 
     def __init__(self, comm: Communicator, name: str, algorithm: str | None = None) -> None:
         self.comm = comm
@@ -49,6 +49,7 @@ class Call:
         self._algorithm = algorithm
         self._root: int | None = None
         self._op: Op | None = None
+        self._lengths = 0
 
     @property
     def where(self) -> str:
@@ -58,7 +59,7 @@ class Call:
     @property
     def note(self) -> int:
         """What other ranks must agree on, once the arguments have been checked."""
-        return note_of(self.name, self._root, self._op)
+        return note_of(self.name, self._root, self._op, self._lengths)
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What a function returns; its errors name the call."""
@@ -207,6 +208,10 @@ class Call:
                 f"{self.where}: sendbuf has {sent} bytes for a rank, recvbuf {received}; they must be equal (an "
                 "explicit count is the one of one rank's block)"
             )
+
+    def agree_on(self, lengths: Sequence[int]) -> None:
+        """Have the lengths of all blocks compared with those that other ranks pass, which must be the same."""
+        self._lengths = digest(lengths)
 
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
         """Refuse memory that is read and written by the same call (section 2.2)."""

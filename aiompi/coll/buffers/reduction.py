@@ -139,6 +139,7 @@ def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: S
     recvbuf = call.receive(recvspec)
     if recvcounts is not None:
         counts = call.checked(numbers, recvcounts, call.comm.size)
+        call.agree_on(counts)
         sendbuf = recvbuf if sendspec is IN_PLACE else call.send(sendspec)
         return _reduce_scatter(call, sendbuf, recvbuf, counts, op)
     if sendspec is IN_PLACE:
