@@ -196,7 +196,6 @@ MISMATCHED = {
     "Alltoallw": lambda comm, n: buffers.alltoallw(
         comm, [bytearray(n), n, 0, [BYTE] * 2], [bytearray(2 * n), n, [0, n], [BYTE] * 2]
     ),
-    "Reduce_scatter": lambda comm, n: buffers.reduce_scatter(comm, np.zeros(2 * n, "B"), np.zeros(n, "B"), [n, n], SUM),
     "Scan": lambda comm, n: buffers.scan(comm, np.zeros(n, "B"), np.zeros(n, "B"), SUM),
     "Exscan": lambda comm, n: buffers.exscan(comm, np.zeros(n, "B"), np.zeros(n, "B"), SUM),
 }
