@@ -74,7 +74,8 @@ def test_the_present_algorithm_stays_unless_another_is_faster_by_the_margin(pres
     ]
 
 
-def test_where_there_is_no_choice_there_are_no_new_rules():
+def test_where_there_is_no_choice_there_are_no_new_rules(monkeypatch):
+    monkeypatch.setattr(rules, "tuning", lambda: {"exscan": [select.Rule("recursive_doubling")]})
     assert rules.derive("exscan", [8], {4: {"recursive_doubling": [1.0]}}) == [{"algorithm": "recursive_doubling"}]
 
 
