@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -45,3 +46,19 @@ async def test_a_relay_loses_nothing() -> None:
         ends[0][1].close()
         await passing
         ends[1][1].close()
+
+
+def test_nothing_is_left_of_a_pair_whose_reader_has_gone() -> None:
+    """It finds out when it answers; the follower, which is waited for then, must find out, too."""
+    command = [sys.executable, "-m", "aiompi.bench.measure.pair", "aiompi.bench.measure.bare_socket"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as leader:
+        assert leader.stdin is not None
+        assert leader.stdout is not None
+        leader.stdout.close()
+        work = {"work": "latency", "nbytes": 8, "iterations": 1, "blocks": 1}
+        leader.stdin.write(json.dumps(work).encode() + b"\n")
+        leader.stdin.flush()
+        try:
+            assert leader.wait(20) != 0
+        finally:
+            leader.kill()

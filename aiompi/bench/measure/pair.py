@@ -45,13 +45,11 @@ def _lead(
 ) -> None:
     control, its_control = socket.socketpair()
     _start(processes, "aiompi.bench.measure.pair", [module, "inherited"], its_data, its_control)
-    with data, control:
-        follower = control.makefile("rw")
+    with data, control, control.makefile("rw") as follower:
         while work := turns.next_work():
             _write(follower, work)
             own = _do(works, work, data, 0)
             turns.answer([own, json.loads(follower.readline())])
-        follower.close()
 
 
 def _start(processes: contextlib.ExitStack, module: str, arguments: list[str], *given: socket.socket) -> None:
