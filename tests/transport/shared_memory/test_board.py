@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -391,3 +392,29 @@ def test_a_board_of_another_size_is_refused(apart):
     w.links(0, 1)[0].open_to(small)
     w.until(lambda: w.engines[1].peer(0).error is not None)
     small.close()
+
+
+class Words(list):
+    """Those of a board; at the first look something happens, as a signal handler makes it happen."""
+
+    def __init__(self, stamp, then=None):
+        super().__init__([stamp])
+        self._then = then
+
+    def __getitem__(self, index):
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+        return super().__getitem__(index)
+
+
+def test_a_look_in_the_midst_of_another_counts_nobody_twice():
+    def look() -> None:
+        assert not current.ready()
+
+    words = [Words(1, look), Words(1), Words(0)]
+    others = [SimpleNamespace(words=own, rank=rank) for rank, own in enumerate(words, 1)]
+    current = board._Round(None, lambda first, number: None, others, 0, 1)
+    assert not current.ready()
+    assert not current.ready()
+    assert current.absent() == [3]
