@@ -6,7 +6,8 @@ each takes it away when he has seen enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from aiompi.coll.meeting import meet, post, together
 from aiompi.comm import Channel
@@ -17,17 +18,28 @@ _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-async def exhibit(
+def exhibit(
+    channel: Channel, value: memoryview, look: Callable[[Sequence[memoryview]], None]
+) -> Coroutine[Any, None, bool]:
+    """Show a value, as long as those of all others, and look at all of them; see `exhibit_written`."""
+
+    def write(memory: memoryview) -> None:
+        memory[:] = value
+
+    return exhibit_written(channel, value.nbytes, write, look)
+
+
+async def exhibit_written(
     channel: Channel,
     nbytes: int,
-    show: Callable[[memoryview], None],
+    write: Callable[[memoryview], None],
     look: Callable[[Sequence[memoryview]], None],
 ) -> bool:
     """Show something, and look at what all show.
 
     Args:
         nbytes: that each rank shows.
-        show: puts it into memory of this length.
+        write: puts it into memory of this length.
         look: is given what each rank shows, its own included, which is there until it returns.
 
     Returns:
@@ -38,9 +50,9 @@ async def exhibit(
         ProcessFailedError: a rank is dead.
     """
     if nbytes > ROOM:
-        return bool(await together(channel, lambda assembly: _exposed(channel, assembly, nbytes, show, look)))
+        return bool(await together(channel, lambda assembly: _exposed(channel, assembly, nbytes, write, look)))
     own = memoryview(bytearray(nbytes))
-    show(own)
+    write(own)
     contents = await meet(channel, own)
     if contents is None:
         return False
@@ -52,13 +64,13 @@ async def _exposed(
     channel: Channel,
     assembly: Assembly,
     nbytes: int,
-    show: Callable[[memoryview], None],
+    write: Callable[[memoryview], None],
     look: Callable[[Sequence[memoryview]], None],
 ) -> bool:
     exhibition = Exhibition(channel, assembly, nbytes)
     try:
         if exhibition.own is not None:
-            show(exhibition.own)
+            write(exhibition.own)
         if not await exhibition.open():
             return False
         look(exhibition.views)

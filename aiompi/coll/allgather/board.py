@@ -25,15 +25,11 @@ async def board(channel: Channel, slots: Sequence[Slot]) -> None:
         rank 4 copies     a   b   c   d
     """
     rank, size = channel.rank, channel.size
-    own = slots[rank]
-
-    def show(memory: memoryview) -> None:
-        memory[:] = own.data
 
     def look(views: Sequence[memoryview]) -> None:
         # Each begins with another rank, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
             slots[other].store(views[other])
 
-    if not await exhibit(channel, own.nbytes, show, look):
+    if not await exhibit(channel, slots[rank].data, look):
         await bruck(channel, slots)

@@ -26,11 +26,8 @@ async def board(channel: Channel, operand: Operand) -> None:
     """
     value = operand.slot().data
 
-    def show(memory: memoryview) -> None:
-        memory[:] = value
-
     def look(views: Sequence[memoryview]) -> None:
         operand.fold(views, operand.replacement().data)
 
-    if not await exhibit(channel, value.nbytes, show, look):
+    if not await exhibit(channel, value, look):
         await recursive_doubling(channel, operand)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.exhibition import exhibit
+from aiompi.coll.exhibition import exhibit_written
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
@@ -26,7 +26,7 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
     others = (*range(rank + 1, size), *range(rank))
     blocks = [slice(i * nbytes, (i + 1) * nbytes) for i in range(size)]
 
-    def show(memory: memoryview) -> None:
+    def write(memory: memoryview) -> None:
         for other in others:
             memory[blocks[other]] = outgoing[other].data
 
@@ -35,5 +35,5 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
         for other in others:
             incoming[other].store(views[other][blocks[rank]])
 
-    if not await exhibit(channel, size * nbytes, show, look):
+    if not await exhibit_written(channel, size * nbytes, write, look):
         await linear(channel, outgoing, incoming)

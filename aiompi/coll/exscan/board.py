@@ -28,12 +28,9 @@ async def board(channel: Channel, operand: Operand) -> None:
     """
     rank, value = channel.rank, operand.slot().data
 
-    def show(memory: memoryview) -> None:
-        memory[:] = value
-
     def look(views: Sequence[memoryview]) -> None:
         if rank:
             operand.fold(views[:rank], operand.replacement().data)
 
-    if not await exhibit(channel, value.nbytes, show, look):
+    if not await exhibit(channel, value, look):
         await recursive_doubling(channel, operand)

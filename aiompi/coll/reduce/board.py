@@ -25,12 +25,9 @@ async def board(channel: Channel, operand: Operand, root: int) -> None:
     """
     value = operand.slot().data
 
-    def show(memory: memoryview) -> None:
-        memory[:] = value
-
     def look(views: Sequence[memoryview]) -> None:
         if channel.rank == root:
             operand.fold(views, operand.replacement().data)
 
-    if not await exhibit(channel, value.nbytes, show, look):
+    if not await exhibit(channel, value, look):
         await binomial(channel, operand, root)

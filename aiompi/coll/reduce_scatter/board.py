@@ -28,13 +28,10 @@ async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> No
     stop = start + counts[rank]
     value = operand.slot().data
 
-    def show(memory: memoryview) -> None:
-        memory[:] = value
-
     def look(views: Sequence[memoryview]) -> None:
         own, part = operand.span(start, stop), operand.part(start, stop)
         operand.fold([view[own] for view in views], part.replacement().data, near=rank)
         operand.keep(part)
 
-    if not await exhibit(channel, value.nbytes, show, look):
+    if not await exhibit(channel, value, look):
         await pairwise(channel, operand, counts)
