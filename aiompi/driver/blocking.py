@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import os
 import select
 import sys
 import threading
@@ -44,7 +45,8 @@ class BlockingDriver:
 
     Attributes:
         level: what threads may do.
-        owner: identifier of the thread that may make calls; NOBODY if each call has to ask `admit`.
+        owner: identifier of the thread that may make calls; NOBODY if each call has to ask `admit`, as those of signal
+            handlers have to while the thread sleeps.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED
@@ -55,6 +57,8 @@ class BlockingDriver:
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
         self._bells: set[int] = set()
+        self._asleep = False  # or about to be: calls come from signal handlers
+        self._alarm: int | None = None
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
         self._deserted: Callable[[], bool] | None = None
@@ -62,7 +66,7 @@ class BlockingDriver:
         self._pollers: list[Poller] = []
         self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
-        self.owner = get_ident()
+        self.owner = self._owner = get_ident()
 
     # Threads.
 
@@ -77,7 +81,9 @@ class BlockingDriver:
         Raises:
             LocalProtocolError: the thread may not.
         """
-        if not self.in_first_thread:
+        if self.in_first_thread:
+            self._rouse()
+        else:
             raise LocalProtocolError(
                 f"{name_of_thread()} makes an MPI call, and the thread level is THREAD_FUNNELED: only "
                 f"{name_of_thread(self._first)}, which has initialised MPI, may. Ask for THREAD_MULTIPLE before the "
@@ -131,24 +137,52 @@ class BlockingDriver:
         engine = request._engine
         if engine.stepping:
             engine.refuse_nested()
-        while not request._done:
-            self._turn(None)
+        if self._asleep:
+            return self._interrupt(lambda: self.finish(request))
+        try:
+            while not request._done:
+                self._turn(None)
+        finally:
+            self._asleep, self.owner = False, self._owner
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until a condition holds, which only the completion of a request among these can make true."""
-        while not satisfied():
-            self._turn(None)
+        if self._asleep:
+            return self._interrupt(lambda: self.wait_until(satisfied, requests))
+        try:
+            while not satisfied():
+                self._turn(None)
+        finally:
+            self._asleep, self.owner = False, self._owner
+
+    def _interrupt(self, wait: Callable[[], None]) -> None:
+        """A signal handler waits in the midst of a sleep."""
+        self._asleep = False
+        try:
+            wait()
+        finally:
+            self._asleep, self.owner = True, NOBODY
+            self._rouse()
 
     def poll(self) -> None:
         """Make what progress is possible without blocking."""
-        self._turn(0.0)
+        try:
+            self._turn(0.0)
+        finally:
+            self._rouse()
 
     def _turn(self, timeout: float | None) -> None:
         if (self._soon or self._timers) and self._run_due():
             timeout = 0.0  # what has run may have completed what is waited for
         if self._pollers and self._ask(timeout):
             return
-        self._look(self._pause() if timeout is None else timeout)
+        if timeout is not None:
+            self._look(timeout)
+        elif self._asleep:
+            self._look(self._pause())
+        else:
+            # First the caller looks once more for what it waits for: from now on signal handlers end the sleep.
+            self._asleep, self.owner = True, NOBODY
 
     def _pause(self) -> float | None:
         """Seconds to sleep for, None if it is the descriptors alone that something depends on.
@@ -168,7 +202,7 @@ class BlockingDriver:
     def _look(self, timeout: float | None) -> bool:
         """Call those whose descriptors are ready; whether there were any."""
         try:
-            events = self._epoll.poll(timeout)
+            events = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
             for fd, event in events:
                 if event & ~_OUT:
                     callback = self._readers.get(fd)
@@ -182,6 +216,22 @@ class BlockingDriver:
             self._ring_again()
             raise
         return bool(events)
+
+    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
+        return self._epoll.poll(timeout)
+
+    def _rouse(self) -> None:
+        """End the sleep that a signal handler interrupts: what it does may be what is waited for.
+
+        To be called before its calls, and after those that wait: they have been roused themselves.
+        """
+        if not self._asleep:
+            return
+        if self._alarm is None:
+            self._alarm = os.eventfd(1, os.EFD_CLOEXEC)
+            self._epoll.register(self._alarm, _BELL)
+        else:
+            self._epoll.modify(self._alarm, _BELL)  # it is told of again
 
     def _ring_again(self) -> None:
         """Of bells the kernel tells once, and some of those that have rung may not have been answered."""
@@ -333,6 +383,8 @@ class BlockingDriver:
 
     def close(self) -> None:
         self._epoll.close()
+        if self._alarm is not None:
+            os.close(self._alarm)
 
 
 class _Timer:

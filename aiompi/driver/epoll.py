@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
@@ -26,28 +27,36 @@ class SharedEpoll:
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Descriptors and their events, as `select.epoll.poll`; if that takes time, the lock is free meanwhile."""
+    def poll(self, timeout: float | None = None, needless: Callable[[], bool] = lambda: False) -> list[tuple[int, int]]:
+        """Descriptors and their events, as `select.epoll.poll`; if that takes time, the lock is free meanwhile.
+
+        Args:
+            needless: whether to sleep no longer; who makes it true calls `wake`.
+        """
         self._news += 1
         if timeout == 0.0:
             return self._epoll.poll(0.0)
         news = self._news
-        events = self._sleep(timeout)
+        events = self._sleep(timeout, needless)
         if self._news != news:  # another thread has served these, or has changed what is waited for
             events = self._epoll.poll(0.0)
         return events
 
-    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        self._asleep = True
+    def _sleep(self, timeout: float | None, needless: Callable[[], bool]) -> list[tuple[int, int]]:
+        outer, self._asleep = self._asleep, True  # a signal handler may sleep in the midst of a sleep
+        if needless():
+            timeout = 0.0
         held = self._lock._release_save()
         try:
             return self._epoll.poll(timeout)
         finally:
             self._lock._acquire_restore(held)
-            self._asleep = False
+            self._asleep = outer
             if self._rung:
                 os.eventfd_read(self._bell)
                 self._rung = False
+            if outer:
+                self.wake()
 
     def wake(self) -> None:
         """Have the thread that sleeps look what there is to do."""

@@ -18,7 +18,7 @@ class SerialDriver(BlockingDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.owner = NOBODY
+        self.owner = self._owner = NOBODY
         self._lock = threading.RLock()
         self._inside = ""
 
@@ -34,6 +34,7 @@ class SerialDriver(BlockingDriver):
                 "calls of several threads must not overlap. Hold a lock of your own around them, or ask for "
                 "THREAD_MULTIPLE (AIOMPI_THREAD_LEVEL=multiple)"
             )
+        self._rouse()
         outer, self._inside = self._inside, f"{name_of_thread()} is in {call}"
         try:
             yield

@@ -41,7 +41,8 @@ class ThreadDriver(BlockingDriver):
 
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
         super().__init__()
-        self.owner = NOBODY
+        self.owner = self._owner = NOBODY
+        self._asleep = True  # always: who completes what a thread waits for wakes it, be it a signal handler
         self._lock = threading.RLock()
         self._epoll: SharedEpoll = SharedEpoll(self._lock)
         self._waiters: list[_Waiter] = []
@@ -151,6 +152,13 @@ class ThreadDriver(BlockingDriver):
         with self._lock:
             self._background.stand_aside()
             super().poll()
+
+    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
+        waiter = next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader)
+        return self._epoll.poll(timeout, waiter.satisfied)
+
+    def _rouse(self) -> None:
+        pass
 
     def _pause(self) -> float | None:
         if not self._stuck():

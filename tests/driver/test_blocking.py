@@ -112,6 +112,26 @@ def test_wait_sleeps(driver: BlockingDriver) -> None:
     assert time.process_time() - before < 0.05
 
 
+def test_what_a_signal_handler_completes_just_before_a_sleep(
+    driver: BlockingDriver, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    request = new_request(driver)
+
+    class Interrupted:
+        def poll(self, looks: range) -> bool:
+            return False
+
+        def rest(self) -> bool:
+            driver.admit()
+            request.complete(1)
+            return True
+
+    driver.add_reader(pair[0].fileno(), lambda: None)
+    driver.spin(1e-6)
+    assert driver.linger(Interrupted())
+    assert driver.wait(request) == 1
+
+
 def test_wait_survives_a_signal(driver: BlockingDriver) -> None:
     request = new_request(driver)
     driver.call_later(0.05, request.complete)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -90,6 +91,33 @@ def test_a_descriptor_that_is_looked_at_no_more_is_not_told(
         epoll.wake()
     sleeper.join()
     assert sleeper.events == []
+
+
+def test_no_sleep_once_it_is_needless(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    with lock:
+        assert epoll.poll(None, lambda: True) == []
+
+
+def test_a_sleep_in_the_midst_of_another_ends_both(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
+    """That of a signal handler, who may have served what the other one awaits."""
+    reading, writing = pipe
+    served: list[list[tuple[int, int]]] = []
+
+    def serve(*_: object) -> None:
+        with lock:
+            served.append(epoll.poll())
+            os.read(reading, 1)
+
+    previous = signal.signal(signal.SIGALRM, serve)
+    threading.Timer(0.2, os.write, (writing, b"x")).start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with lock:
+            assert epoll.poll() == []
+            assert epoll.poll(0.0) == []
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert served == [[(reading, select.EPOLLIN)]]
 
 
 def test_a_call_wakes_the_sleep_that_it_finds_and_no_later_one(epoll: SharedEpoll, lock: threading.RLock) -> None:

@@ -73,7 +73,7 @@ class Handle(Membership, Opaque):
     def _admitted(self) -> Communicator:
         """The communicator, for a call: only threads that may make it get it."""
         core = self._core
-        if get_ident() != process.owner:
+        if get_ident() != process.driver.owner:
             process.admit()
         return core
 
@@ -83,7 +83,7 @@ class Handle(Membership, Opaque):
         if events is not None and events._get_running_loop() is not None:
             refuse_running_loop(call, awaitable)
         core = self._core
-        if get_ident() != process.owner:
+        if get_ident() != process.driver.owner:
             process.admit()
         return core
 

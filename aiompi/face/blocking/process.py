@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from aiompi import hooks
 from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
@@ -31,13 +31,18 @@ from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
 
 
+class _Unstarted:
+    """In place of a driver, before there is one."""
+
+    owner: Final = NOBODY
+
+
 class Process:
     """The one rank that a process of the blocking face is.
 
     Attributes:
-        driver: how it waits, once it has been started.
+        driver: how it waits, once it has been started, and which thread may make calls without asking.
         codec: makes and reads the messages of objects, once it has been started.
-        owner: thread that may make calls without asking; see `BlockingDriver`.
         lenient: as of the engine.
         on_finalize: called first when communication is to end; given by the communicators of this face.
     """
@@ -48,9 +53,8 @@ class Process:
         self._starting = RLock()
         self._serializer: Any = None
         self.lenient = False
-        self.driver: BlockingDriver
+        self.driver: BlockingDriver = cast(BlockingDriver, _Unstarted)
         self.codec: Any = Codec()
-        self.owner = NOBODY
 
     @property
     def initialized(self) -> bool:
@@ -91,7 +95,6 @@ class Process:
         runtime = Runtime(driver, Contact.from_environ(), settings)
         with driver.exclusive("Init"):
             driver.wait(runtime.start())
-        self.owner = driver.owner
         self.codec = runtime.codec if self._serializer is None else self._serializer
         runtime.engine.lenient = self.lenient
         runtime.on_finalize = self.on_finalize
@@ -125,7 +128,7 @@ class Process:
         Raises:
             LocalProtocolError: the thread may not.
         """
-        if get_ident() != self.owner and self._runtime is not None:
+        if get_ident() != self.driver.owner and self._runtime is not None:
             self.driver.admit()
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
@@ -200,7 +203,6 @@ class Process:
         """A forked child shares the sockets and the epoll of its parent and must not touch them."""
         if self._runtime is not None:
             self.driver.__init__()  # type: ignore[misc]  # anew, in place: communicators refer to it
-            self.owner = self.driver.owner
             self._runtime.disown()
 
 

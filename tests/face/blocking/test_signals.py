@@ -1,0 +1,68 @@
+"""Signal handlers that make MPI calls in the midst of a call that sleeps, in jobs of real processes."""
+
+from __future__ import annotations
+
+import pytest
+from jobs import Site
+
+HEAD = """
+import signal, time
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD
+rank = comm.rank
+
+def handle(action, after):
+    signal.signal(signal.SIGALRM, lambda *_: action())
+    signal.setitimer(signal.ITIMER_REAL, after)
+"""
+LEVELS = pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
+SPINS = pytest.mark.parametrize("spin", ["0", "200e-6"], ids=["asleep", "spin"])
+
+
+def environment(level: str, spin: str) -> dict[str, str]:
+    return {"AIOMPI_THREAD_LEVEL": level, "AIOMPI_SPIN": spin}
+
+
+@LEVELS
+@SPINS
+def test_a_handler_completes_what_is_waited_for(site: Site, level: str, spin: str) -> None:
+    body = """
+if rank == 0:
+    request = comm.irecv(source=0, tag=1)
+    handle(lambda: comm.isend("by a handler", dest=0, tag=1), 0.1)
+    print(request.wait())
+    requests = [comm.irecv(source=1, tag=tag) for tag in range(3)]
+    handle(lambda: comm.send("begin", dest=1), 0.1)
+    print(MPI.Request.waitall(requests))
+    request = comm.irecv(source=1)
+    handle(request.Cancel, 0.1)
+    status = MPI.Status()
+    request.Wait(status)
+    print(status.Is_cancelled())
+    comm.send("end", dest=1)
+else:
+    comm.recv(source=0)
+    for tag in range(3):
+        comm.send(tag, dest=0, tag=tag)
+    comm.recv(source=0)
+"""
+    job = site.ok(2, HEAD + body, env=environment(level, spin))
+    assert job.out.splitlines() == ["by a handler", "[0, 1, 2]", "True"]
+
+
+@LEVELS
+@pytest.mark.parametrize("call", ["comm.recv(source=1, tag=1)", "comm.iprobe(source=1, tag=1)", "comm.send(1, dest=1)"])
+def test_a_wait_goes_on_after_a_call_of_a_handler(site: Site, level: str, call: str) -> None:
+    """Whatever that one has been told of, and has left for later."""
+    body = f"""
+if rank == 0:
+    handle(lambda: {call}, 0.05)
+    print(comm.recv(source=1, tag=2))
+else:
+    for tag in (1, 2):
+        time.sleep(0.1)
+        comm.send(tag, dest=0, tag=tag)
+"""
+    job = site.ok(2, HEAD + body, env=environment(level, "0"))
+    assert job.lines == ["2"]
