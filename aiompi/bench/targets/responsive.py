@@ -13,7 +13,7 @@ from aiompi.bench.targets.figure import Figure, Goal
 
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written
-SIZES: Final = {8: "8 B", 64 * 2**10: "64 KiB", 2**20: "1 MiB"}
+SIZES: Final = {8: "8 B", 2**16: "64 KiB", 2**18: "256 KiB", 2**20: "1 MiB", 2**24: "16 MiB"}
 
 _SECONDS: Final = 1.0
 _MOST_TURNS: Final = 5

@@ -39,6 +39,10 @@ BUDGET: Final = 4
 _TURNS: Final = range(BUDGET)
 #: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
 _MOST: Final = 2 * BUDGET * CHUNK
+#: bytes that are written per turn, many, since what is between two turns takes as long as a chunk; and of these when a
+#: frame is sent, which may happen often in a turn
+_WRITTEN: Final = 8 * CHUNK
+_BEGUN: Final = 4 * CHUNK
 #: why this process cannot have memory that a peer hands over
 _LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -203,7 +207,7 @@ class RingLink:
     def _start(self, segment: Segment, frame: _Frame) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
         self._queue.append(frame)
-        self._flush(segment)
+        self._flush(segment, _BEGUN)
         return bool(frame.pieces) and not self._closed and self._kept(frame)
 
     def _kept(self, frame: _Frame) -> bool:
@@ -301,16 +305,15 @@ class RingLink:
             if frame.owner is owner:
                 frame.copy()
 
-    def _flush(self, segment: Segment) -> None:
-        """Write what is queued, as long as there is room and for at most a turn."""
+    def _flush(self, segment: Segment, budget: int) -> None:
+        """Write what is queued, as long as there is room and the budget of bytes lasts."""
         try:
-            self._write(segment)
+            self._write(segment, budget)
         except RemoteProtocolError as error:
             self.lost(str(error))
 
-    def _write(self, segment: Segment) -> None:
+    def _write(self, segment: Segment, budget: int) -> None:
         outbound, queue = segment.outbound, self._queue
-        budget = BUDGET * CHUNK
         fresh = 0
         while queue:
             frame = queue[0]
@@ -320,16 +323,17 @@ class RingLink:
                 continue
             if outbound.unheard():
                 segment.ring()
-            budget -= fresh + FRAME_COST
+            budget -= fresh + 4 * FRAME_COST
             fresh = 0
             if not frame.pieces:
                 queue.popleft()
                 if frame.owner is not None:
                     frame.owner.sent()
-            elif not nbytes and outbound.want():
+            elif not nbytes and (self._lingering or outbound.want()):
                 return
             if budget <= 0 and queue:
-                segment.ring_self()
+                if not self._lingering:
+                    segment.ring_self()
                 return
         self._transport.drained()
 
@@ -377,12 +381,12 @@ class RingLink:
         """Read and write for a turn; whether nothing is left to do until the peer rings."""
         inbound = segment.inbound
         budget = _MOST
-        for turn in _TURNS:
+        for _ in _TURNS:
             left = inbound.read(self.peer, CHUNK)
             budget -= CHUNK - left
             if self._queue:
-                self._flush(segment)
-            elif left == CHUNK and not turn and inbound.expect():
+                self._flush(segment, _WRITTEN)
+            elif left == CHUNK and inbound.expect():
                 continue
             if self._closed:
                 return True
@@ -397,7 +401,7 @@ class RingLink:
                 return True
             if budget <= 0:
                 break
-        return False
+        return self._lingering
 
     def _wait(self, inbound: Inbound) -> bool:
         """Wait for frames, after a fence, or linger, to ask again; False when there are some."""
@@ -430,10 +434,16 @@ class RingLink:
 
     def rest(self) -> bool:
         segment = self._segment
-        self._lingering = segment is not None and not segment.inbound.watch()
-        if segment is not None and segment.inbound.unheard():
+        if segment is None:
+            self._lingering = False
+            return True
+        watching = segment.inbound.watch()
+        if self._queue:
+            watching = segment.outbound.want() and watching
+        if segment.inbound.unheard():
             segment.ring()
-        return not self._lingering
+        self._lingering = not watching
+        return watching
 
     # The end.
 

@@ -68,7 +68,7 @@ FRAME_COST: Final = 4096
 #: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
-#: how often a reader who was rung for before a frame was written lets others run until it is there
+#: how often a reader for whom something is being written lets others run until it is there
 _PATIENCE: Final = range(40)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
@@ -497,9 +497,12 @@ class Inbound(_Ring):
         return self._inflow is not None and self._inflow.pending
 
     def expect(self) -> bool:
-        """Whether something comes from a writer that has rung early; others may run for a while until it does."""
+        """Whether something comes from a writer that has rung early, or is in the midst of a message.
+
+        Others may run for a while until it does.
+        """
         words, tail = self._words, self._tail
-        if words[COMING] <= tail:
+        if words[COMING] <= tail and (self.landing is None or self._inflow is not None):
             return False
         for _ in _PATIENCE:
             if words[HEAD] != tail:

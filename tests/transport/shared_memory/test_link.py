@@ -367,6 +367,32 @@ def test_lingering_and_resting_lose_nothing(polled: NewPolled, nbytes: int) -> N
         assert w.finish(*receives, *sends)[:2] == [pattern(nbytes, i)] * 2
 
 
+def test_one_who_spins_rings_nobody_for_a_long_message(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled(ring_size=2**23)
+    for driver in w.drivers:
+        driver.spin(60.0)
+    for own in range(2):
+        w.finish(isend(w.comms[own], b"x", 1 - own), irecv(w.comms[1 - own]))
+    for name in ("ring", "ring_self"):
+        monkeypatch.setattr(Segment, name, lambda self: pytest.fail("rung"))
+    message = pattern(2**24)  # longer than the ring, and several turns
+    assert w.finish(irecv(w.comms[1]), isend(w.comms[0], message, 1))[0] == message
+
+
+def test_spin_that_ends_in_the_midst_of_a_message(polled: NewPolled) -> None:
+    w = polled(ring_size=2**23)
+    w.drivers[0].spin(60.0)
+    w.finish(isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
+    message = pattern(2**24)
+    receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
+    link: Any = w.links(0, 1)[0]
+    while not link._queue:
+        w.poll()
+    assert link._segment.outbound.room
+    assert not link.rest(), "it must go on to write"
+    assert w.finish(receive, send)[0] == message
+
+
 def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
     w = polled()
     for driver in w.drivers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 from collections.abc import Callable
@@ -383,6 +384,21 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AHEAD
     pair.ring()
+
+
+def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, payload = Pair(), pattern(1000)
+    assert not pair.inbound.expect()
+    pair.outbound.begin()
+    for piece, last in ((eager(payload), False), (payload[:500], False)):
+        pair.outbound.write(piece, last)
+    pair.read()
+    monkeypatch.setattr(os, "sched_yield", lambda: pair.outbound.write(payload[500:], True))
+    assert pair.inbound.expect()
+    pair.read()
+    assert [data for _, data in pair.frames] == [payload]
+    monkeypatch.setattr(os, "sched_yield", lambda: pytest.fail("nothing is being written"))
+    assert not pair.inbound.expect()
 
 
 def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that() -> None:
