@@ -7,7 +7,7 @@ the same on all ranks to the last bit, and the same whenever the same algorithm 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from aiompi.coll.slot import Slot
@@ -200,10 +200,10 @@ class Vector(Operand):
             combine = self._combine = combiner(self._op, self._datatype, self.count)
         if lower if self._ordered else self._own:
             self._make_own()
-            combine(self._incoming, self._value)
+            combine((self._incoming,), self._value)
             self._release(self._incoming)
         else:
-            combine(self._value, self._incoming)
+            combine((self._value,), self._incoming)
             self.adopt()
 
     def adopt(self) -> None:
@@ -252,11 +252,9 @@ class Vector(Operand):
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
         first = near if near is not None and self._op.commute else len(contributions) - 1
         result[:] = contributions[first]
-        for rank in reversed(range(len(contributions))):
-            if rank != first:
-                lower = contributions[rank]
-                # Nothing keeps a function of the user from changing what it is to look at only.
-                combine(lower if self._op.is_predefined else copied(lower), result)
+        lower: Iterable[memoryview] = reversed([*contributions[:first], *contributions[first + 1 :]])
+        # Nothing keeps a function of the user from changing what it is to look at only.
+        combine(lower if self._op.is_predefined else map(copied, lower), result)
 
     def join(self, *parts: Operand) -> None:
         for part in parts:

@@ -7,7 +7,7 @@ promises, spread out as the datatype lays them out; without gaps that is the pac
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,8 +20,8 @@ from aiompi.errors import InvalidTypeError
 if TYPE_CHECKING:
     from aiompi.op.operation import Op
 
-# Takes two packed vectors, the one of lower ranks first, and puts the result into the second.
-Combine: TypeAlias = Callable[[memoryview, memoryview], None]
+# Takes packed vectors, and combines one after the other, which is of lower ranks each time, with the last, in place.
+Combine: TypeAlias = Callable[[Iterable[memoryview], memoryview], None]
 
 
 def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
@@ -39,8 +39,9 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     else:
         return _spread(op, datatype, count)
 
-    def combine(left: memoryview, right: memoryview) -> None:
-        op.reduce(np.ndarray((count,), dtype, left), np.ndarray((count,), dtype, right), datatype)
+    def combine(lefts: Iterable[memoryview], right: memoryview) -> None:
+        invecs = (np.ndarray((count,), dtype, left) for left in lefts)
+        op.fold(invecs, np.ndarray((count,), dtype, right), datatype)
 
     return combine
 
@@ -62,10 +63,14 @@ def _spread(op: Op, datatype: Datatype, count: int) -> Combine:
         )
     invec, inoutvec = (np.zeros(max(layout.ub, count * datatype.extent), np.uint8) for _ in range(2))
 
-    def combine(left: memoryview, right: memoryview) -> None:
-        move.unpack(layout, left, invec.data, 0)
+    def spread(lefts: Iterable[memoryview]) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
+        for left in lefts:
+            move.unpack(layout, left, invec.data, 0)
+            yield invec
+
+    def combine(lefts: Iterable[memoryview], right: memoryview) -> None:
         move.unpack(layout, right, inoutvec.data, 0)
-        op.reduce(invec, inoutvec, datatype)
+        op.fold(spread(lefts), inoutvec, datatype)
         move.pack(layout, inoutvec.data, 0, right)
 
     return combine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
@@ -18,7 +18,7 @@ class Operation:
     Attributes:
         name: name in the standard, such as "MPI_SUM"; for a user's operation that of its function.
         combine: two Python objects.
-        kernel: combines two vectors.
+        kernel: combines vectors.
         commute: whether the order of the operands does not matter.
         types: datatypes on which it is defined, by the names of their groups (section 4.9.2); None: any.
         function: of the user; None: it is predefined.
@@ -161,10 +161,14 @@ class Op(Reference[Operation]):
         Raises:
             InvalidOpError: the operation is not defined for the datatype.
         """
+        self.fold((invec,), inoutvec, datatype)
+
+    def fold(self, invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
+        """As `reduce`, for one invec after the other."""
         operation = self._valid
         if not operation.takes(datatype):
             raise self._undefined(datatype)
-        operation.kernel(invec, inoutvec, datatype)
+        operation.kernel(invecs, inoutvec, datatype)
 
     def Reduce_local(self, inbuf: object, inoutbuf: object) -> None:
         """Combine two buffers of this process (MPI_Reduce_local, MPI-2.2): inoutbuf[i] becomes inbuf[i] o inoutbuf[i].
@@ -183,7 +187,7 @@ class Op(Reference[Operation]):
         self._check_pair(left, right)
         combine = combiner(self, right.datatype, right.count)
         result = right.packed()
-        combine(left.packed(), result)
+        combine((left.packed(),), result)
         if not right.contiguous:
             right.unpack(result)
 

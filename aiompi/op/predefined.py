@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -61,13 +62,11 @@ _PAIRS: Final = ("pair",)
 
 
 def _elementwise(ufunc: np.ufunc) -> Kernel:
-    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+    def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         # Integer loops never warn, so they are spared the price of errstate.
-        if inoutvec.dtype.kind in "fc":
-            with np.errstate(all="ignore"):
+        with np.errstate(all="ignore") if inoutvec.dtype.kind in "fc" else nullcontext():
+            for invec in invecs:
                 ufunc(invec, inoutvec, out=inoutvec)
-        else:
-            ufunc(invec, inoutvec, out=inoutvec)
 
     return kernel
 
@@ -75,16 +74,18 @@ def _elementwise(ufunc: np.ufunc) -> Kernel:
 def _extreme_with_index(beats: np.ufunc) -> Kernel:
     """Take the pair of `invec` where its value beats the other, or equals it with a lower index (4.9.3)."""
 
-    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
-        value, other = invec["value"], inoutvec["value"]
+    def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
+        other = inoutvec["value"]
         with np.errstate(all="ignore"):
-            lower_index = (value == other) & (invec["index"] < inoutvec["index"])
-            np.copyto(inoutvec, invec, where=beats(value, other) | lower_index)
+            for invec in invecs:
+                value = invec["value"]
+                lower_index = (value == other) & (invec["index"] < inoutvec["index"])
+                np.copyto(inoutvec, invec, where=beats(value, other) | lower_index)
 
     return kernel
 
 
-def _undefined_kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+def _undefined_kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
     raise InvalidOpError(f"the operation is not defined for vectors of {datatype}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,16 +12,17 @@ from aiompi.datatype.buffer.memory import buffer
 
 Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-# Combines two vectors: inoutvec[i] = invec[i] o inoutvec[i], in place.
-Kernel: TypeAlias = Callable[[Vector, Vector, Datatype], None]
+# Combines vectors: inoutvec[i] = invec[i] o inoutvec[i], in place, for each invec.
+Kernel: TypeAlias = Callable[[Iterable[Vector], Vector, Datatype], None]
 
 
 def vector_kernel(function: Callable[..., Any]) -> Kernel:
     """Adapt a user function of memory, as `Op.Create` describes it, to numpy vectors."""
 
-    def kernel(invec: Vector, inoutvec: Vector, datatype: Datatype) -> None:
+    def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         if inoutvec.size:
-            function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)
+            for invec in invecs:
+                function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)
 
     return kernel
 

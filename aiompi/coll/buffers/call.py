@@ -179,7 +179,7 @@ class Call:
         """Refuse what is no operation, or not defined for the items of a vector.
 
         Returns:
-            A handle of its own, so that the program may free the one that it has passed.
+            The operation; if the program can free it, by a handle of its own.
         """
         if not isinstance(op, Op):
             raise InvalidOpError(
@@ -188,11 +188,12 @@ class Call:
         self.checked(op.check, vector.datatype)
         if not op.is_predefined:
             self.checked(combiner, op, vector.datatype, min(vector.count, 1))
-        self._op = op = Op(op)
+            op = Op(op)
+        self._op = op
         return op
 
     def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
-        if sendbuf.datatype != recvbuf.datatype:
+        if sendbuf.datatype is not recvbuf.datatype and sendbuf.datatype != recvbuf.datatype:
             raise InvalidTypeError(
                 f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
                 "datatype"

@@ -51,7 +51,9 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
     """Whether a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
     pairs = len(some) * len(others)
-    if pairs > 1 and _far_apart(some, others):
+    if pairs == 1:
+        return shares_memory(some[0], others[0])
+    if pairs and _far_apart(some, others):
         return False
     if pairs <= FEW_PAIRS:
         return any(shares_memory(one, other) for one in some for other in others)
