@@ -42,10 +42,17 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     """
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
-        return np.may_share_memory(one, other)  # compares bounds
+        return _near(one.obj, other.obj) and np.may_share_memory(one, other)  # compares bounds
     if not (one.nbytes and other.nbytes):
         return False
     return any(_meet(a, b) for a in _pieces(one) for b in _pieces(other))
+
+
+def _near(one: object, other: object) -> bool:
+    """Whether bounds of what exports two memories may meet; of arrays known in a quarter of the time of memoryviews."""
+    if type(one) is np.ndarray and type(other) is np.ndarray:
+        return np.may_share_memory(one, other)
+    return True
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
