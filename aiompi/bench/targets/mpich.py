@@ -67,7 +67,7 @@ _EXCHANGES: Final = (
     Exchange("8 B, native", {"work": "latency", "nbytes": 8}, 500, 9, 4, native=True),
     Exchange("64 KiB", {"work": "latency", "nbytes": 2**16}, 200, 3, 2),
     Exchange("1 MiB", {"work": "latency", "nbytes": 2**20}, 30, 1.2, 1),
-    Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 3, 1, 1),
+    Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 10, 1, 1),
     Exchange("small dict", _DICT, 300, 4, 2.5),
     Exchange("dict with 1 MiB", _ARRAY, 30, 0.2, 0.2),
     Exchange("dict with 1 MiB / pkl5", _ARRAY, 30, 1.2, 1, theirs="objects_pkl5"),
