@@ -228,8 +228,9 @@ class BlockingDriver:
         if not self._asleep:
             return
         if self._alarm is None:
-            self._alarm = os.eventfd(1, os.EFD_CLOEXEC)
-            self._epoll.register(self._alarm, _BELL)
+            alarm = os.eventfd(1, os.EFD_CLOEXEC)
+            self._epoll.register(alarm, _BELL)
+            self._alarm = alarm
         else:
             self._epoll.modify(self._alarm, _BELL)  # it is told of again
 
@@ -271,7 +272,9 @@ class BlockingDriver:
                     return True
         if until:
             self._spin.lost()
-        pollers[:] = [poller for poller in pollers if not poller.rest()]
+        for poller in [*pollers]:  # one at a time: a signal handler may add some meanwhile, or have them rest
+            if poller.rest() and poller in pollers:
+                pollers.remove(poller)
         return bool(pollers)
 
     def _stuck(self) -> bool:

@@ -135,7 +135,7 @@ class ThreadDriver(BlockingDriver):
     def _hand_over(self) -> None:
         """Let another thread lead, if any waits."""
         self._leader = NOBODY
-        for waiter in self._waiters:
+        for waiter in reversed(self._waiters):  # of one thread the innermost: the others are interrupted by its signals
             if waiter.asleep:
                 self._leader = waiter.thread
                 waiter.wake()
@@ -228,30 +228,35 @@ class _Waiter:
         asleep: it sleeps while another one leads, and has not been woken.
     """
 
-    __slots__ = ("_condition", "_driver", "asleep", "satisfied", "thread")
+    __slots__ = ("_baton", "_driver", "asleep", "satisfied", "thread")
 
     def __init__(self, driver: ThreadDriver, satisfied: Callable[[], bool]) -> None:
         self.thread = get_ident()
         self.satisfied = satisfied
         self.asleep = False
         self._driver = driver
-        self._condition: threading.Condition | None = None
+        self._baton = threading.Lock()
+        self._baton.acquire()
 
     def look(self, _: Request[Any]) -> None:
         """A request is complete."""
         self._driver.rouse(self)
 
     def sleep(self, lock: threading.RLock) -> None:
-        """Sleep until `wake`, without the lock."""
-        if self._condition is None:
-            self._condition = threading.Condition(lock)
+        """Sleep until `wake`, without the lock; not if a signal handler has just done what the thread waits for."""
         self.asleep = True
         try:
-            self._condition.wait()
+            if self.satisfied():
+                return
+            held = lock._release_save()  # type: ignore[attr-defined]
+            try:
+                self._baton.acquire()
+            finally:
+                lock._acquire_restore(held)  # type: ignore[attr-defined]
         finally:
             self.asleep = False
 
     def wake(self) -> None:
-        assert self._condition is not None
         self.asleep = False
-        self._condition.notify()
+        if self._baton.locked():
+            self._baton.release()

@@ -258,3 +258,27 @@ def test_an_abort_does_not_wait_for_ever(driver: ThreadDriver, monkeypatch: pyte
     thread.join()
     with driver.urgent():
         driver.admit()
+
+
+def test_what_a_signal_handler_completes_just_before_a_thread_sleeps(
+    driver: ThreadDriver, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another thread works for it."""
+    theirs, ours = request_of(driver), request_of(driver)
+    driver.add_reader(pipe[0], lambda: None)
+    leader = threading.Thread(target=driver.wait, args=(theirs,))
+    leader.start()
+    while driver._leader != leader.ident:
+        time.sleep(0.001)
+    stuck = driver._stuck
+
+    def interrupted() -> bool:
+        if threading.current_thread() is threading.main_thread():
+            ours.complete(1)
+        return stuck()
+
+    monkeypatch.setattr(driver, "_stuck", interrupted)
+    assert driver.wait(ours) == 1
+    with driver.exclusive("test"):
+        theirs.complete()
+    leader.join()

@@ -39,10 +39,12 @@ BUDGET: Final = 4
 _TURNS: Final = range(BUDGET)
 #: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
 _MOST: Final = 2 * BUDGET * CHUNK
-#: bytes that are written per turn, many, since what is between two turns takes as long as a chunk; and of these when a
-#: frame is sent, which may happen often in a turn
+#: bytes that are written per turn: many, since what is between two turns takes as long as a chunk
 _WRITTEN: Final = 8 * CHUNK
+#: bytes that are written at most by the call that sends a frame: in a turn there may be many of them
 _BEGUN: Final = 4 * CHUNK
+#: bytes that a frame counts for beside its own, where they are written
+_WRITE_COST: Final = 4 * FRAME_COST
 #: why this process cannot have memory that a peer hands over
 _LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -69,12 +71,14 @@ class _Frame:
             self._begun = True
             ring.begin()
         pieces = self.pieces
-        piece = pieces[-1]
-        nbytes = ring.write(piece, last=len(pieces) == 1)
-        if nbytes == len(piece):
-            pieces.pop()
+        piece = memoryview(pieces[-1])
+        length, last = len(piece), len(pieces) == 1
+        nbytes = ring.write(piece, last)
+        # No call since the ring tells of it: a signal handler that raises in the next one finds both in step.
+        if nbytes == length:
+            del pieces[-1]
         else:
-            pieces[-1] = memoryview(piece)[nbytes:]
+            pieces[-1] = piece[nbytes:]
         return nbytes
 
     def copy(self) -> None:
@@ -311,24 +315,28 @@ class RingLink:
             self._write(segment, budget)
         except RemoteProtocolError as error:
             self.lost(str(error))
+        except BaseException:
+            self._again()
+            raise
 
     def _write(self, segment: Segment, budget: int) -> None:
         outbound, queue = segment.outbound, self._queue
         fresh = 0
         while queue:
             frame = queue[0]
-            nbytes = frame.write(outbound)
+            nbytes = frame.write(outbound) if frame.pieces else 0
             fresh += nbytes
             if nbytes and frame.pieces and fresh < CHUNK:
                 continue
             if outbound.unheard():
                 segment.ring()
-            budget -= fresh + 4 * FRAME_COST
+            budget -= fresh + _WRITE_COST
             fresh = 0
             if not frame.pieces:
-                queue.popleft()
                 if frame.owner is not None:
-                    frame.owner.sent()
+                    frame.owner.sent()  # first: nobody would tell him if a signal handler raised before it
+                if queue and queue[0] is frame:
+                    queue.popleft()
             elif not nbytes and (self._lingering or outbound.want()):
                 return
             if budget <= 0 and queue:
@@ -378,15 +386,16 @@ class RingLink:
             self._segment.ring_self()
 
     def _attend(self, segment: Segment) -> bool:
-        """Read and write for a turn; whether nothing is left to do until the peer rings."""
-        inbound = segment.inbound
+        """Read and write for a turn; whether this will be called again when there is more to do, by bell or poll."""
+        inbound, roomy = segment.inbound, segment.outbound.roomy
         budget = _MOST
-        for _ in _TURNS:
+        for turn in _TURNS:
             left = inbound.read(self.peer, CHUNK)
             budget -= CHUNK - left
             if self._queue:
-                self._flush(segment, _WRITTEN)
-            elif left == CHUNK and inbound.expect():
+                if not turn:
+                    self._flush(segment, _WRITTEN)
+            elif left == CHUNK and inbound.expect(midst=roomy):
                 continue
             if self._closed:
                 return True
@@ -438,8 +447,12 @@ class RingLink:
             self._lingering = False
             return True
         watching = segment.inbound.watch()
-        if self._queue:
-            watching = segment.outbound.want() and watching
+        try:
+            if self._queue:
+                watching = segment.outbound.want() and watching
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return True
         if segment.inbound.unheard():
             segment.ring()
         self._lingering = not watching

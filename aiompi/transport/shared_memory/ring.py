@@ -221,10 +221,11 @@ class Outbound(_Ring):
         room = self._limit - head or self._refreshed() - head
         place = head & self._mask
         nbytes = min(len(piece), room, self._size - place, CHUNK)
-        self._memory[place : place + nbytes] = piece[:nbytes]
-        head += nbytes
         whole = nbytes == len(piece)
-        self._head = head = _aligned(head) if last and whole else head
+        head = _aligned(head + nbytes) if last and whole else head + nbytes
+        self._memory[place : place + nbytes] = piece[:nbytes]
+        # No call from here on, in which a signal handler could raise: what has been written counts as a whole.
+        self._head = head
         if last or not whole or nbytes != HEADER_BYTES:
             # A header alone is of no use to the reader; also, he relies on it that a header is never alone.
             self._words[HEAD] = head
@@ -481,11 +482,12 @@ class Inbound(_Ring):
         room = landing.room()
         nbytes = min(len(room), self._head - tail, self._size - place, CHUNK)
         room[:nbytes] = self._memory[place : place + nbytes]
+        end = _aligned(tail + nbytes)  # a call: a signal handler that raises does so here, and it is copied again
         self._missing -= nbytes
         if self._missing:
             self._tail = tail + nbytes
         else:
-            self._move(_aligned(tail + nbytes))
+            self._move(end)
             self.landing = None
         landing.advance(nbytes)
 
@@ -496,13 +498,14 @@ class Inbound(_Ring):
             return True
         return self._inflow is not None and self._inflow.pending
 
-    def expect(self) -> bool:
-        """Whether something comes from a writer that has rung early, or is in the midst of a message.
+    def expect(self, midst: bool) -> bool:
+        """Whether something comes from a writer that has rung early; others may run for a while until it does.
 
-        Others may run for a while until it does.
+        Args:
+            midst: whether to expect the rest of a message, too, which he may be writing.
         """
         words, tail = self._words, self._tail
-        if words[COMING] <= tail and (self.landing is None or self._inflow is not None):
+        if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
         for _ in _PATIENCE:
             if words[HEAD] != tail:

@@ -66,3 +66,23 @@ else:
 """
     job = site.ok(2, HEAD + body, env=environment(level, "0"))
     assert job.lines == ["2"]
+
+
+def test_a_handler_waits_in_a_thread_for_which_another_one_works(site: Site) -> None:
+    """When that one ends, it is the wait of the handler that goes on."""
+    body = """
+import threading
+if rank == 0:
+    other = threading.Thread(target=lambda: print(comm.recv(source=1, tag=1), flush=True))
+    other.start()
+    time.sleep(0.1)
+    handle(lambda: print(comm.recv(source=1, tag=2), flush=True), 0.1)
+    print(comm.recv(source=1, tag=3), flush=True)
+    other.join()
+else:
+    for tag in (1, 2, 3):
+        time.sleep(0.3)
+        comm.send(tag, dest=0, tag=tag)
+"""
+    job = site.ok(2, HEAD + body, env=environment("multiple", "0"))
+    assert job.out.splitlines() == ["1", "2", "3"]

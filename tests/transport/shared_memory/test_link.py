@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -19,7 +20,7 @@ from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.ring import GRANTED, TAIL
+from aiompi.transport.shared_memory.ring import GRANTED, TAIL, Outbound
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -188,6 +189,28 @@ def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
     with pytest.raises(ValueError, match="a signal handler"):
         w.finish(*receives)
     assert w.finish(*receives) == [pattern(10, i) for i in range(3)]
+
+
+def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled(ring_size=2**16)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    message, unheard = pattern(100_000), Outbound.unheard
+    receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
+    interrupted = 0
+
+    def interrupt(outbound: Outbound) -> bool:
+        nonlocal interrupted
+        interrupted += 1
+        if interrupted % 2:
+            raise KeyboardInterrupt
+        return unheard(outbound)
+
+    monkeypatch.setattr(Outbound, "unheard", interrupt)
+    while not (send.done() and receive.done()):
+        with contextlib.suppress(KeyboardInterrupt):
+            w.poll()
+    assert interrupted > 2
+    assert receive.result() == message
 
 
 def test_frame_leaves_as_a_whole_or_not_at_all_and_in_turn(polled: NewPolled) -> None:

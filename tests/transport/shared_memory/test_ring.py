@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from worlds import pattern
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory import ring
 from aiompi.transport.shared_memory.ring import (
     AHEAD,
     ALIGN,
@@ -388,17 +389,18 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
 
 def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pair, payload = Pair(), pattern(1000)
-    assert not pair.inbound.expect()
+    assert not pair.inbound.expect(midst=True)
     pair.outbound.begin()
     for piece, last in ((eager(payload), False), (payload[:500], False)):
         pair.outbound.write(piece, last)
     pair.read()
+    assert not pair.inbound.expect(midst=False)
     monkeypatch.setattr(os, "sched_yield", lambda: pair.outbound.write(payload[500:], True))
-    assert pair.inbound.expect()
+    assert pair.inbound.expect(midst=True)
     pair.read()
     assert [data for _, data in pair.frames] == [payload]
     monkeypatch.setattr(os, "sched_yield", lambda: pytest.fail("nothing is being written"))
-    assert not pair.inbound.expect()
+    assert not pair.inbound.expect(midst=True)
 
 
 def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that() -> None:
@@ -415,6 +417,19 @@ def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that()
     assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "nobody has rung"
     pair.read()
     assert pair.inbound.pending() is False
+
+
+def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, payload = Pair(), pattern(3000)
+    for piece, last in ((eager(payload), False), (payload[:1000], False)):
+        pair.outbound.write(piece, last)
+    with monkeypatch.context() as patch:
+        patch.setattr(ring, "_aligned", interrupt)
+        with pytest.raises(Interrupted):
+            pair.read()
+    pair.outbound.write(payload[1000:], True)
+    pair.read()
+    assert [data for _, data in pair.frames] == [payload]
 
 
 def test_signal_handler_leaves_no_fence_behind() -> None:
