@@ -34,7 +34,7 @@ from aiompi.wire.frame import Payload
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: chunks per turn and direction, so that one busy peer does not starve the loop
+#: chunks that are read per turn, so that one busy peer does not starve the loop
 BUDGET: Final = 4
 _TURNS: Final = range(BUDGET)
 #: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
