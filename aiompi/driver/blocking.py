@@ -433,14 +433,22 @@ def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:
     threading.excepthook = excepthook
 
 
+def loop_runs() -> bool:
+    """Whether an event loop runs in this thread."""
+    events = sys.modules.get("asyncio.events")
+    try:
+        return events is not None and events._get_running_loop() is not None
+    except AttributeError:
+        return False  # another thread is just importing it
+
+
 def refuse_running_loop(call: str, awaitable: str) -> None:
     """Raise if an event loop runs in this thread: a blocking call would stop it.
 
     Raises:
         BlockingCallError: it does; names the awaitable to use instead.
     """
-    events = sys.modules.get("asyncio.events")
-    if events is not None and events._get_running_loop() is not None:
+    if loop_runs():
         raise BlockingCallError(
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the native face instead"
         )

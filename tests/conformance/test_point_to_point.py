@@ -14,6 +14,7 @@ from jobs import Site, in_face
 
 import aiompi
 from aiompi import MPI, PROC_NULL, Intracomm
+from aiompi.driver.blocking import NOBODY
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Check: TypeAlias = Callable[[Intracomm, Intracomm], Coroutine[Any, Any, None]]
@@ -209,7 +210,7 @@ def outcome(call: Callable[..., Any], requests: list[MPI.Request[Any]], several:
 def driver(monkeypatch: pytest.MonkeyPatch) -> NoDriver:
     """That of the process, which is not initialised."""
     driver = NoDriver()
-    monkeypatch.setattr("aiompi.face.blocking.requests.process.driver", driver, raising=False)
+    monkeypatch.setattr("aiompi.face.blocking.requests.process.driver", driver)
     return driver
 
 
@@ -341,6 +342,8 @@ class NoDriver:
     Attributes:
         polls: how often it was asked.
     """
+
+    owner = NOBODY
 
     def __init__(self) -> None:
         self.polls = 0

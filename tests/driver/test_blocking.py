@@ -7,7 +7,9 @@ import inspect
 import os
 import signal
 import socket
+import sys
 import time
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -353,3 +355,8 @@ def test_blocking_calls_are_refused_inside_a_running_loop(run: Any) -> None:
     refuse_running_loop("Comm.Recv", "await comm.Recv()")
     run(main())
     refuse_running_loop("Comm.Recv", "await comm.Recv()")
+
+
+def test_no_loop_runs_while_another_thread_imports_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncio.events", types.ModuleType("asyncio.events"))
+    refuse_running_loop("comm.recv", "await comm.recv()")

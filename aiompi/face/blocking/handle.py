@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import get_ident, refuse_running_loop
+from aiompi.driver.blocking import get_ident, loop_runs, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
@@ -79,8 +78,7 @@ class Handle(Membership, Opaque):
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
         """The communicator, for a call that blocks: as `_admitted` and `refuse_running_loop`, in one step."""
-        events = sys.modules.get("asyncio.events")
-        if events is not None and events._get_running_loop() is not None:
+        if loop_runs():
             refuse_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.driver.owner:
