@@ -172,17 +172,17 @@ class BlockingDriver:
             self._rouse()
 
     def _turn(self, timeout: float | None) -> None:
-        if (self._soon or self._timers) and self._run_due():
-            timeout = 0.0  # what has run may have completed what is waited for
-        if self._pollers and self._ask(timeout):
+        ran = bool(self._soon or self._timers) and self._run_due()
+        if self._pollers and self._ask(0.0 if ran else timeout):
             return
-        if timeout is not None:
-            self._look(timeout)
-        elif self._asleep:
-            self._look(self._pause())
-        else:
-            # First the caller looks once more for what it waits for: from now on signal handlers end the sleep.
+        if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
+            # First the caller looks once more for what it waits for, which what has run may have completed, too: from
+            # now on signal handlers end the sleep.
             self._asleep, self.owner = True, NOBODY
+        elif ran:
+            self._look(0.0)
+        else:
+            self._look(self._pause() if timeout is None else timeout)
 
     def _pause(self) -> float | None:
         """Seconds to sleep for, None if it is the descriptors alone that something depends on.

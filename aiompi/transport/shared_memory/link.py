@@ -24,7 +24,6 @@ from aiompi.transport.shared_memory.ring import (
     NOT,
     PLACE,
     UNHEARD,
-    Inbound,
     Outbound,
 )
 from aiompi.transport.shared_memory.segment import Segment
@@ -154,7 +153,7 @@ class RingLink:
         segment.inbound.lender = self._lender
         segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
-        self._driver.add_bell(segment.bell, self._hand_out, self._rung)
+        self._driver.add_bell(segment.bell, self._hand_out, self._turn)
         segment.ring_self()  # to write what is queued and to begin to watch
 
     # Sending.
@@ -180,7 +179,7 @@ class RingLink:
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
         segment = self._segment
-        if segment is None or not segment.outbound.drowsy:
+        if segment is None or not segment.outbound.sleepy:
             self._sleepers.pop(self.peer.rank, None)
         elif not self._queue and segment.outbound.herald():
             segment.ring()
@@ -354,23 +353,25 @@ class RingLink:
         """
         segment = self._segment
         assert segment is not None
-        inbound = segment.inbound
+        inbound, peer = segment.inbound, self.peer
         try:
-            left = inbound.read(self.peer, CHUNK)
+            if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
+                found = True
+            else:
+                left = inbound.read(peer, CHUNK)
+                found = left > 0 if left < CHUNK else self._rounds.poll()
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-        found = left > 0 if left < CHUNK else self._rounds.poll()
         return self._closed or (found and not self._queue and not inbound.pending())
 
-    def _rung(self) -> None:
+    def _turn(self) -> None:
         segment = self._segment
         assert segment is not None
-        self._turn(segment)
-
-    def _turn(self, segment: Segment) -> None:
         try:
-            watching = self._attend(segment)
+            self._lingering = self._lingering or self._driver.linger(self)
+            settled = not self._queue and not self._lingering and segment.inbound.settle()
+            watching = settled or self._attend(segment)
             self._rounds.poll()
         except RemoteProtocolError as error:
             self.lost(str(error))
@@ -400,7 +401,7 @@ class RingLink:
             if self._closed:
                 return True
             if left > 0:
-                done = self._wait(inbound)
+                done = self._lingering or inbound.watch()
             else:
                 done = False
                 inbound.fence()
@@ -411,13 +412,6 @@ class RingLink:
             if budget <= 0:
                 break
         return self._lingering
-
-    def _wait(self, inbound: Inbound) -> bool:
-        """Wait for frames, after a fence, or linger, to ask again; False when there are some."""
-        if self._lingering:
-            return True
-        self._lingering = self._driver.linger(self)
-        return self._lingering or inbound.watch()
 
     def poll(self, looks: range) -> bool:
         segment = self._segment
@@ -430,7 +424,7 @@ class RingLink:
             if not inbound.pending():
                 if not queue or not segment.outbound.room:
                     return False
-                self._turn(segment)
+                self._turn()
                 return True
             left = inbound.read(self.peer, CHUNK)
         except RemoteProtocolError as error:
@@ -438,7 +432,7 @@ class RingLink:
             return True
         # Nothing read at all: it is the writer who waits.
         if left <= 0 or left == CHUNK or queue:
-            self._turn(segment)
+            self._turn()
         return True
 
     def rest(self) -> bool:

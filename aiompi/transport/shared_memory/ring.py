@@ -70,6 +70,8 @@ _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
 #: how often a reader for whom something is being written lets others run until it is there
 _PATIENCE: Final = range(40)
+#: one look
+_ONCE: Final = range(1)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
@@ -146,15 +148,17 @@ class Outbound(_Ring):
 
     Attributes:
         roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
+        sleepy: how many frames are to find the reader awake until it is no longer expected that he sleeps.
     """
 
-    __slots__ = ("_granted", "_limit", "_sleepy", "roomy")
+    __slots__ = ("_announced", "_granted", "_limit", "roomy", "sleepy")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._limit = self._size
         self._granted = 0
-        self._sleepy = 0
+        self._announced = -1  # where the frame begins for which the reader was rung early
+        self.sleepy = 0
         self.roomy = False
 
     def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
@@ -172,9 +176,9 @@ class Outbound(_Ring):
             RemoteProtocolError: the reader has corrupted the ring.
         """
         nbytes = HEADER_BYTES + len(payload)
-        if (self._sleepy or nbytes >= EARLY) and not mark and self.herald():
-            return AHEAD
         head = self._head
+        if (self.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
+            return AHEAD
         place = head & self._mask
         if place >= REWIND and nbytes <= place and self._rewound():
             head, place = self._head, 0
@@ -196,11 +200,11 @@ class Outbound(_Ring):
             pass
         wait = words[WATCHING]
         if not wait or wait == self._answered:
-            if self._sleepy:
-                self._sleepy -= 1
+            if self.sleepy:
+                self.sleepy -= 1
             return HEARD
         self.due = wait
-        self._sleepy = _SLEEPY
+        self.sleepy = _SLEEPY
         return UNHEARD
 
     def begin(self) -> None:
@@ -274,23 +278,19 @@ class Outbound(_Ring):
         self.due = wait
         return True
 
-    @property
-    def drowsy(self) -> bool:
-        """Whether the reader has slept lately when something was written."""
-        return self._sleepy > 0
-
     def herald(self) -> bool:
         """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
 
         The frame is found even if he is not rung for again: his next wait will have another number.
         """
-        words, coming = self._words, self._head + 1
+        words, head = self._words, self._head
         wait = words[WATCHING]
-        if not wait or wait == self._answered or words[COMING] == coming or not self.roomy:
+        if not wait or wait == self._answered or head == self._announced or not self.roomy:
             return False
         self.due = wait
-        self._sleepy = _SLEEPY
-        words[COMING] = coming
+        self.sleepy = _SLEEPY
+        words[COMING] = head + 1
+        self._announced = head
         return True
 
     def want(self) -> bool:
@@ -327,8 +327,8 @@ class Inbound(_Ring):
         """Whether the stream may end here."""
         return self.landing is None
 
-    def take(self, sink: Sink, looks: range) -> bool:
-        """Hand out a message that is all there is to read, the usual case while both ranks are awake.
+    def take(self, sink: Sink, looks: range = _ONCE) -> bool:
+        """Hand out a message that is all there is to read, the usual case.
 
         It takes half as long as `read`, which is to be called for whatever else there may be.
 
@@ -498,7 +498,7 @@ class Inbound(_Ring):
             return True
         return self._inflow is not None and self._inflow.pending
 
-    def expect(self, midst: bool) -> bool:
+    def expect(self, midst: bool = False) -> bool:
         """Whether something comes from a writer that has rung early; others may run for a while until it does.
 
         Args:
@@ -529,6 +529,13 @@ class Inbound(_Ring):
             return True
         words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
         return False
+
+    def settle(self) -> bool:
+        """Begin to wait for frames, if there are none and no writer waits, as most often; whether that is so."""
+        words, tail = self._words, self._tail
+        if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self._answered or self._inflow is not None:
+            return False
+        return self.watch() and words[WANTING] == self._answered
 
     def unheard(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.

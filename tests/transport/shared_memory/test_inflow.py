@@ -17,7 +17,7 @@ from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, LENT, PLACE
+from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, LENT, PLACE, Inbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
@@ -312,6 +312,24 @@ def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch
         isend(w.comms[0], b"x", 1)
     w.comms[0].wake(1)
     assert not w.engines[0].sleepers
+
+
+def test_a_reader_who_is_woken_early_begins_to_wait_again_only_when_the_frame_is_handed_out(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world
+    sleeping(w)
+    receive = irecv(w.comms[1])
+    w.comms[0].wake(1)
+    link: Any = w.engines[1].peer(0).link
+    waits: list[bool] = []
+    watch = link._segment.inbound.watch
+    monkeypatch.setattr(Inbound, "watch", lambda self: waits.append(receive.done()) or watch())
+    monkeypatch.setattr(os, "sched_yield", lambda: isend(w.comms[0], b"y", 1))
+    w.drivers[1].poll()
+    assert (receive.result(), waits) == (b"y", [])
+    w.drivers[1].poll()
+    assert waits == [True]
 
 
 def test_a_link_that_is_closed_wakes_nobody(world: PolledWorld) -> None:

@@ -478,6 +478,24 @@ def test_reader_does_not_wait_for_what_is_there() -> None:
     assert pair.inbound.watch()
 
 
+def test_reader_settles_when_there_is_nothing_else_to_do() -> None:
+    pair = Pair()
+    assert pair.inbound.settle()
+    assert pair.outbound.put(eager(b"x"), b"x") == UNHEARD, "it waits"
+    pair.ring()
+    assert not pair.inbound.settle(), "there is a frame"
+    pair.read()
+    pair.words[COMING] = pair.words[HEAD] + 1
+    assert not pair.inbound.settle(), "one is about to come"
+    pair.words[COMING] = 0
+    assert pair.inbound.settle()
+    pair.words[WANTING] += 1
+    assert not pair.inbound.settle(), "the writer waits"
+    assert pair.inbound.unheard()
+    pair.ring()
+    assert pair.inbound.settle()
+
+
 def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
     pair = Pair()
     assert not pair.inbound.unheard(), "it does not wait"
