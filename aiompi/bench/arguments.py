@@ -41,6 +41,15 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="only see that everything runs; the figures mean little")
 
 
+def add_awake(parser: argparse.ArgumentParser) -> None:
+    """--awake."""
+    parser.add_argument(
+        "--awake",
+        action="store_true",
+        help="keep idle cores awake, as root: to wake who sleeps takes some 5 us then, and no 40 on a virtual machine",
+    )
+
+
 def list_of(item: Callable[[str], T]) -> Callable[[str], list[T]]:
     """Reads a list with commas, each item once."""
     return lambda text: list(dict.fromkeys(item(part.strip()) for part in text.split(",")))

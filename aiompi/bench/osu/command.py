@@ -12,6 +12,7 @@ from typing import Final
 
 from aiompi.bench import arguments
 from aiompi.bench.contender import BenchError
+from aiompi.bench.machine import idle_cores
 from aiompi.bench.osu import table
 from aiompi.bench.osu.benchmarks import BENCHMARKS
 from aiompi.bench.osu.peers import OURS, PEERS, Peer
@@ -57,12 +58,13 @@ def main(argv: Sequence[str]) -> None:
         chosen.repeat,
         chosen.quick,
     )
-    results = Results(chosen.json, chosen.repeat, chosen.quick)
+    results = Results(chosen.json, chosen.repeat, chosen.quick, chosen.awake)
     print(f"{results.head}\n{table.LEGEND}", flush=True)
     rows: list[Row] = []
-    for row in _shown(measure(plan)):
-        rows.append(row)
-        results.save(rows=[row.record() for row in rows])
+    with idle_cores(chosen.awake):
+        for row in _shown(measure(plan)):
+            rows.append(row)
+            results.save(rows=[row.record() for row in rows])
     if chosen.plot is not None:
         _plot(rows, chosen.plot)
 
@@ -105,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     arguments.add_sizes(parser, SIZES)
     arguments.add_turns(parser, 5)
     arguments.add_results(parser)
+    arguments.add_awake(parser)
     add("--plot", type=Path, metavar="FILE", help="draw a picture of them, such as out.png or out.svg")
     return parser
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aiompi.bench import arguments, targets
+from aiompi.bench.machine import idle_cores
 from aiompi.bench.results import Results
 from aiompi.bench.targets import table
 from aiompi.bench.targets.family import Options
@@ -28,12 +29,13 @@ def main(argv: Sequence[str]) -> None:
     """
     chosen = _parser().parse_args(argv)
     options = Options(chosen.repeat, chosen.quick)
-    results = Results(chosen.json, chosen.repeat, chosen.quick)
+    results = Results(chosen.json, chosen.repeat, chosen.quick, chosen.awake)
     print(results.head, flush=True)
     figures: dict[str, list[dict[str, Any]]] = {}
-    for name in chosen.families or targets.FAMILIES:
-        figures[name] = [figure.record() for figure in _measured(name, options)]
-        results.save(figures=figures)
+    with idle_cores(chosen.awake):
+        for name in chosen.families or targets.FAMILIES:
+            figures[name] = [figure.record() for figure in _measured(name, options)]
+            results.save(figures=figures)
 
 
 def _measured(name: str, options: Options) -> Iterator[Figure]:
@@ -60,4 +62,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     arguments.add_turns(parser, Options().repeat)
     arguments.add_results(parser)
+    arguments.add_awake(parser)
     return parser
