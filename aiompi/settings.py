@@ -37,6 +37,8 @@ class Settings:
         transports: names of transports that may be used, comma-separated in the environment; empty means all. Without
             shared_memory among them, ranks share no memory with their IMPI host either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
+        single_copy: whether long messages between ranks of one host are copied once, straight from memory to memory,
+            where the kernel lets ranks do that.
         spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
             default: 200e-6, but never with more ranks on the host than its control group has time for. With more ranks
             than cores whoever else wants the core gets it at once.
@@ -74,6 +76,7 @@ class Settings:
     pickle: bool = True
     transports: tuple[str, ...] = ()
     ring_size: int = 2**20
+    single_copy: bool = True
     spin: float | None = None
     bind: str = ""
     connect_timeout: float = 30.0

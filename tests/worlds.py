@@ -310,10 +310,10 @@ class WireWorld(_World):
 
 
 class _Sockets(_World):
-    """Engines with a stream transport each; long messages go through the streams, and are not lent, unless set."""
+    """Engines with a stream transport each; long messages are neither lent nor exposed, unless set."""
 
     def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
-        super().__init__(size, driver, **{"lend_limit": 0, **settings})
+        super().__init__(size, driver, **{"lend_limit": 0, "single_copy": False, **settings})
         site = Site(KEY, directory)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
@@ -442,7 +442,7 @@ class RawPeer:
             kind, *_, length, _, _ = HEADER.unpack_from(data, at)
             whole = HEADER_BYTES + (length if kind in WITH_PAYLOAD else 0)
             at += ring.write(memoryview(data)[at : at + whole], last=whole <= left)
-            ring._words[HEAD] = ring._head
+            ring.words[HEAD] = ring._head
         self.segment.ring()
 
     def receive(self, nbytes: int) -> bytes:

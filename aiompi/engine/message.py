@@ -122,10 +122,11 @@ class Landing:
         memory: the first bytes of the payload go here.
         length: bytes of the payload.
         filled: bytes that have arrived.
+        offer: from where it is copied, if that is so.
         target: the receive that was matched, the unexpected message, or nobody.
     """
 
-    __slots__ = ("eager", "filled", "length", "memory", "peer", "target")
+    __slots__ = ("eager", "filled", "length", "memory", "offer", "peer", "target")
 
     def __init__(
         self, peer: Party, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
@@ -136,6 +137,7 @@ class Landing:
         self.length = length
         self.eager = eager
         self.filled = 0
+        self.offer: Offer | None = None
         target.landing = self
         peer.landings.add(self)
 
@@ -158,8 +160,14 @@ class Landing:
         room[:] = payload[: len(room)]
         self.advance(len(payload))
 
+    def divert(self) -> None:
+        """Have nobody else write into the memory any more."""
+        if self.offer is not None:
+            self.offer.close()
+
     def retarget(self, target: Receive | Message, memory: memoryview) -> None:
         """Continue in other memory: a receiver has come, or gone."""
+        self.divert()
         kept = min(self.filled, len(memory))
         memory[:kept] = self.memory[:kept]
         self.memory = memory

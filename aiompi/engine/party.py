@@ -152,6 +152,7 @@ class Party(ABC):
         waiting: list[Failable] = [*self.orphans]
         self.orphans = []
         for landing in self.landings:
+            landing.divert()
             landing.target.landing = None
             if isinstance(landing.target, Receive):
                 waiting.append(landing.target)

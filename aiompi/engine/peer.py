@@ -93,6 +93,7 @@ class Peer(Party):
             self._cancelyes,
             self._cancelno,
             self._fini,
+            self._invited,
         )
 
     # Sending.
@@ -196,11 +197,13 @@ class Peer(Party):
             return False
         owed, self._owed = self._owed, 0
         header = _pack(frame.RTS, tag, source, owed, context, nbytes, request.srqid, note)
-        if lending.offer(request.payload, header, link):
+        longer = nbytes > self.engine.lend_limit
+        payload = request.payload
+        if lending.offer(payload, header, link) or (longer and lending.expose(payload, nbytes, header, link)):
             request.sent()
             return True
         self._owed += owed
-        if mode is Mode.SYNCHRONOUS or nbytes > self.engine.lend_limit or not self.borrows(nbytes):
+        if mode is Mode.SYNCHRONOUS or longer or not self.borrows(nbytes):
             return False
         owed, self._owed = self._owed, 0
         self.credit -= nbytes + OVERHEAD
@@ -389,8 +392,16 @@ class Peer(Party):
 
     def _copy(self, landing: Landing, srqid: int, offer: Offer) -> None:
         """Copy what is on offer, in turn with all else that is."""
+        landing.offer = offer
+        invitation = offer.invite(landing.memory[: landing.length])
+        if invitation is not None:
+            number, address = invitation
+            self.emit(frame.INVITE, number, length=landing.length, srqid=srqid, drqid=address)
+        self._begin_copy(functools.partial(self._copy_part, landing, srqid, offer))
+
+    def _begin_copy(self, part: Callable[[], bool]) -> None:
         copies = self.engine.copies
-        copies.append(functools.partial(self._copy_part, landing, srqid, offer))
+        copies.append(part)
         if len(copies) == 1:
             self._copy_on()
 
@@ -412,11 +423,11 @@ class Peer(Party):
         if landing not in self.landings:
             return False  # it is complete, or the peer is gone
         start = landing.filled
-        stop = min(landing.length, start + _COPIED_PER_TURN)
-        offer.copy(start, landing.memory[start:stop])
+        stop = offer.copy(landing.memory, start, _COPIED_PER_TURN, landing.length)
         if stop < landing.length:
             landing.advance(stop - start)
             return True
+        offer.close()
         if offer.stands():
             self.emit(frame.SYNCACK, srqid=srqid)
             landing.advance(stop - start)
@@ -481,6 +492,19 @@ class Peer(Party):
         header_bytes = _pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
         if (self.link or self.connect()).send(header_bytes, pieces, request):
             request.sent()
+
+    def _invited(self, header: tuple[int, ...], payload: memoryview) -> None:
+        number, wanted, srqid, address = header[1], *header[5:]
+        request, lending = self.engine.sends.get(srqid), self.engine.lending
+        if request is None or request.peer is not self or lending is None or self.link is None:
+            return  # it is of no use any more
+        if wanted > request.nbytes or number <= 0:
+            raise RemoteProtocolError(
+                f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written, by invitation {number}"
+            )
+        write = lending.assist(request.payload, wanted, number, address, self.link)
+        if write is not None:
+            self._begin_copy(functools.partial(write, _COPIED_PER_TURN))
 
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
         length, drqid = header[5], header[7]

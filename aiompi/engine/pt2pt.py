@@ -269,6 +269,7 @@ class Receive(Request[Any]):
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It would have been truncated: the rest was never asked for, or has been dropped.
+            landing.divert()
             landing.memory = landing.memory[:0]
             return
         message = self._message_again(landing)

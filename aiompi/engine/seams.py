@@ -201,6 +201,22 @@ class Lending(Protocol[B]):
     def offer(self, payload: Payload, header: bytes, link: Link) -> bool:
         """Announce a message that the receiver is to copy from where it is; False if it does not lie in such memory."""
 
+    def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
+        """The same, from any memory of this process; False if that cannot be done now, or would not pay."""
+
+    def assist(
+        self, payload: Payload, nbytes: int, number: int, address: int, link: Link
+    ) -> Callable[[int], bool] | None:
+        """Begin to copy the end of such a message, as its receiver has asked for.
+
+        Args:
+            nbytes: of the message that are wanted.
+            number, address: what the receiver has told.
+
+        Returns:
+            Copies up to so many bytes, and tells whether there is more to do; None if there is nothing.
+        """
+
 
 class WritingAhead(Protocol):
     """Places from which packets to other clients leave, and where their data can be before they may."""

@@ -16,6 +16,8 @@
 | CANCELYES   | it has been recalled                                         | srqid                                |
 | CANCELNO    | too late                                                     | srqid                                |
 | FINI        | this rank starts no operation any more; answers may follow   |                                      |
+| INVITE      | the message that was offered may be written to an address    | srqid length; tag: a number          |
+|             |                                                              | drqid: the address                   |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the id that the sender of the
 message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds
@@ -42,6 +44,7 @@ CANCEL: Final = 11
 CANCELYES: Final = 12
 CANCELNO: Final = 13
 FINI: Final = 14
+INVITE: Final = 15
 
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
@@ -84,11 +87,25 @@ class Landing(Protocol):
 class Offer(Protocol):
     """A message that can be copied from where its sender has it."""
 
-    def copy(self, start: int, memory: memoryview) -> None:
-        """Copy bytes from `start` on."""
+    def invite(self, memory: memoryview) -> tuple[int, int] | None:
+        """Let the sender write the end of the message into its place meanwhile, until `close`.
+
+        Returns:
+            A number and an address, which he must be told; None if he is not to do that.
+        """
+
+    def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
+        """Copy up to `most` bytes from `start` on, of a message of `length`; up to where all is there now.
+
+        Args:
+            memory: place of the message; what it has no place for is dropped.
+        """
 
     def stands(self) -> bool:
         """Whether what has been copied so far is the message; otherwise it must be asked for."""
+
+    def close(self) -> None:
+        """From now on nobody else writes into the memory."""
 
 
 class Sink(Protocol):

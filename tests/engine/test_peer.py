@@ -210,7 +210,7 @@ def test_answer_to_nothing_is_refused(header: Header) -> None:
         forged(w, header, b"12345" if header.kind == frame.DATA else b"")
 
 
-@pytest.mark.parametrize("kind", [0, frame.FINI + 1, 255])
+@pytest.mark.parametrize("kind", [0, frame.INVITE + 1, 255])
 def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
     w = WireWorld(2)
     isend(w.comms[0], b"before", 1)

@@ -90,6 +90,34 @@ ALLOCATED = """
     print("whole")
 """
 
+#: Messages that are copied from process to process, from both ends; memory is used for the next one at once. Each rank
+#: tells how many bytes it has copied how.
+EXPOSED = """
+    import random
+    import numpy as np
+    from aiompi.datatype.buffer import process
+    counts = {"read": 0, "write": 0}
+    for name in counts:
+        def copy(pid, address, memory, name=name, real=getattr(process, name)):
+            real(pid, address, memory)
+            counts[name] += len(memory)
+        setattr(process, name, copy)
+    other, alike = 1 - comm.rank, random.Random(0)
+    sources = [np.frombuffer(random.Random(rank).randbytes(2**25), "B") for rank in range(2)]
+    memory, into = np.zeros(2**24, "B"), np.zeros(2**24, "B")
+    for number in range(COUNT):
+        nbytes, at = alike.randrange(3 * 2**20, 2**24), alike.randrange(2**24)
+        memory[:nbytes] = sources[comm.rank][at : at + nbytes]
+        into[:] = 0
+        received = comm.Irecv(into, source=other)
+        await comm.Send(memory[:nbytes], dest=other)
+        memory[:] = 0
+        await END(received)
+        assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
+        assert not into[nbytes:].any(), number
+    print("whole", counts["read"] > 0, counts["write"] > 0)
+"""
+
 TALK = """
     for other in range(comm.size):
         if other != comm.rank:
@@ -151,6 +179,13 @@ def test_messages_to_several_ranks_are_whole(site: Site, face: str, spin: str) -
 def test_messages_in_memory_of_alloc_mem_are_whole(site: Site, face: str) -> None:
     result = site.ok(2, stress(face, 150, ALLOCATED), env={"AIOMPI_TRANSPORTS": "shared_memory"})
     assert result.lines == ["whole"] * 2
+
+
+@pytest.mark.parametrize("spin", ["0", "200e-6"])
+@pytest.mark.parametrize("face", FACES)
+def test_messages_from_process_to_process_are_whole(site: Site, face: str, spin: str) -> None:
+    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_SPIN": spin}
+    assert site.ok(2, stress(face, 40, EXPOSED), env=env).lines == ["whole True True"] * 2
 
 
 MEET = """

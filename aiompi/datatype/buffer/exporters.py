@@ -6,13 +6,13 @@ after the kernel has said that it leads to memory of this process: that of a GPU
 
 from __future__ import annotations
 
-import ctypes
 import os
 import warnings
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from aiompi.datatype.buffer import process
 from aiompi.errors import InvalidBufferError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -92,16 +92,6 @@ class Description:
         return array
 
 
-class _Range(ctypes.Structure):
-    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-_read: Final = ctypes.CDLL(None).process_vm_readv
-_read.argtypes = [
-    ctypes.c_int, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.c_ulong,
-]  # fmt: skip
-
-
 def check_reachable(address: int, nbytes: int) -> None:
     """Check that the first and the last of so many bytes are in memory of this process.
 
@@ -109,13 +99,13 @@ def check_reachable(address: int, nbytes: int) -> None:
         InvalidBufferError: they are not.
     """
     for place in {address, address + nbytes - 1}:
-        byte = ctypes.create_string_buffer(1)
-        here, there = _Range(ctypes.addressof(byte), 1), _Range(place, 1)
-        if _read(os.getpid(), here, 1, there, 1, 0) != 1:
+        try:
+            process.read(os.getpid(), place, memoryview(bytearray(1)))
+        except OSError:
             raise InvalidBufferError(
                 f"address {place:#x} is in no memory that this process can read, but maybe in that of a device; "
                 "copy the data to the host first"
-            )
+            ) from None
 
 
 def _of_interface(owner: object, interface: Any) -> Array:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from aiompi.datatype.buffer.process import address_of
 from aiompi.transport.shared_memory.area import ARENA, PREFIX, Area
 
 #: bytes at most; addresses and no memory, until it is used
@@ -43,7 +44,7 @@ class Arena(Area):
         pages = min(MOST, os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE) // _GRAIN
         super().__init__(ARENA, pages * _GRAIN)
         self._mapped: Any = self._memory.obj
-        self._address = address(self._memory)
+        self._address = address_of(self._memory)
         self._free = [(0, self._nbytes)]  # start and end, ascending, never adjacent
         self._returned: deque[tuple[int, int]] = deque()  # what is free too, but not yet there
         self._lock = threading.Lock()
@@ -92,7 +93,7 @@ class Arena(Area):
 
     def locate(self, piece: bytes | memoryview) -> int | None:
         """The place of memory in the area, None if it is elsewhere."""
-        place = address(piece) - self._address
+        place = address_of(piece) - self._address
         return place if 0 <= place < self._nbytes else None
 
     def take_back(self) -> None:
@@ -112,8 +113,3 @@ class _Room(np.ndarray[Any, np.dtype[np.uint8]]):
     def __del__(self) -> None:
         if self.give_back is not None:
             self.give_back()
-
-
-def address(piece: bytes | memoryview) -> int:
-    """Of the first byte."""
-    return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])

@@ -14,10 +14,12 @@ from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
+from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     AHEAD,
     CHUNK,
+    EXPOSED,
     FLOWING,
     FRAME_COST,
     LENT,
@@ -104,6 +106,8 @@ class RingLink:
         self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
         self._loans: dict[int, Loan] = {}  # the areas of the peer
         self._offered: Arena | None = None  # where messages to the peer may lie
+        self._exposing = False  # whether they may lie in any memory
+        self._neighbour: Neighbour | None = None
         self._queue: deque[_Frame] = deque()
         self._sleepers = transport.engine.sleepers
         self._lingering = False
@@ -151,6 +155,7 @@ class RingLink:
         assert self._socket is not None
         self._segment = segment
         segment.inbound.lender = self._lender
+        segment.inbound.exposed = self._exposed
         segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
@@ -270,7 +275,7 @@ class RingLink:
         block.lent.append((borrower, borrower.borrow()))
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
         quiet = flowing != 0 and not self._transport.engine.roomy
-        if self._refer(header, block.start, flowing, quiet):
+        if self._refer(header, block.start, flowing, LENT, quiet):
             return True
         block.lent.pop()
         borrower.keep()
@@ -278,17 +283,25 @@ class RingLink:
 
     def offer(self, header: bytes, place: int, arena: Arena) -> bool:
         """Announce a message that lies in the arena; False if it cannot be done now."""
-        if not self.open_to(arena) or not self._refer(header, place, arena.epoch):
+        if not self.open_to(arena) or not self._refer(header, place, arena.epoch, LENT):
             return False
         self._offered = arena
         return True
 
-    def _refer(self, header: bytes, place: int, epoch: int, quiet: bool = False) -> bool:
+    def expose(self, header: bytes, address: int) -> bool:
+        """Announce a message that lies at an address; False if it cannot be done now."""
+        segment = self._segment
+        if segment is None:
+            return False
+        self._exposing = True
+        return self._refer(header, address, segment.outbound.words[RETRACTED], EXPOSED)
+
+    def _refer(self, header: bytes, place: int, epoch: int, mark: int, quiet: bool = False) -> bool:
         segment = self._segment
         if segment is None or self._queue:
             return False
         try:
-            written = segment.outbound.put(header, PLACE.pack(place, epoch), LENT, quiet)
+            written = segment.outbound.put(header, PLACE.pack(place, epoch), mark, quiet)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
@@ -304,6 +317,8 @@ class RingLink:
     def detach(self, owner: Owner) -> None:
         if self._offered is not None:
             self._offered.take_back()
+        if self._exposing and self._segment is not None:
+            self._segment.outbound.words[RETRACTED] += 1
         for frame in self._queue:
             if frame.owner is owner:
                 frame.copy()
@@ -461,6 +476,24 @@ class RingLink:
             raise RemoteProtocolError("it told of memory that this rank has not got")
         return loan
 
+    def _exposed(self, address: int, number: int) -> Exposed:
+        """A message in memory of the peer."""
+        assert self._segment is not None
+        return Exposed(self._met(), address, self._segment.inbound, number)
+
+    def assist(self, memory: memoryview, number: int, address: int) -> Assistance | None:
+        """Copy a message that has been exposed from its end on, as its receiver wants; None if it is too late."""
+        segment = self._segment
+        if segment is None:
+            return None
+        return Assistance(self._met(), memory, address, number, segment.outbound)
+
+    def _met(self) -> Neighbour:
+        if self._neighbour is None:
+            assert self._socket is not None
+            self._neighbour = Neighbour(self._socket)
+        return self._neighbour
+
     def _receive_loan(self) -> bool:
         """The peer hands over an area; False if it has closed."""
         assert self._socket is not None
@@ -536,7 +569,11 @@ class RingLink:
         segment, self._segment = self._segment, None
         if segment is not None:
             self._driver.remove_reader(segment.bell)
+            if self._exposing:
+                segment.outbound.words[RETRACTED] += 1  # the peer may still copy what is not the message any more
             segment.close()
+        if self._neighbour is not None:
+            self._neighbour.close()
         for borrower in self._borrowers.values():
             borrower.leave()
         self._borrowers.clear()
@@ -545,7 +582,7 @@ class RingLink:
             del pools[self.peer.rank]
         self._loans.clear()
         if self._offered is not None:
-            self._offered.take_back()  # the peer may still copy what is not the message any more
+            self._offered.take_back()  # likewise
             self._offered = None
         sock, self._socket = self._socket, None
         if sock is not None:

@@ -13,6 +13,8 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
+Some words more are for messages that do not go through the ring: see `aiompi.transport.shared_memory.cma`.
+
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
 Memory ordering. Only processors are served (`aiompi.wire.memory.ORDERED`) whose stores become visible in program order,
@@ -42,6 +44,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.pool import Inflow
+from aiompi.wire import frame as wire_frame
 from aiompi.wire.frame import EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
@@ -79,6 +82,9 @@ REWIND: Final = 64 * 2**10
 #: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
 #: in the arena; behind the header is its place, and for the arena its epoch, for the pool FLOWING or 0
 LENT: Final = 0x80
+#: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is its
+#: address, and how often the writer had taken back such memory before
+EXPOSED: Final = LENT | 0x40
 #: the message is read while it is written
 FLOWING: Final = 1
 PLACE: Final = struct.Struct("=QQ")
@@ -95,6 +101,10 @@ def _nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
+def _nothing_exposed(address: int, number: int) -> wire_frame.Offer:
+    raise RemoteProtocolError("it told of memory of a process that is unknown")
+
+
 class Offer:
     """A message that lies in the arena of the writer."""
 
@@ -105,27 +115,36 @@ class Offer:
         self._memory = memory
         self._epoch = epoch
 
-    def copy(self, start: int, memory: memoryview) -> None:
-        """Copy bytes from `start` on."""
-        memory[:] = self._memory[start : start + len(memory)]
+    def invite(self, memory: memoryview) -> None:
+        """The sender does something else meanwhile."""
+
+    def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
+        stop = min(start + most, length)
+        room = memory[start:stop]
+        room[:] = self._memory[start : start + len(room)]
+        return stop
 
     def stands(self) -> bool:
-        """Whether what has been copied so far is the message; otherwise its sender has taken the memory back."""
+        """Whether its sender has not taken the memory back."""
         return self._loan.epoch == self._epoch
 
+    def close(self) -> None:
+        """Nobody has written there."""
 
-class _Ring:
+
+class Ring:
     """What both ends have: memory, control words, and the number of the wait that the other end was last rung for.
 
     Attributes:
+        words: the control words.
         due: the number that it is to be rung for.
     """
 
-    __slots__ = ("_answered", "_head", "_mask", "_lock", "_memory", "_size", "_wait", "_words", "due")
+    __slots__ = ("_answered", "_head", "_mask", "_lock", "_memory", "_size", "_wait", "words", "due")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         self._memory = memory
-        self._words = words
+        self.words = words
         self._size = len(memory)
         self._mask = self._size - 1
         self._head = 0
@@ -143,7 +162,7 @@ class _Ring:
             pass
 
 
-class Outbound(_Ring):
+class Outbound(Ring):
     """The writing end.
 
     Attributes:
@@ -165,7 +184,7 @@ class Outbound(_Ring):
         """Write a whole frame, if it fits in one piece.
 
         Args:
-            mark: LENT if the payload is the place of the true one.
+            mark: LENT or EXPOSED if the payload is the place of the true one.
             quiet: whether a reader who sleeps may sleep on.
 
         Returns:
@@ -192,7 +211,7 @@ class Outbound(_Ring):
             memory[begin : place + nbytes] = payload
         if mark:
             memory[place] |= mark
-        words = self._words
+        words = self.words
         words[HEAD] = self._head = after
         if quiet:
             return HEARD
@@ -232,7 +251,7 @@ class Outbound(_Ring):
         self._head = head
         if last or not whole or nbytes != HEADER_BYTES:
             # A header alone is of no use to the reader; also, he relies on it that a header is never alone.
-            self._words[HEAD] = head
+            self.words[HEAD] = head
         return nbytes
 
     def _rewound(self) -> bool:
@@ -247,7 +266,7 @@ class Outbound(_Ring):
 
     def _refreshed(self) -> int:
         """The position up to which there is room."""
-        tail = self._words[TAIL]
+        tail = self.words[TAIL]
         if tail % ALIGN or not self._head - self._size <= tail <= self._head:
             raise RemoteProtocolError(f"the reader of a ring says that it is at {tail}; its writer is at {self._head}")
         self._limit = tail + self._size
@@ -259,7 +278,7 @@ class Outbound(_Ring):
         Raises:
             RemoteProtocolError: it has taken some back.
         """
-        before, self._granted = self._granted, self._words[GRANTED]
+        before, self._granted = self._granted, self.words[GRANTED]
         if self._granted < before:
             raise RemoteProtocolError(f"the reader of a ring has granted {self._granted} bytes, and before {before}")
         return self._granted - before
@@ -267,12 +286,12 @@ class Outbound(_Ring):
     @property
     def room(self) -> bool:
         """Whether something can be written."""
-        return self._words[TAIL] + self._size != self._head
+        return self.words[TAIL] + self._size != self._head
 
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()
-        wait = self._words[WATCHING]
+        wait = self.words[WATCHING]
         if not wait or wait == self._answered:
             return False
         self.due = wait
@@ -283,7 +302,7 @@ class Outbound(_Ring):
 
         The frame is found even if he is not rung for again: his next wait will have another number.
         """
-        words, head = self._words, self._head
+        words, head = self.words, self._head
         wait = words[WATCHING]
         if not wait or wait == self._answered or head == self._announced or not self.roomy:
             return False
@@ -296,21 +315,22 @@ class Outbound(_Ring):
     def want(self) -> bool:
         """Begin to wait for room; False when there is some."""
         self._wait += 1
-        self._words[WANTING] = self._wait
+        self.words[WANTING] = self._wait
         self.fence()
         return self._refreshed() == self._head
 
 
-class Inbound(_Ring):
+class Inbound(Ring):
     """The reading end.
 
     Attributes:
         landing: where the payload goes that is being read.
         lender: gives the area of the writer, of that kind, which has been handed over.
+        exposed: gives the message at an address of the writer's process; the number is what came with it.
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "landing", "lender", "stopped")
+    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "exposed", "landing", "lender", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
@@ -320,6 +340,7 @@ class Inbound(_Ring):
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
+        self.exposed: Callable[[int, int], wire_frame.Offer] = _nothing_exposed
         self.stopped = False
 
     @property
@@ -343,7 +364,7 @@ class Inbound(_Ring):
         """
         if self.landing is not None:
             return False
-        words, tail = self._words, self._tail
+        words, tail = self.words, self._tail
         for _ in looks:
             head = words[HEAD]
             if head != tail:
@@ -377,7 +398,7 @@ class Inbound(_Ring):
         Raises:
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
         """
-        frame, memory, words, size = sink.frame, self._memory, self._words, self._size
+        frame, memory, words, size = sink.frame, self._memory, self.words, self._size
         words[WATCHING] = 0
         if self._inflow is not None:
             budget -= self._follow(self._inflow)
@@ -417,8 +438,11 @@ class Inbound(_Ring):
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A frame whose payload is in an area of the writer; how much of the budget it takes."""
         self._move(self._tail + ALIGN)
-        kind, length = header[0] & ~LENT, header[5]
+        kind, length = header[0] & ~EXPOSED, header[5]
         start, epoch = PLACE.unpack_from(self._memory, place)
+        if header[0] & EXPOSED == EXPOSED:
+            sink.offer((kind, *header[1:]), self.exposed(start, epoch))
+            return length + FRAME_COST
         if kind == RTS:
             loan = self.lender(ARENA)
             sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
@@ -455,7 +479,7 @@ class Inbound(_Ring):
 
     def _look(self) -> None:
         """See how much there is to read."""
-        head, before, tail = self._words[HEAD], self._head, self._tail
+        head, before, tail = self.words[HEAD], self._head, self._tail
         if head == before:
             return
         if not before < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
@@ -493,7 +517,7 @@ class Inbound(_Ring):
 
     def pending(self) -> bool:
         """Whether there are frames, or the writer waits."""
-        words = self._words
+        words = self.words
         if words[HEAD] != self._tail or words[WANTING] != self._answered:
             return True
         return self._inflow is not None and self._inflow.pending
@@ -504,7 +528,7 @@ class Inbound(_Ring):
         Args:
             midst: whether to expect the rest of a message, too, which he may be writing.
         """
-        words, tail = self._words, self._tail
+        words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
         for _ in _PATIENCE:
@@ -516,12 +540,12 @@ class Inbound(_Ring):
     def grant(self, nbytes: int) -> None:
         """Let the writer know of so many bytes of credit more, once it looks."""
         self._grant += nbytes
-        self._words[GRANTED] = self._grant
+        self.words[GRANTED] = self._grant
 
     def watch(self) -> bool:
         """Begin to wait for frames; False when there are some, and no need to."""
         self._wait += 1
-        words = self._words
+        words = self.words
         words[WATCHING] = self._wait
         with self._lock:
             pass
@@ -532,7 +556,7 @@ class Inbound(_Ring):
 
     def settle(self) -> bool:
         """Begin to wait for frames, if there are none and no writer waits, as most often; whether that is so."""
-        words, tail = self._words, self._tail
+        words, tail = self.words, self._tail
         if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self._answered or self._inflow is not None:
             return False
         return self.watch() and words[WANTING] == self._answered
@@ -543,7 +567,7 @@ class Inbound(_Ring):
         To be asked after a fence, or else again later. While much is left to be read the writer may sleep on: he will
         write more at once when he is rung for later.
         """
-        wait = self._words[WANTING]
+        wait = self.words[WANTING]
         if wait == self._answered or 2 * (self._head - self._tail) > self._size:
             return False
         self.due = wait

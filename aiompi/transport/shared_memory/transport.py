@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
+from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Engine, Link, Party, Peer
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
+from aiompi.transport.shared_memory.cma import LONG, NUMBERS
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.template import Site
@@ -101,6 +103,19 @@ class SharedMemory(Unix):
             return False
         place = self._arena.locate(payload[0])
         return place is not None and link.offer(header, place, self._arena)
+
+    def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
+        if not self.engine.settings.single_copy or len(payload) != 1 or nbytes < LONG:
+            return False
+        return isinstance(link, RingLink) and link.expose(header, address_of(payload[0]))
+
+    def assist(
+        self, payload: Payload, nbytes: int, number: int, address: int, link: Link
+    ) -> Callable[[int], bool] | None:
+        if len(payload) != 1 or number > NUMBERS or not isinstance(link, RingLink):
+            return None
+        assistance = link.assist(memoryview(payload[0])[:nbytes], number, address)
+        return None if assistance is None else assistance.write
 
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
         place = place_of(context)

@@ -137,7 +137,7 @@ def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld
 
 def test_what_has_been_taken_back_is_not_even_copied(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    monkeypatch.setattr(Offer, "copy", lambda self, start, memory: copied.append(start))
+    monkeypatch.setattr(Offer, "copy", lambda self, memory, start, most, length: copied.append(start))
     request = send(world, allocated(world, pattern(LONG)))
     world.drivers[1].poll()
     request.withdraw()

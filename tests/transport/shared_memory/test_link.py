@@ -315,7 +315,7 @@ def test_peer_that_corrupts_the_ring_that_it_reads(polled: NewPolled) -> None:
         w.until(lambda: bool(w.links(0, 1)))
         w.poll()
         assert raw.segment is not None
-        raw.segment.inbound._words[TAIL] = 2**60
+        raw.segment.inbound.words[TAIL] = 2**60
         send = isend(w.comms[0], bytes(60_000), 1)
         w.until(send.done)
         assert isinstance(send.exception(), errors.ProcessFailedError)
@@ -329,7 +329,7 @@ def test_peer_that_takes_credit_back(polled: NewPolled) -> None:
         w.poll()
         assert raw.segment is not None
         for granted in (2000, 1999):
-            raw.segment.inbound._words[GRANTED] = granted
+            raw.segment.inbound.words[GRANTED] = granted
             sends = [isend(w.comms[0], bytes(1000), 1) for _ in range(3)]
         w.until(sends[-1].done)
     assert isinstance(sends[-1].exception(), errors.ProcessFailedError)

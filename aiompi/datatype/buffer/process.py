@@ -1,0 +1,63 @@
+"""Memory by its address, of this process or of another one."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+#: copies between memory of this process and an address of another one
+Copy: TypeAlias = Callable[[int, int, memoryview], None]
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_readv, _writev = _libc.process_vm_readv, _libc.process_vm_writev
+for _function in (_readv, _writev):
+    _function.restype = ctypes.c_ssize_t
+    _function.argtypes = [
+        ctypes.c_int, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.c_ulong,
+    ]  # fmt: skip
+
+
+def address_of(piece: bytes | memoryview) -> int:
+    """Of the first byte."""
+    return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
+
+
+def read(process: int, address: int, memory: memoryview) -> None:
+    """Copy bytes of a process into memory of this one (process_vm_readv(2)), while other threads run.
+
+    Args:
+        process: its id.
+        address: of the first byte there.
+        memory: as many bytes, one or more.
+
+    Raises:
+        OSError: the kernel does not allow it, or that process does not have all of this memory (EFAULT), or is no more.
+    """
+    _copy(_readv, process, address, memory)
+
+
+def write(process: int, address: int, memory: bytes | memoryview) -> None:
+    """Copy bytes of this process into memory of another one (process_vm_writev(2)), while other threads run.
+
+    For arguments and errors see `read`.
+    """
+    _copy(_writev, process, address, memory)
+
+
+def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:
+    nbytes = len(memory)
+    here, there = _Range(address_of(memory), nbytes), _Range(address, nbytes)
+    copied = function(process, here, 1, there, 1, 0)
+    if copied != nbytes:
+        number = ctypes.get_errno() if copied < 0 else errno.EFAULT
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,256 @@
+"""Cross memory attach: a long message is copied once, by the kernel, straight from the memory of its sender.
+
+The sender announces such a message with its address. When the receiver has matched it, it reads the message from its
+beginning on (process_vm_readv(2)), and invites the sender to write it from its end on meanwhile (process_vm_writev(2)),
+until they meet: both cores work, and a sender that does something else costs time only. Then the receiver answers.
+
+Until that answer the memory is the message's, unless the sender takes it back: as in the arena it raises a number then,
+and the receiver asks for the message instead, as for any other. It also does where the kernel does not let it read,
+which depends on users, namespaces, Yama and seccomp.
+
+They meet by words of the ring from the sender to the receiver. Positions count bytes of the message; above them those
+of the sender carry the number of the invitation, so that nothing that it says of an earlier one is taken for this.
+
+| word      | written by   | meaning                                                              |
+|-----------|--------------|----------------------------------------------------------------------|
+| RETRACTED | the sender   | how often it has taken back the memory of messages that were exposed |
+| WRITING   | the sender   | it has written everything from here on, or is about to               |
+| WRITTEN   | the sender   | it has written everything from here on                               |
+| READ      | the receiver | it has read everything before this, or is about to                   |
+| INVITED   | the receiver | number of the invitation that holds, 0: none                         |
+
+Memory ordering. Each first stores what it is about to copy and then, after a fence, loads what the other one is: when
+both want the same at least one of them sees it, and leaves it to the other. The receiver gives the memory back to its
+program only after it has withdrawn the invitation, and then found that WRITING and WRITTEN are the same: a sender that
+stores WRITING later loads INVITED after that, and does not write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import struct
+from typing import Final
+
+from aiompi.datatype.buffer import process
+from aiompi.transport.shared_memory.ring import Ring
+
+RETRACTED: Final = 3
+WRITING: Final = 4
+WRITTEN: Final = 5
+READ: Final = 19
+INVITED: Final = 20
+
+#: bytes of a message from which this takes less time than the ring
+LONG: Final = 2 * 2**20 + 1
+#: bytes that are copied by one system call
+_PIECE: Final = 512 * 2**10
+_BITS: Final = 48
+#: of invitations, from 1 on, after which they begin again
+NUMBERS: Final = 2**16 - 1
+#: how often a receiver lets others run until the sender has written the last piece, before it does something else
+_PATIENCE: Final = range(100)
+#: the same, before it gives up a sender that has been stopped in the midst: it takes a second, and the piece 1 ms
+_LAST_PATIENCE: Final = range(2**20)
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+class Neighbour:
+    """The process of a peer, as far as its memory can be reached.
+
+    Args:
+        sock: its end of a connection.
+
+    Attributes:
+        reachable: whether it can be, as far as is known.
+    """
+
+    __slots__ = ("_fd", "_invitations", "_pid", "reachable")
+
+    def __init__(self, sock: socket.socket) -> None:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self._pid: int = _CREDENTIALS.unpack(credentials)[0]  # 0 if it has no number here
+        self._fd: int | None = None
+        self.reachable: bool = self._pid > 0
+        self._invitations = 0
+
+    def read(self, address: int, memory: memoryview) -> bool:
+        """Copy from an address of the process; whether all is there."""
+        return self._copy(process.read, address, memory)
+
+    def write(self, address: int, memory: memoryview) -> bool:
+        """Copy to an address of the process; whether all is there."""
+        return self._copy(process.write, address, memory)
+
+    def _copy(self, copy: process.Copy, address: int, memory: memoryview) -> bool:
+        if not self.same():
+            return False
+        try:
+            copy(self._pid, address, memory)
+        except OSError as error:
+            self.reachable = error.errno == errno.EFAULT  # that memory alone is gone
+            return False
+        return True
+
+    def same(self) -> bool:
+        """Whether it can be reached, and its number has not become that of another process so far."""
+        if not self.reachable:
+            return False
+        try:
+            if self._fd is None:
+                self._fd = os.pidfd_open(self._pid)
+            signal.pidfd_send_signal(self._fd, 0)
+        except OSError:
+            self.reachable = False
+            return False
+        return True
+
+    def next_invitation(self) -> int:
+        """Another number than any that it may still have heard of."""
+        self._invitations = self._invitations % NUMBERS + 1
+        return self._invitations
+
+    def close(self) -> None:
+        """Reach it no more."""
+        self.reachable = False
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+class Exposed:
+    """A message that its sender has exposed (see `aiompi.wire.frame.Offer`).
+
+    Args:
+        neighbour: the sender.
+        address: of the message there.
+        ring: from the sender.
+        retracted: what RETRACTED was when it was exposed.
+    """
+
+    __slots__ = ("_address", "_complete", "_neighbour", "_number", "_retracted", "_ring")
+
+    def __init__(self, neighbour: Neighbour, address: int, ring: Ring, retracted: int) -> None:
+        self._neighbour = neighbour
+        self._address = address
+        self._ring = ring
+        self._retracted = retracted
+        self._complete = True
+        self._number = 0  # of the invitation
+
+    def invite(self, memory: memoryview) -> tuple[int, int] | None:
+        words = self._ring.words
+        if words[INVITED] or not self._neighbour.reachable or len(memory) >> _BITS:
+            return None
+        self._number = self._neighbour.next_invitation()
+        words[READ] = 0
+        words[INVITED] = self._number
+        return self._number, process.address_of(memory)
+
+    def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
+        until = min(start + most, length)
+        while start < until:
+            stop = min(start + _PIECE, until)
+            if self._number:
+                stop = self._claim(start, stop)
+                if stop == start:
+                    return self._join(start, length)
+            piece = memory[start:stop]
+            if piece and self._complete:
+                self._complete = self._neighbour.read(self._address + start, piece)
+            start = stop
+        return start
+
+    def _claim(self, start: int, stop: int) -> int:
+        """Up to where there is something to read that the sender is not writing."""
+        words = self._ring.words
+        words[READ] = stop
+        self._ring.fence()
+        position = self._position(WRITING)
+        if start <= position < stop:
+            words[READ] = stop = position
+        return stop
+
+    def _position(self, word: int) -> int:
+        """Of the sender; beyond all messages if it has not accepted the invitation yet."""
+        position: int = self._ring.words[word]
+        return position - (self._number << _BITS) if position >> _BITS == self._number else 1 << _BITS
+
+    def _join(self, start: int, length: int) -> int:
+        """The sender writes all the rest: whether it has done so; up to where all is there."""
+        for _ in _PATIENCE:
+            if self._position(WRITTEN) == start:
+                return length
+            if self._position(WRITING) != start:
+                break  # it could not
+            os.sched_yield()
+        return start
+
+    def stands(self) -> bool:
+        unchanged: bool = self._ring.words[RETRACTED] == self._retracted
+        return self._complete and unchanged and self._neighbour.same()
+
+    def close(self) -> None:
+        number = self._number
+        if not number:
+            return
+        self._ring.words[INVITED] = 0
+        self._ring.fence()
+        for _ in _LAST_PATIENCE:
+            if self._position(WRITING) == self._position(WRITTEN):
+                break
+            os.sched_yield()
+        self._number = 0
+
+
+class Assistance:
+    """The sender's part of copying a message, from its end on.
+
+    Args:
+        neighbour: the receiver.
+        memory: what of the message is wanted.
+        address: where it is wanted.
+        number: of the invitation.
+        ring: to the receiver.
+    """
+
+    __slots__ = ("_address", "_low", "_mark", "_memory", "_neighbour", "_number", "_ring")
+
+    def __init__(self, neighbour: Neighbour, memory: memoryview, address: int, number: int, ring: Ring) -> None:
+        self._neighbour = neighbour
+        self._memory = memory
+        self._address = address
+        self._number = number
+        self._ring = ring
+        self._mark = number << _BITS
+        self._low = len(memory)
+        words = ring.words
+        words[WRITTEN] = words[WRITING] = self._mark | self._low
+
+    def write(self, most: int) -> bool:
+        """Write up to so many bytes; whether there is more to do."""
+        until = max(0, self._low - most)
+        while self._low > until:
+            if not self._piece(max(until, self._low - _PIECE)):
+                return False
+        return self._low > 0
+
+    def _piece(self, start: int) -> bool:
+        """Write from there on, unless the receiver reads that, or wants no more; whether it is written."""
+        words, written = self._ring.words, False
+        if words[INVITED] != self._number:
+            return False  # the words may be those of another invitation
+        try:
+            words[WRITING] = self._mark | start
+            self._ring.fence()
+            if words[INVITED] == self._number and words[READ] <= start:
+                written = self._neighbour.write(self._address + start, self._memory[start : self._low])
+        finally:
+            # Whatever has interrupted this: the receiver waits until they are the same.
+            if written:
+                self._low = start
+                words[WRITTEN] = self._mark | start
+            words[WRITING] = self._mark | self._low
+        return written

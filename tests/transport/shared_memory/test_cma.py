@@ -1,0 +1,531 @@
+"""Long messages that are copied once: by their receiver, and from their end on by their sender."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
+
+from aiompi import errors
+from aiompi.datatype.buffer import process
+from aiompi.engine import Mode
+from aiompi.transport.shared_memory import cma
+from aiompi.transport.shared_memory.cma import (
+    INVITED,
+    LONG,
+    RETRACTED,
+    WRITING,
+    WRITTEN,
+    Assistance,
+    Exposed,
+    Neighbour,
+)
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PLACE, Ring
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, Header
+
+NewPolled = Callable[..., PolledWorld]
+MANY = 9 * 2**20 + 1
+
+
+@pytest.fixture
+def world(polled: NewPolled) -> PolledWorld:
+    """Two ranks that have talked."""
+    w = polled(2, single_copy=True)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]), isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
+    return w
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Bytes that were read and written."""
+    counts = {"read": 0, "write": 0}
+    for name in counts:
+        monkeypatch.setattr(process, name, counting(counts, name, getattr(process, name)))
+    return counts
+
+
+def counting(counts: dict[str, int], name: str, copy: process.Copy) -> process.Copy:
+    def counted(number: int, address: int, memory: memoryview) -> None:
+        copy(number, address, memory)
+        counts[name] += len(memory)
+
+    return counted
+
+
+def refusing(number: int) -> process.Copy:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def ring_bytes(w: PolledWorld) -> int:
+    """Bytes that rank 0 has put into its ring to rank 1."""
+    link: Any = w.engines[0].peer(1).link
+    return int(link._segment.outbound._head)
+
+
+def words(w: PolledWorld) -> memoryview:
+    """Of the ring from rank 0 to rank 1."""
+    link: Any = w.engines[0].peer(1).link
+    found: memoryview = link._segment.outbound.words
+    return found
+
+
+# One copy.
+
+
+@pytest.mark.parametrize("mode", [Mode.STANDARD, Mode.SYNCHRONOUS])
+@pytest.mark.parametrize("nbytes", [LONG, MANY])
+def test_both_copy_it(world: PolledWorld, copied: dict[str, int], mode: Mode, nbytes: int) -> None:
+    before = ring_bytes(world)
+    into, data = bytearray(nbytes), pattern(nbytes)
+    receive = irecv_into(world.comms[1], into)
+    request = world.comms[0].isend((memoryview(data),), nbytes, 1, 0, mode)
+    assert not request.done(), "the memory is still the message's"
+    assert world.finish(request, receive)[1].Get_count() == nbytes
+    assert into == data
+    assert copied["read"] + copied["write"] == nbytes, "each byte once"
+    assert (copied["write"] > 0) == (nbytes == MANY)
+    assert ring_bytes(world) - before < 1000, "nothing but frames went through the ring"
+    assert words(world)[INVITED] == 0
+
+
+def test_memory_that_cannot_be_written_is_sent(world: PolledWorld) -> None:
+    data = pattern(MANY)
+    assert world.finish(isend(world.comms[0], bytes(data), 1), irecv(world.comms[1]))[1] == data
+
+
+def test_a_sender_that_does_something_else_is_not_needed(world: PolledWorld, copied: dict[str, int]) -> None:
+    receive = irecv(world.comms[1])
+    request = isend(world.comms[0], pattern(MANY), 1)
+    while not receive.done():
+        world.drivers[1].poll()
+    assert receive.result() == pattern(MANY)
+    assert copied == {"read": MANY, "write": 0}
+    world.finish(request)
+    assert copied["write"] == 0, "the invitation holds no longer"
+
+
+def test_a_sender_writes_as_long_as_the_receiver_does_something_else(
+    world: PolledWorld, copied: dict[str, int]
+) -> None:
+    receive = irecv(world.comms[1])
+    request = isend(world.comms[0], pattern(4 * MANY), 1)
+    world.drivers[1].poll()
+    read = copied["read"]
+    for _ in range(20):
+        world.drivers[0].poll()
+    assert copied["read"] == read
+    assert 0 <= 4 * MANY - read - copied["write"] < 2**19, "all but a part of a piece"
+    world.drivers[1].poll()
+    assert receive.result() == pattern(4 * MANY)
+    assert copied["read"] + copied["write"] == 4 * MANY
+    world.finish(request)
+
+
+def test_one_that_is_not_expected_stays_where_it_is(world: PolledWorld) -> None:
+    requests = [world.comms[0].isend((pattern(LONG, tag),), LONG, 1, tag) for tag in range(3)]
+    for _ in range(20):
+        world.poll()
+    assert not any(request.done() for request in requests)
+    assert world.held(1, 0) == 0
+    for tag in (2, 0, 1):
+        assert world.finish(irecv(world.comms[1], tag=tag), requests[tag])[0] == pattern(LONG, tag)
+
+
+def test_several_at_once(world: PolledWorld, copied: dict[str, int]) -> None:
+    """The sender is invited for one of them at a time."""
+    receives = [irecv(world.comms[1]) for _ in range(4)]
+    requests = [isend(world.comms[0], pattern(MANY, number), 1) for number in range(4)]
+    back = [isend(world.comms[1], pattern(MANY, 9), 0), irecv(world.comms[0])]
+    results = world.finish(*receives, *requests, *back)
+    assert results[:4] == [pattern(MANY, number) for number in range(4)]
+    assert results[-1] == pattern(MANY, 9)
+    assert copied["write"] > 0
+
+
+def test_short_ones_pieces_and_ready_mode_go_through_the_ring(world: PolledWorld, copied: dict[str, int]) -> None:
+    data = pattern(LONG)
+    receives = [irecv(world.comms[1]) for _ in range(3)]
+    requests = [
+        isend(world.comms[0], data[:-1], 1),
+        world.comms[0].isend((data[:1000], data[1000:]), LONG, 1, 0),
+        world.comms[0].isend((data,), LONG, 1, 0, Mode.READY),
+    ]
+    assert world.finish(*receives, *requests)[:3] == [data[:-1], data, data]
+    assert copied == {"read": 0, "write": 0}
+
+
+def test_it_is_a_setting(polled: NewPolled, copied: dict[str, int]) -> None:
+    w = polled(2, single_copy=False)
+    assert w.finish(isend(w.comms[0], pattern(MANY), 1), irecv(w.comms[1]))[1] == pattern(MANY)
+    assert copied == {"read": 0, "write": 0}
+
+
+def test_a_receive_that_is_too_short_is_told(world: PolledWorld) -> None:
+    into = bytearray(MANY)
+    receive = irecv_into(world.comms[1], memoryview(into)[:LONG])
+    request = isend(world.comms[0], pattern(MANY), 1)
+    world.until(lambda: request.done() and receive.done())
+    assert isinstance(receive.exception(), errors.TruncationError)
+    assert into == pattern(MANY)[:LONG] + bytes(MANY - LONG)
+
+
+# Taken back.
+
+
+def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld) -> None:
+    """What it writes there then is not received, whether the message was expected, is being copied, or not."""
+    for turns in (None, 0, 1):
+        room = bytearray(pattern(2 * MANY))
+        receive = None if turns is None else irecv(world.comms[1])
+        request = world.comms[0].isend((memoryview(room),), len(room), 1, 0)
+        for _ in range(1 if turns is None else turns):
+            world.drivers[1].poll()
+        request.withdraw()
+        room[:] = bytes(len(room))
+        if receive is None:
+            receive = irecv(world.comms[1])
+        assert world.finish(receive)[0] == pattern(2 * MANY)
+
+
+def test_a_receive_that_is_withdrawn_in_the_midst(world: PolledWorld) -> None:
+    """The next one gets the whole message, and nobody writes into the memory of the first any more."""
+    into = bytearray(2 * MANY)
+    receive = irecv_into(world.comms[1], into)
+    request = isend(world.comms[0], pattern(2 * MANY), 1)
+    world.drivers[1].poll()
+    world.drivers[0].poll()
+    assert into[-1:] == pattern(2 * MANY)[-1:], "the sender has begun"
+    receive.withdraw()
+    into[:] = bytes(len(into))
+    other = irecv(world.comms[1])
+    assert world.finish(other, request)[0] == pattern(2 * MANY)
+    assert not any(into)
+
+
+def test_a_receive_that_is_too_short_and_is_withdrawn_in_the_midst(world: PolledWorld) -> None:
+    into = bytearray(2 * MANY)
+    receive = irecv_into(world.comms[1], memoryview(into)[:-1])
+    request = isend(world.comms[0], pattern(2 * MANY), 1)
+    world.drivers[1].poll()
+    receive.withdraw()
+    into[:] = bytes(len(into))
+    world.finish(request)
+    assert not any(into)
+
+
+def test_a_sender_that_goes_in_the_midst(world: PolledWorld) -> None:
+    into = bytearray(2 * MANY)
+    receive = irecv_into(world.comms[1], into)
+    room = bytearray(pattern(2 * MANY))
+    world.comms[0].isend((memoryview(room),), len(room), 1, 0)
+    world.drivers[1].poll()
+    world.engines[0].abort(errors.OtherError("enough"))
+    world.transports[0].close()
+    room[:] = bytes(len(room))
+    world.until(receive.done)
+    world.poll()
+    assert isinstance(receive.exception(), errors.ProcessFailedError)
+
+
+def test_a_receiver_that_goes_in_the_midst(world: PolledWorld) -> None:
+    into = bytearray(2 * MANY)
+    irecv_into(world.comms[1], into)
+    request = isend(world.comms[0], pattern(2 * MANY), 1)
+    world.drivers[1].poll()
+    world.engines[1].abort(errors.OtherError("enough"))
+    world.transports[1].close()
+    into[:] = bytes(len(into))
+    world.until(request.done)
+    assert isinstance(request.exception(), errors.ProcessFailedError)
+    assert not any(into), "nobody has written there since"
+
+
+# What the kernel does not allow.
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.ESRCH])
+def test_who_may_not_read_asks_for_the_message(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], number: int
+) -> None:
+    monkeypatch.setattr(process, "read", refusing(number))
+    data = pattern(MANY)
+    assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
+    monkeypatch.setattr(process, "read", lambda *_: pytest.fail("it knows that it may not"))
+    written = copied["write"]
+    assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
+    assert copied["write"] == written
+
+
+def test_who_may_not_write_lets_the_receiver_read(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int]
+) -> None:
+    monkeypatch.setattr(process, "write", refusing(errno.EPERM))
+    data = pattern(MANY)
+    assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
+    assert copied["read"] == MANY
+
+
+def test_memory_that_is_gone_says_nothing_of_other_memory(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int]
+) -> None:
+    read = process.read
+    monkeypatch.setattr(process, "read", refusing(errno.EFAULT))
+    data = pattern(MANY)
+    assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
+    monkeypatch.setattr(process, "read", read)
+    before = copied["read"]
+    assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
+    assert copied["read"] > before
+
+
+def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        memory = bytearray(b"x" * 100)
+        child = os.fork()
+        if not child:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(str(tmp_path / "socket"))
+                sock.recv(1)
+            os._exit(0)
+        sock, _ = listener.accept()
+        (tmp_path / "socket").unlink()
+    with sock:
+        neighbour = Neighbour(sock)
+        into = bytearray(100)
+        assert neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
+        assert into == memory
+        assert neighbour.same()
+        sock.send(b".")
+        os.waitpid(child, 0)
+        assert not neighbour.same()
+        assert not neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
+        neighbour.close()
+        assert not neighbour.reachable
+
+
+# How they meet.
+
+
+class Meeting:
+    """A message of this process, both ends of its copy, and what has been interrupted.
+
+    Args:
+        nbytes: of the message.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
+        one, other = socket.socketpair()
+        with one, other:
+            self.neighbour = Neighbour(one)
+        assert self.neighbour.same()
+        self.start(nbytes)
+
+    def __enter__(self) -> Meeting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.neighbour.close()
+
+    def start(self, nbytes: int) -> None:
+        self.data = memoryview(bytearray(random.randbytes(nbytes)))
+        self.place = memoryview(bytearray(nbytes))
+        address = process.address_of(self.data)
+        self.exposed = Exposed(self.neighbour, address, self.ring, self.ring.words[RETRACTED])
+        invitation = self.exposed.invite(self.place)
+        assert invitation is not None
+        self.number, self.address = invitation
+
+    def accept(self) -> Assistance:
+        return Assistance(self.neighbour, self.data, self.address, self.number, self.ring)
+
+    def read(self) -> None:
+        at, length = 0, len(self.data)
+        while at < length:
+            at = self.exposed.copy(self.place, at, length, length)
+        self.exposed.close()
+        assert self.exposed.stands()
+        assert self.place == self.data
+
+
+@pytest.fixture
+def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meeting]:
+    """Pieces are of 10 bytes, and of the message there are 95."""
+    monkeypatch.setattr(cma, "_PIECE", 10)
+    with Meeting(95) as meeting:
+        yield meeting
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_they_meet_anywhere(meeting: Meeting, copied: dict[str, int], steps: int) -> None:
+    assistance = meeting.accept()
+    assert assistance.write(10 * steps) == (steps < 10)
+    meeting.read()
+    assert not assistance.write(1000)
+    assert copied["read"] + copied["write"] == 95
+
+
+def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance = meeting.accept()
+    assistance.write(50)
+    places: list[int] = []
+    write = process.write
+
+    def late(*args: Any) -> None:
+        places.append(meeting.exposed.copy(meeting.place, 0, 1000, 95))
+        write(*args)
+
+    monkeypatch.setattr(process, "write", late)
+    assert assistance.write(10)
+    assert places == [35], "up to where nobody writes"
+    assert meeting.exposed.copy(meeting.place, 35, 1000, 95) == 95
+    assert meeting.place == meeting.data
+
+
+def test_a_piece_that_could_not_be_written_is_read(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance = meeting.accept()
+    assistance.write(50)
+    monkeypatch.setattr(process, "write", refusing(errno.EFAULT))
+    assert not assistance.write(10)
+    meeting.read()
+
+
+def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance, write = meeting.accept(), process.write
+
+    def interrupted(*args: Any) -> None:
+        write(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            assistance.write(10)
+    assert meeting.ring.words[WRITING] == meeting.ring.words[WRITTEN]
+    assert assistance.write(20)
+    meeting.read()
+
+
+def test_an_earlier_invitation_has_no_effect(meeting: Meeting, copied: dict[str, int]) -> None:
+    before = meeting.accept()
+    before.write(30)
+    meeting.read()
+    place = bytes(meeting.place)
+    first = meeting.place
+    meeting.start(95)
+    assert not before.write(10)
+    assert bytes(first) == place
+    late = Assistance(meeting.neighbour, meeting.data, meeting.address, meeting.number - 1, meeting.ring)
+    assert not late.write(10)
+    meeting.read()
+
+
+def test_there_is_one_invitation_at_a_time(meeting: Meeting) -> None:
+    other = Exposed(meeting.neighbour, process.address_of(meeting.data), meeting.ring, 0)
+    assert other.invite(meeting.place) is None
+    meeting.exposed.close()
+    assert other.invite(meeting.place) is not None
+
+
+def test_numbers_of_invitations_begin_again(meeting: Meeting) -> None:
+    numbers = [meeting.neighbour.next_invitation() for _ in range(cma.NUMBERS)]
+    assert sorted(numbers) == [*range(1, cma.NUMBERS + 1)]
+
+
+def test_a_sender_that_is_stopped_in_the_midst_is_given_up(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cma, "_LAST_PATIENCE", range(10))
+    yields: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(1))
+    assistance = meeting.accept()
+    meeting.ring.words[WRITING] -= 10
+    meeting.exposed.close()
+    assert len(yields) == 10
+    assert not assistance.write(10)
+
+
+@pytest.mark.parametrize("pieces", [3, 40])
+def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    """Of each message both copy what they can, and nothing is written when it is over."""
+    monkeypatch.setattr(cma, "_PIECE", 16)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    meeting = Meeting(16 * pieces)
+    turns: list[Assistance | None] = []
+    there, over = threading.Semaphore(0), threading.Semaphore(0)
+
+    def assist() -> None:
+        while there.acquire() and (assistance := turns.pop()) is not None:
+            while assistance.write(16):
+                pass
+            over.release()
+
+    thread = threading.Thread(target=assist)
+    thread.start()
+    try:
+        for _ in range(1500):
+            turns.append(meeting.accept())
+            there.release()
+            meeting.read()
+            meeting.place[:] = bytes(len(meeting.place))
+            over.acquire()
+            assert not any(meeting.place), "written when it was over"
+            meeting.start(16 * pieces)
+    finally:
+        turns.append(None)
+        there.release()
+        thread.join()
+        meeting.neighbour.close()
+        sys.setswitchinterval(interval)
+
+
+# Peers that say what is not.
+
+
+@pytest.mark.parametrize("header", [Header(frame.INVITE, tag=1, length=11), Header(frame.INVITE, tag=-1, length=10)])
+def test_invitation_for_what_is_not_there(polled: NewPolled, header: Header) -> None:
+    w = polled(eager_limit=1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        request = isend(w.comms[0], bytes(10), 1)
+        w.poll()
+        (srqid,) = w.engines[0].sends
+        assert raw.segment is not None
+        raw.segment.outbound.put(HEADER.pack(*header._replace(srqid=srqid)), b"")
+        raw.segment.ring()
+        w.until(raw.dropped)
+    w.until(request.done)
+    assert isinstance(request.exception(), errors.ProcessFailedError)
+
+
+@pytest.mark.parametrize("address", [0, 2**64 - 8])
+def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPolled, address: int) -> None:
+    w = polled()
+    receive = irecv(w.comms[0], 1)
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        w.poll()
+        assert raw.segment is not None
+        header = HEADER.pack(*Header(frame.RTS, source=1, length=10, srqid=1))
+        raw.segment.outbound.put(header, PLACE.pack(address, 0), EXPOSED)
+        raw.segment.ring()
+        w.until(lambda: bool(w.engines[0].arriving))
+        (drqid,) = w.engines[0].arriving
+        raw.segment.outbound.put(HEADER.pack(*Header(frame.DATA, length=10, drqid=drqid)), bytes(10))
+        raw.segment.ring()
+        w.until(receive.done)
+    assert receive.result() == bytes(10)
