@@ -142,7 +142,7 @@ class Exposed:
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
         words = self._ring.words
-        if words[INVITED] or not self._neighbour.reachable or len(memory) >> _BITS:
+        if not memory or words[INVITED] or not self._neighbour.reachable or len(memory) >> _BITS:
             return None
         self._number = self._neighbour.next_invitation()
         words[READ] = 0

@@ -438,10 +438,10 @@ class Inbound(Ring):
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A frame whose payload is in an area of the writer; how much of the budget it takes."""
         self._move(self._tail + ALIGN)
-        kind, length = header[0] & ~EXPOSED, header[5]
+        kind, length = header[0] & ~LENT, header[5]
         start, epoch = PLACE.unpack_from(self._memory, place)
-        if header[0] & EXPOSED == EXPOSED:
-            sink.offer((kind, *header[1:]), self.exposed(start, epoch))
+        if header[0] == RTS | EXPOSED:
+            sink.offer((RTS, *header[1:]), self.exposed(start, epoch))
             return length + FRAME_COST
         if kind == RTS:
             loan = self.lender(ARENA)

@@ -173,13 +173,14 @@ def test_it_is_a_setting(polled: NewPolled, copied: dict[str, int]) -> None:
     assert copied == {"read": 0, "write": 0}
 
 
-def test_a_receive_that_is_too_short_is_told(world: PolledWorld) -> None:
+@pytest.mark.parametrize("nbytes", [0, 1, LONG])
+def test_a_receive_that_is_too_short_is_told(world: PolledWorld, nbytes: int) -> None:
     into = bytearray(MANY)
-    receive = irecv_into(world.comms[1], memoryview(into)[:LONG])
+    receive = irecv_into(world.comms[1], memoryview(into)[:nbytes])
     request = isend(world.comms[0], pattern(MANY), 1)
     world.until(lambda: request.done() and receive.done())
     assert isinstance(receive.exception(), errors.TruncationError)
-    assert into == pattern(MANY)[:LONG] + bytes(MANY - LONG)
+    assert into == pattern(MANY)[:nbytes] + bytes(MANY - nbytes)
 
 
 # Taken back.
