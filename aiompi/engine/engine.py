@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
+from aiompi.engine.copies import Copies
 from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.party import Party
@@ -53,7 +54,8 @@ class Engine:
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
         rounds: those in which this rank has posted, and others have not.
-        copies: what is being copied from peers: each copies a part, and tells whether there is more.
+        copies: what is being copied between memory of this rank and of peers.
+        assisting: by srqid, the parts among them that copy messages of this rank.
         stepping: whether a schedule is being stepped right now.
         schedules: the schedules that have not ended.
         ended: turns, schedules among them, whose waiters are being told that they have ended.
@@ -77,7 +79,8 @@ class Engine:
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
         self.rounds = Rounds(driver)
-        self.copies: deque[Callable[[], bool]] = deque()
+        self.copies = Copies(driver)
+        self.assisting: dict[int, Callable[[], bool]] = {}
         self.schedules: set[Schedule[Any]] = set()
         self.ended: deque[Turn[Any]] = deque()
         self.stepping = False

@@ -397,40 +397,24 @@ class Peer(Party):
         if invitation is not None:
             number, address = invitation
             self.emit(frame.INVITE, number, length=landing.length, srqid=srqid, drqid=address)
-        self._begin_copy(functools.partial(self._copy_part, landing, srqid, offer))
-
-    def _begin_copy(self, part: Callable[[], bool]) -> None:
-        copies = self.engine.copies
-        copies.append(part)
-        if len(copies) == 1:
-            self._copy_on()
-
-    def _copy_on(self) -> None:
-        """Copy a part of one message per turn, however many there are."""
-        copies = self.engine.copies
-        unfinished = True  # for all that is known when a callback or a signal handler raises
-        try:
-            unfinished = copies[0]()
-        finally:
-            part = copies.popleft()
-            if unfinished:
-                copies.append(part)
-            if copies:
-                self.engine.driver.call_soon(self._copy_on)
+        self.engine.copies.begin(functools.partial(self._copy_part, landing, srqid, offer))
 
     def _copy_part(self, landing: Landing, srqid: int, offer: Offer) -> bool:
         """Copy a part of a message; whether there is more."""
         if landing not in self.landings:
             return False  # it is complete, or the peer is gone
-        start = landing.filled
-        stop = offer.copy(landing.memory, start, _COPIED_PER_TURN, landing.length)
-        if stop < landing.length:
-            landing.advance(stop - start)
+        if landing.filled < landing.length:
+            landing.filled = offer.copy(landing.memory, landing.filled, _COPIED_PER_TURN, landing.length)
+            if landing.filled < landing.length:
+                return True
+        if not offer.close(wait=False):
             return True
-        offer.close()
         if offer.stands():
-            self.emit(frame.SYNCACK, srqid=srqid)
-            landing.advance(stop - start)
+            try:
+                self.emit(frame.SYNCACK, srqid=srqid)
+            finally:
+                # Even if a signal handler raises: with the answer the memory is that of the sender's program.
+                landing.advance(0)
         else:
             landing.filled = 0
             self._ask(landing, srqid)
@@ -485,7 +469,7 @@ class Peer(Party):
         request = self._answered(srqid)
         if wanted > request.nbytes:
             raise RemoteProtocolError(f"rank {self.rank} asks for {wanted} bytes of a message of {request.nbytes}")
-        del self.engine.sends[srqid]
+        self._answer_to(srqid)
         request.acknowledged = True
         pieces = request.payload if wanted == request.nbytes else _head(request.payload, wanted)
         owed, self._owed = self._owed, 0
@@ -504,7 +488,25 @@ class Peer(Party):
             )
         write = lending.assist(request.payload, wanted, number, address, self.link)
         if write is not None:
-            self._begin_copy(functools.partial(write, _COPIED_PER_TURN))
+            part = self.engine.assisting[srqid] = functools.partial(self._assist, request, request.payload, write)
+            self.engine.copies.begin(part)
+
+    def _assist(self, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
+        """Write a part of a message; whether there is more. Its memory may have become the program's meanwhile."""
+        sends = self.engine.sends
+        if sends.get(request.srqid) is request and request.payload is payload and write(_COPIED_PER_TURN):
+            return True
+        self.engine.assisting.pop(request.srqid, None)
+        return False
+
+    def _answer_to(self, srqid: int) -> Send:
+        """The send that is answered for the last time: nothing refers to its memory any more."""
+        request = self._answered(srqid)
+        del self.engine.sends[srqid]
+        part = self.engine.assisting.pop(srqid, None)
+        if part is not None:
+            self.engine.copies.drop(part)
+        return request
 
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
         length, drqid = header[5], header[7]
@@ -513,14 +515,10 @@ class Peer(Party):
         self._landing(drqid, length).put(payload)
 
     def _syncack(self, header: tuple[int, ...], payload: memoryview) -> None:
-        request = self._answered(header[6])
-        del self.engine.sends[request.srqid]
-        request.matched()
+        self._answer_to(header[6]).matched()
 
     def _notready(self, header: tuple[int, ...], payload: memoryview) -> None:
-        request = self._answered(header[6])
-        del self.engine.sends[request.srqid]
-        request.not_ready(self.rank)
+        self._answer_to(header[6]).not_ready(self.rank)
 
     def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
         """The credit of the header was all."""
@@ -536,9 +534,7 @@ class Peer(Party):
         self.emit(frame.CANCELYES, srqid=srqid)
 
     def _cancelyes(self, header: tuple[int, ...], payload: memoryview) -> None:
-        request = self._answered(header[6])
-        del self.engine.sends[request.srqid]
-        request.recalled()
+        self._answer_to(header[6]).recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
         """Too late: the answer to the message itself completes the send, if there still is one to come."""

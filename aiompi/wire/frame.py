@@ -104,8 +104,8 @@ class Offer(Protocol):
     def stands(self) -> bool:
         """Whether what has been copied so far is the message; otherwise it must be asked for."""
 
-    def close(self) -> None:
-        """From now on nobody else writes into the memory."""
+    def close(self, wait: bool = True) -> bool:
+        """Let nobody else write into the memory from now on; False if somebody still does, and this was not to wait."""
 
 
 class Sink(Protocol):

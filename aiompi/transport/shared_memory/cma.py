@@ -32,6 +32,7 @@ import os
 import signal
 import socket
 import struct
+import threading
 from typing import Final
 
 from aiompi.datatype.buffer import process
@@ -51,10 +52,12 @@ _BITS: Final = 48
 #: of invitations, from 1 on, after which they begin again
 NUMBERS: Final = 2**16 - 1
 #: how often a receiver lets others run until the sender has written the last piece, before it does something else
-_PATIENCE: Final = range(100)
-#: the same, before it gives up a sender that has been stopped in the midst: it takes a second, and the piece 1 ms
-_LAST_PATIENCE: Final = range(2**20)
+_PATIENCE: Final = range(5)
+#: seconds between two looks of one that can do nothing else
+_PAUSE: Final = 100e-6
 _CREDENTIALS: Final = struct.Struct("3i")
+#: never set: to sleep
+_nobody: Final = threading.Event()
 
 
 class Neighbour:
@@ -73,8 +76,16 @@ class Neighbour:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self._pid: int = _CREDENTIALS.unpack(credentials)[0]  # 0 if it has no number here
         self._fd: int | None = None
-        self.reachable: bool = self._pid > 0
         self._invitations = 0
+        self.reachable: bool = self._pid > 0 and self._hold() and _there(sock)
+
+    def _hold(self) -> bool:
+        """Be able to tell the process from a later one with its number."""
+        try:
+            self._fd = os.pidfd_open(self._pid)
+        except OSError:
+            return False
+        return True
 
     def read(self, address: int, memory: memoryview) -> bool:
         """Copy from an address of the process; whether all is there."""
@@ -90,17 +101,16 @@ class Neighbour:
         try:
             copy(self._pid, address, memory)
         except OSError as error:
-            self.reachable = error.errno == errno.EFAULT  # that memory alone is gone
+            if error.errno != errno.EFAULT:  # that memory alone is gone
+                self.reachable = False
             return False
         return True
 
     def same(self) -> bool:
         """Whether it can be reached, and its number has not become that of another process so far."""
-        if not self.reachable:
+        if not self.reachable or self._fd is None:
             return False
         try:
-            if self._fd is None:
-                self._fd = os.pidfd_open(self._pid)
             signal.pidfd_send_signal(self._fd, 0)
         except OSError:
             self.reachable = False
@@ -118,6 +128,16 @@ class Neighbour:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
+
+
+def _there(sock: socket.socket) -> bool:
+    """Whether the process at the other end of a connection has not closed it, as at its end."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 class Exposed:
@@ -151,17 +171,17 @@ class Exposed:
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
         until = min(start + most, length)
-        while start < until:
+        while start < until and self._complete:
             stop = min(start + _PIECE, until)
             if self._number:
                 stop = self._claim(start, stop)
                 if stop == start:
                     return self._join(start, length)
             piece = memory[start:stop]
-            if piece and self._complete:
+            if piece:
                 self._complete = self._neighbour.read(self._address + start, piece)
             start = stop
-        return start
+        return start if self._complete else length
 
     def _claim(self, start: int, stop: int) -> int:
         """Up to where there is something to read that the sender is not writing."""
@@ -192,17 +212,21 @@ class Exposed:
         unchanged: bool = self._ring.words[RETRACTED] == self._retracted
         return self._complete and unchanged and self._neighbour.same()
 
-    def close(self) -> None:
-        number = self._number
-        if not number:
-            return
+    def close(self, wait: bool = True) -> bool:
+        if not self._number:
+            return True
         self._ring.words[INVITED] = 0
         self._ring.fence()
-        for _ in _LAST_PATIENCE:
-            if self._position(WRITING) == self._position(WRITTEN):
-                break
-            os.sched_yield()
+        while self._position(WRITING) != self._position(WRITTEN) and self._alive():
+            if not wait:
+                return False
+            _nobody.wait(_PAUSE)
         self._number = 0
+        return True
+
+    def _alive(self) -> bool:
+        """Whether the sender can still write, even if it does not run."""
+        return self._neighbour.read(self._address, memoryview(bytearray(1))) or self._neighbour.reachable
 
 
 class Assistance:

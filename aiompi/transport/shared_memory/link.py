@@ -572,6 +572,8 @@ class RingLink:
             if self._exposing:
                 segment.outbound.words[RETRACTED] += 1  # the peer may still copy what is not the message any more
             segment.close()
+        for landing in self.peer.landings:
+            landing.divert()  # as long as it is known whether the peer is alive
         if self._neighbour is not None:
             self._neighbour.close()
         for borrower in self._borrowers.values():

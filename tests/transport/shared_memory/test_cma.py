@@ -17,7 +17,7 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.datatype.buffer import process
-from aiompi.engine import Mode
+from aiompi.engine import Mode, Peer
 from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.cma import (
     INVITED,
@@ -254,6 +254,61 @@ def test_a_receiver_that_goes_in_the_midst(world: PolledWorld) -> None:
     assert not any(into), "nobody has written there since"
 
 
+def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
+    """Even if the sender had been about to write more of it."""
+    room = bytearray(pattern(4 * MANY))
+    receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
+    world.drivers[1].poll()
+    world.drivers[0].poll()
+    assert world.engines[0].copies
+    while not receive.done():
+        world.drivers[1].poll()
+    while not request.done():
+        world.drivers[0].poll()
+    assert not world.engines[0].assisting
+    room.extend(b"x")
+    world.poll()
+    assert receive.result() == pattern(4 * MANY)
+
+
+def test_a_handler_that_raises_when_the_answer_is_sent(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read any more: the memory is that of the sender's program."""
+    room = bytearray(pattern(MANY))
+    receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
+    emit, answers = Peer.emit, []
+
+    def interrupted(self: Peer, kind: int, *args: Any, **fields: Any) -> None:
+        emit(self, kind, *args, **fields)
+        if kind == frame.SYNCACK:
+            answers.append(kind)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Peer, "emit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.until(receive.done)
+    world.until(request.done)
+    room[:] = bytes(len(room))
+    for _ in range(5):
+        world.poll()
+    assert receive.result() == pattern(MANY)
+    assert len(answers) == 1
+
+
+def test_an_interrupt_stops_no_later_message(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Exposed.copy
+
+    def interrupted(*args: Any) -> int:
+        monkeypatch.setattr(Exposed, "copy", copy)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Exposed, "copy", interrupted)
+    receives = [irecv(world.comms[1]) for _ in range(2)]
+    requests = [isend(world.comms[0], pattern(MANY, number), 1) for number in range(2)]
+    with pytest.raises(KeyboardInterrupt):
+        world.finish(*receives)
+    assert world.finish(*receives, *requests)[:2] == [pattern(MANY, number) for number in range(2)]
+
+
 # What the kernel does not allow.
 
 
@@ -448,15 +503,40 @@ def test_numbers_of_invitations_begin_again(meeting: Meeting) -> None:
     assert sorted(numbers) == [*range(1, cma.NUMBERS + 1)]
 
 
-def test_a_sender_that_is_stopped_in_the_midst_is_given_up(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cma, "_LAST_PATIENCE", range(10))
-    yields: list[int] = []
-    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(1))
-    assistance = meeting.accept()
+class Naps:
+    """In place of sleep: something happens meanwhile."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self.count = 0
+        self._happens = happens
+
+    def wait(self, seconds: float) -> None:
+        self.count += 1
+        if self.count == 3:
+            self._happens()
+
+
+def test_memory_is_given_back_only_when_nobody_writes_any_more(
+    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the sender has been stopped in the midst of a piece."""
+    words = meeting.ring.words
+    meeting.accept()
+    words[WRITING] -= 10
+    assert not meeting.exposed.close(wait=False)
+    naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
+    monkeypatch.setattr(cma, "_nobody", naps)
+    assert meeting.exposed.close()
+    assert naps.count == 3
+
+
+def test_who_is_dead_writes_no_more(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting.accept()
     meeting.ring.words[WRITING] -= 10
-    meeting.exposed.close()
-    assert len(yields) == 10
-    assert not assistance.write(10)
+    naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
+    monkeypatch.setattr(cma, "_nobody", naps)
+    assert meeting.exposed.close()
+    assert naps.count == 3
 
 
 @pytest.mark.parametrize("pieces", [3, 40])
