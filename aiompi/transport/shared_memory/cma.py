@@ -117,6 +117,19 @@ class Neighbour:
             return False
         return True
 
+    def alive(self) -> bool:
+        """Whether the process has not ended, and may be in the midst of a write, even if it has been stopped there."""
+        if self._fd is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, 0)
+            process.read(self._pid, 0, memoryview(bytearray(1)))  # one that nobody has waited for has no memory
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def next_invitation(self) -> int:
         """Another number than any that it may still have heard of."""
         self._invitations = self._invitations % NUMBERS + 1
@@ -217,16 +230,12 @@ class Exposed:
             return True
         self._ring.words[INVITED] = 0
         self._ring.fence()
-        while self._position(WRITING) != self._position(WRITTEN) and self._alive():
+        while self._position(WRITING) != self._position(WRITTEN) and self._neighbour.alive():
             if not wait:
                 return False
             _nobody.wait(_PAUSE)
         self._number = 0
         return True
-
-    def _alive(self) -> bool:
-        """Whether the sender can still write, even if it does not run."""
-        return self._neighbour.read(self._address, memoryview(bytearray(1))) or self._neighbour.reachable
 
 
 class Assistance:

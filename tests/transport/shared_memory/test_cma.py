@@ -334,6 +334,18 @@ def test_who_may_not_write_lets_the_receiver_read(
     assert copied["read"] == MANY
 
 
+def test_who_may_not_read_waits_for_one_who_writes(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = meeting.ring.words
+    meeting.accept()
+    words[WRITING] -= 10
+    monkeypatch.setattr(process, "read", refusing(errno.EPERM))
+    assert meeting.exposed.copy(meeting.place, 0, 95, 95) == 95
+    assert not meeting.exposed.close(wait=False)
+    words[WRITTEN] = words[WRITING]
+    assert meeting.exposed.close(wait=False)
+    assert not meeting.exposed.stands()
+
+
 def test_memory_that_is_gone_says_nothing_of_other_memory(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int]
 ) -> None:
@@ -366,8 +378,13 @@ def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -
         assert neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
         assert into == memory
         assert neighbour.same()
+        assert neighbour.alive()
         sock.send(b".")
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert neighbour.same(), "nobody has waited for it"
+        assert not neighbour.alive()
         os.waitpid(child, 0)
+        assert not neighbour.alive()
         assert not neighbour.same()
         assert not neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
         neighbour.close()
