@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import signal
 import sys
 import tempfile
@@ -14,6 +16,8 @@ import pytest
 import uvloop
 from hypothesis import settings
 
+# Threads for linear algebra, of which tests have none, take half of the time in which a rank starts.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import browser
@@ -36,6 +40,12 @@ uvloop.new_event_loop().close()
 def pytest_report_header() -> str:
     """Say whether the page of the conformance tester is looked at as well."""
     return f"browser: {browser.installed() or 'none, so that web/test_browser.py is left out'}"
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that has been imported and collected, which stays, out of the collections of garbage to come."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
