@@ -23,6 +23,7 @@ from aiompi.transport.shared_memory.ring import (
     COMING,
     CONTROL_BYTES,
     EARLY,
+    EXPOSED,
     FRAME_COST,
     GRANTED,
     HEAD,
@@ -37,7 +38,7 @@ from aiompi.transport.shared_memory.ring import (
     Outbound,
 )
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, HEADER_BYTES, Header
+from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Offer
 
 SIZE = 4096
 
@@ -94,6 +95,9 @@ class Pair:
 
     def land(self, header: tuple[int, ...]) -> Any:
         return Landed(Header(*header), self.frames, self._width)
+
+    def offer(self, header: tuple[int, ...], offer: Offer) -> None:
+        raise AssertionError("the writer has no memory for that")
 
     def ring(self) -> None:
         """As a doorbell does, for both directions."""
@@ -607,7 +611,8 @@ def test_rubbish_is_bounded(seed: int) -> None:
     pair.memory[:] = chance.randbytes(SIZE)
     for place in range(0, SIZE, ALIGN):
         if chance.random() < 0.8:  # a frame of a kind that there is, of a length that there may be
-            kind, length = chance.randrange(16), chance.choice((0, 16, 17, 100, SIZE, chance.randrange(2**64)))
+            kind = chance.randrange(16) | chance.choice((0, 0, 0, 0, LENT, EXPOSED))
+            length = chance.choice((0, 16, 17, 100, SIZE, chance.randrange(2**64)))
             pair.memory[place : place + HEADER_BYTES] = HEADER.pack(*Header(kind, length=length))
     for word in (HEAD, TAIL, WANTING, WATCHING):
         pair.words[word] = chance.choice((0, SIZE, ALIGN * chance.randrange(65), chance.randrange(2**64)))
