@@ -42,8 +42,9 @@ def pytest_report_header() -> str:
     return f"browser: {browser.installed() or 'none, so that web/test_browser.py is left out'}"
 
 
-def pytest_collection_finish() -> None:
-    """Leave all that has been imported and collected, which stays, out of the collections of garbage to come."""
+@pytest.fixture(scope="module", autouse=True)
+def what_stays() -> None:
+    """Leave modules, tests and what is reported of them, which stay, out of the collections of garbage to come."""
     gc.collect()
     gc.freeze()
 

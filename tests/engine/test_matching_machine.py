@@ -394,7 +394,7 @@ class MatchingMachine(RuleBasedStateMachine):
 
 
 SETTINGS: Final = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=50,
     deadline=None,
     database=None,
