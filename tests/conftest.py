@@ -16,7 +16,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
-# Threads for linear algebra, of which tests have none, take half of the time in which a rank starts.
+# Threads for linear algebra, of which tests have none, spin while a rank starts: almost half of the CPU time of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
