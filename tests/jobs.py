@@ -25,7 +25,7 @@ import aiompi_launcher
 
 ROOTS: Final = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
-LIMIT: Final = 40.0  # seconds after which something that should have happened has not, on a busy machine too
+LIMIT: Final = 20.0  # seconds after which something that should have happened has not
 FACES: Final = ("native", "blocking")
 KEY: Final = bytes(range(16)).hex()
 

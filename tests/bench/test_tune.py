@@ -102,6 +102,7 @@ def test_each_algorithm_has_a_job():
     assert all(job.command[job.command.index("-n") + 1] == "3" for job in jobs)
 
 
+@pytest.mark.timeout(120)
 def test_jobs_are_measured(capsys, tmp_path):
     output = tmp_path / "tuning.json"
     sizes = ["--ranks", "2", "--sizes", "0,10", "--repeat", "1", "--output", str(output)]

@@ -394,7 +394,7 @@ class MatchingMachine(RuleBasedStateMachine):
 
 
 SETTINGS: Final = settings(
-    max_examples=60,
+    max_examples=100,
     stateful_step_count=50,
     deadline=None,
     database=None,

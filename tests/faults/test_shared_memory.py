@@ -162,9 +162,8 @@ def test_messages_of_both_directions_are_whole(
 ) -> None:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
     env["AIOMPI_LEND_LIMIT"] = lend_limit
-    # With small rings thousands of wake-ups, each of which a busy machine delays.
-    count = 400 if ring_size == "4K" else 1000
-    result = site.launch("-n", "2", site.program(stress(face, count)), env=env).finish(50.0)
+    # ten thousands of wake-ups, each of which a busy machine delays
+    result = site.launch("-n", "2", site.program(stress(face, 1000)), env=env).finish(50.0)
     assert (result.code, result.err, result.lines) == (0, "", ["whole", "whole"])
 
 
@@ -205,7 +204,7 @@ MEET = """
 def test_no_rank_sleeps_while_all_others_wait_for_it(site: Site, face: str, spin: str) -> None:
     """Each step of each rank is a chance to miss the one that comes last."""
     env = {"AIOMPI_SPIN": spin} if spin else {}
-    result = site.launch("-n", "4", site.program(stress(face, 800, MEET)), env=env).finish(50.0)
+    result = site.launch("-n", "4", site.program(stress(face, 1500, MEET)), env=env).finish(50.0)
     assert (result.code, result.err, result.lines) == (0, "", ["whole"] * 4)
 
 
