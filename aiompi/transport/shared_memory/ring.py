@@ -45,7 +45,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.pool import Inflow
 from aiompi.wire import frame as wire_frame
-from aiompi.wire.frame import EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
+from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
 #: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
@@ -390,7 +390,7 @@ class Inbound(Ring):
         """Wait no longer, and hand out what is there, as long as the budget lasts.
 
         Args:
-            budget: bytes to read, of which each frame costs FRAME_COST more.
+            budget: bytes to read, or to write in answer; each frame costs FRAME_COST more.
 
         Returns:
             What is left of it: more than 0 if all has been read that was there at the beginning.
@@ -423,6 +423,8 @@ class Inbound(Ring):
                 elif kind & LENT:
                     budget -= self._borrow(sink, header, begin)
                     continue
+                elif kind == CTS:
+                    budget -= header[5]
                 after = tail + ((end - place + ALIGN - 1) & -ALIGN)
                 if end > size or after > self._head:
                     self._land(sink, header)

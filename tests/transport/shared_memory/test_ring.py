@@ -240,6 +240,16 @@ def test_reader_stops_at_its_budget() -> None:
     assert len(pair.frames) == 10
 
 
+def test_what_is_written_in_answer_counts_for_the_budget() -> None:
+    pair = Pair()
+    for number in range(3):
+        assert pair.outbound.put(HEADER.pack(*Header(frame.CTS, length=1000, drqid=number)), b"")
+    assert pair.read(budget=1000 + ALIGN + FRAME_COST) == 0
+    assert [header.drqid for header, _ in pair.frames] == [0]
+    assert pair.read(budget=1000 + ALIGN + FRAME_COST + 1) < 0
+    assert [header.drqid for header, _ in pair.frames] == [0, 1, 2]
+
+
 def test_reader_that_is_stopped_by_what_it_has_read() -> None:
     pair = Pair()
     for _ in range(3):
