@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import socket
+import sys
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +29,10 @@ PIECES: Final = 64
 #: system calls per turn and direction, so that one busy connection does not starve the loop
 BUDGET: Final = 16
 _TURNS: Final = range(BUDGET)
+#: bytes per system call: while the other side takes them, it would go on and on
+_PORTION: Final = 2**20
+#: bytes that are written per turn
+_WRITTEN: Final = 2**21
 #: connections that may wait to be accepted
 BACKLOG: Final = 4096
 #: connections that have not proven the key yet; the oldest makes place for a new one
@@ -99,10 +105,13 @@ class Connection:
         # Without progress in the background, a send is complete only when its bytes have left the process: its
         # receiver may depend on them while this process does something else.
         self._copying = keeper.engine.driver.background
+        # Otherwise nothing else waits for a turn.
+        self._portion, self._most = (_PORTION, _WRITTEN) if self._copying else (sys.maxsize, sys.maxsize)
         self._socket: socket.socket | None = None
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
         self._writing = False
+        self._written = 0  # bytes, since the socket was last found writable
         self._closed = False
 
     @property
@@ -130,7 +139,8 @@ class Connection:
                 done = sock.send(data)
             elif payload:
                 nbytes = len(header) + sum(map(len, payload))
-                done = sock.sendmsg((header, *payload[: PIECES - 1]))
+                done = sock.sendmsg((header, *payload[: PIECES - 1])) if self._written + nbytes <= self._most else 0
+                self._written += done
             else:
                 nbytes = len(header)
                 done = sock.send(header)
@@ -186,18 +196,19 @@ class Connection:
     def _writable(self) -> None:
         queue, sock = self._queue, self._socket
         assert sock is not None
-        for _ in range(BUDGET):
-            if not queue:
+        self._written = 0
+        for _ in _TURNS:
+            if not queue or self._written >= self._most:
                 break
-            pieces = [queue[i][0] for i in range(min(PIECES, len(queue)))]
             try:
-                done = sock.sendmsg(pieces)
+                done = sock.sendmsg(self._first())
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
                 self.lost(describe(error))
                 return
             self._left(done)
+            self._written += done
         if queue:
             self._watch()
             return
@@ -205,6 +216,17 @@ class Connection:
             self._writing = False
             self._driver.remove_writer(sock.fileno())
         self._keeper.drained()
+
+    def _first(self) -> list[bytes | memoryview]:
+        """What a system call is given of the queue."""
+        pieces: list[bytes | memoryview] = []
+        room = self._portion
+        for piece, _ in itertools.islice(self._queue, PIECES):
+            pieces.append(piece if len(piece) <= room else memoryview(piece)[:room])
+            room -= len(piece)
+            if room <= 0:
+                break
+        return pieces
 
     def _left(self, nbytes: int) -> None:
         """`nbytes` of the queue have left."""
@@ -226,6 +248,8 @@ class Connection:
             if sock is None:
                 return
             room = reader.get_buffer()
+            if len(room) > self._portion:
+                room = room[: self._portion]
             try:
                 nbytes = sock.recv_into(room)
                 if nbytes:

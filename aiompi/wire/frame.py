@@ -59,6 +59,9 @@ Payload: TypeAlias = Sequence[bytes | memoryview]
 #: bytes read ahead per connection: hundreds of small frames, or one of 64 KiB, per system call; when a longer payload
 #: follows, the rest of it is read straight into its place
 READ_AHEAD: Final = 68 * 2**10
+#: bytes read ahead where the last frame was of at most so many: all that is read is handed out in one turn
+_BRIEF: Final = 512
+_LITTLE: Final = 16 * 2**10
 
 
 class Header(NamedTuple):
@@ -131,7 +134,7 @@ class Reader:
         landing: where the payload goes that is being read.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame", "_sink", "_view", "landing")
+    __slots__ = ("_brief", "_buffer", "_end", "_frame", "_sink", "_view", "landing")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -139,6 +142,7 @@ class Reader:
         self._buffer = bytearray(READ_AHEAD)
         self._view = memoryview(self._buffer)
         self._end = 0
+        self._brief = False
         self.landing: Landing | None = None
 
     @property
@@ -150,6 +154,8 @@ class Reader:
         """Memory for the next bytes of the stream."""
         if self.landing is not None:
             return self.landing.room()
+        if self._brief:
+            return self._view[self._end : _LITTLE]
         return self._view[self._end :] if self._end else self._view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -176,6 +182,7 @@ class Reader:
                     self.landing = self._land(header, begin, end)
                     break
                 self._frame(header, view[begin:start])
+            self._brief = nbytes >= _LITTLE - HEADER_BYTES and header[5] <= _BRIEF
         finally:
             rest = end - start
             if rest and start:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import threading
@@ -213,6 +214,62 @@ def test_busy_connection_does_not_starve_the_others(polled: NewPolled) -> None:
     w.until(small.done)
     assert not big.done()
     w.until(big.done)
+
+
+class Tireless(socket.socket):
+    """A socket whose other side takes everything at once, and sends nothing."""
+
+    def __init__(self) -> None:
+        near, self._far = socket.socketpair()
+        super().__init__(fileno=near.detach())
+        self.calls: list[int] = []
+
+    def sendmsg(self, pieces: Any, *_: Any) -> int:  # type: ignore[override]
+        self.calls.append(sum(map(len, pieces)))
+        return self.calls[-1]
+
+    def recv_into(self, *_: Any) -> int:
+        raise BlockingIOError
+
+    def close(self) -> None:
+        self._far.close()
+        super().close()
+
+
+def test_loop_gets_a_turn_while_a_receiver_takes_all_that_is_written(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with SocketWorld("unix", 2, str(tmp_path)) as w:
+            link = w.transports[0].link(w.engines[0].peer(1), dialled=True)
+            sock = Tireless()
+            link.open(sock)
+            header, payload = bytes(48), bytes(2**20 - 48)
+            assert link.send(header, (payload,), None)
+            assert link.send(header, (payload,), None)
+            assert not link.send(header, (payload,), None), "in the same turn"
+            for _ in range(7):
+                assert not link.send(header, (payload,), None)
+            assert sock.calls == [2**20] * 2
+            turns = []
+            while not link.idle:
+                await asyncio.sleep(0)
+                turns.append(sum(sock.calls))
+            assert sum(sock.calls) == 10 * 2**20
+            assert max(after - before for before, after in itertools.pairwise(turns)) == 2 * 2**20
+            assert max(sock.calls) == 2**20
+            link.close()
+
+    run(main())
+
+
+def test_blocking_rank_writes_all_that_a_receiver_takes(tmp_path: Path) -> None:
+    with PolledWorld("unix", 2, str(tmp_path)) as w:
+        link = w.transports[0].link(w.engines[0].peer(1), dialled=True)
+        sock = Tireless()
+        link.open(sock)
+        for _ in range(3):
+            assert link.send(bytes(48), (bytes(8 * 2**20 - 48),), None)
+        assert sock.calls == [8 * 2**20] * 3
+        link.close()
 
 
 def test_flood_waits_in_the_sender(polled: NewPolled) -> None:

@@ -207,6 +207,23 @@ def test_many_small_frames_need_one_read() -> None:
     assert sink.whole == 200
 
 
+def test_flood_of_small_frames_is_read_in_portions() -> None:
+    reader, sink = new_reader()
+    portion = 16 * 2**10
+    small, long = (encode(Header(frame.EAGER, length=n), bytes(n)) for n in (8, 1000))
+    count, rest = READ_AHEAD // len(small), portion % len(small)
+    pour(reader, small * count)
+    assert (sink.whole, len(reader.get_buffer())) == (count, portion)
+    pour(reader, (small * count)[:portion])
+    assert len(reader.get_buffer()) == portion - rest, "what came filled the portion"
+    pour(reader, small[rest:])
+    assert len(reader.get_buffer()) == READ_AHEAD, "there was no more"
+    assert sink.whole == count + portion // len(small) + 1
+    pour(reader, small * count)
+    pour(reader, long * 16)
+    assert len(reader.get_buffer()) == READ_AHEAD, "longer ones are fewer"
+
+
 # Streams that are no frames.
 
 
