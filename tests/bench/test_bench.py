@@ -26,7 +26,7 @@ FIGURES = {
     "datatype": 16,
     "impi": 6,
     "collective": 64,
-    "responsive": 5,
+    "responsive": 9,
     "mpich": 31,
     "asynchronous": 15,
 }

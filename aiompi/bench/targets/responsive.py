@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.contender import NATIVE, Answer, conversations
+from aiompi.bench.contender import Answer, aiompi_job, conversations
 from aiompi.bench.samples import Side
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
@@ -14,6 +14,8 @@ from aiompi.bench.targets.figure import Figure, Goal
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written
 SIZES: Final = {8: "8 B", 2**16: "64 KiB", 2**18: "256 KiB", 2**20: "1 MiB", 2**24: "16 MiB"}
+#: transport -> sizes that go through it
+TRANSPORTS: Final = {"shared_memory": (*SIZES,), "unix": (8, 2**18), "tcp": (8, 2**18)}
 
 _SECONDS: Final = 1.0
 _MOST_TURNS: Final = 5
@@ -21,14 +23,16 @@ _GOAL: Final = Goal("ours", "at most", 5)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Streams of several sizes, beside the same loops when they only wait."""
+    """Streams of several sizes through each transport, beside the same loops when they only wait."""
     seconds = 0.05 if options.quick else _SECONDS
     count = options.scaled(OUTSTANDING)
     idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
-    with conversations(NATIVE) as (native,):
-        for nbytes, text in SIZES.items():
-            sides = Side(native, {**idle, "outstanding": count, "nbytes": nbytes}, _late), Side(native, idle, _late)
-            yield compare(f"{count} outstanding, {text}", "ms", min(options.repeat, _MOST_TURNS), *sides, _GOAL)
+    for transport, sizes in TRANSPORTS.items():
+        with conversations(aiompi_job(2, f"AIOMPI_TRANSPORTS={transport}", face="native")) as (native,):
+            for nbytes in sizes:
+                busy = Side(native, {**idle, "outstanding": count, "nbytes": nbytes}, _late)
+                name = f"{transport}, {SIZES[nbytes]}"
+                yield compare(name, "ms", min(options.repeat, _MOST_TURNS), busy, Side(native, idle, _late), _GOAL)
 
 
 def _late(answer: Answer) -> float:
@@ -42,6 +46,6 @@ FAMILY: Final = Family(
     figures,
     beside="idle loop",
     note="""\
-A callback is due every millisecond in both ranks while one streams messages to the other, which has receives
+A callback is due every millisecond in both ranks while one streams messages to the other, which has 10,000 receives
 outstanding for others, until these come, too. Time in which other processes have the cores does not count.""",
 )
