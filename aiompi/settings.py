@@ -19,6 +19,12 @@ MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
 #: by what `Init_thread` calls them: THREAD_SINGLE is 0
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 
+_PREFIX: Final = "AIOMPI_"
+#: variables that are no settings: by them a launcher tells a rank about its job
+_PLACE: Final = frozenset({"control", "key", "key_file", "rank", "size"})
+#: from which likeness on a name is a setting's, misspelt
+_ALIKE: Final = 0.7
+
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -136,13 +142,17 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         overrides: values that win over both.
 
     Raises:
-        InvalidArgumentError: a value cannot be read, or an override has no such name.
+        InvalidArgumentError: a value cannot be read, a variable is named almost as a setting is, or an override has no
+            such name.
     """
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(Settings):
-        text = environ.get(f"AIOMPI_{field.name.upper()}")
-        if text is not None:
-            values[field.name] = _parse(field.name, text)
+    for variable, text in environ.items():
+        if variable.startswith(_PREFIX):
+            name = variable.removeprefix(_PREFIX).lower()
+            if name in _DEFAULTS and variable.isupper():
+                values[name] = _parse(name, text)
+            elif name not in _PLACE:
+                _refuse_misspelt(variable, name)
     values.update(rc._values)
     values.update(overrides)
     unknown = values.keys() - {field.name for field in dataclasses.fields(Settings)}
@@ -180,9 +190,17 @@ class RC:
         return self._values.get(name, _DEFAULTS[name])
 
 
+def _refuse_misspelt(variable: str, name: str) -> None:
+    """Raise if the name is almost a setting's, which would go unnoticed; other names of the prefix are not ours."""
+    import difflib  # takes 2 ms, which nobody who spells well should pay
+
+    for meant in difflib.get_close_matches(name, _DEFAULTS, 1, _ALIKE):
+        raise InvalidArgumentError(f"{variable} is no setting; is {_PREFIX}{meant.upper()} meant?")
+
+
 def _parse(name: str, text: str) -> Any:
     default = _DEFAULTS[name]
-    variable = f"AIOMPI_{name.upper()}"
+    variable = f"{_PREFIX}{name.upper()}"
     try:
         if isinstance(default, bool):
             return _boolean(text)
