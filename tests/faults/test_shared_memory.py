@@ -90,8 +90,8 @@ ALLOCATED = """
     print("whole")
 """
 
-#: Messages that are copied from process to process, from both ends; memory is used for the next one at once. Each rank
-#: tells how many bytes it has copied how.
+#: Messages that are copied from process to process, from both ends, also in several pieces; memory is used for the next
+#: one at once. Each rank tells how it has copied bytes.
 EXPOSED = """
     import random
     import numpy as np
@@ -115,6 +115,14 @@ EXPOSED = """
         await END(received)
         assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
         assert not into[nbytes:].any(), number
+        memory[:nbytes] = sources[comm.rank][at : at + nbytes]
+        cut = alike.randrange(nbytes)
+        sent = comm.isend([memory[:cut], number, memory[cut:nbytes]], dest=other)
+        got = await comm.recv(source=other)
+        await END(sent)
+        memory[:] = 0
+        assert got[1] == number
+        assert (np.concatenate(got[::2]) == sources[other][at : at + nbytes]).all(), number
     print("whole", counts["read"] > 0, counts["write"] > 0)
 """
 

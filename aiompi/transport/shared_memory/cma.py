@@ -1,8 +1,9 @@
 """Cross memory attach: a long message is copied once, by the kernel, straight from the memory of its sender.
 
-The sender announces such a message with its address. When the receiver has matched it, it reads the message from its
-beginning on (process_vm_readv(2)), and invites the sender to write it from its end on meanwhile (process_vm_writev(2)),
-until they meet: both cores work, and a sender that does something else costs time only. Then the receiver answers.
+The sender announces such a message with the addresses of its pieces. When the receiver has matched it, it reads the
+message from its beginning on (process_vm_readv(2)), and invites the sender to write it from its end on meanwhile
+(process_vm_writev(2)), until they meet: both cores work, and a sender that does something else costs time only. Then
+the receiver answers.
 
 Until that answer the memory is the message's, unless the sender takes it back: as in the arena it raises a number then,
 and the receiver asks for the message instead, as for any other. It also does where the kernel does not let it read,
@@ -33,10 +34,12 @@ import signal
 import socket
 import struct
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
 from aiompi.transport.shared_memory.ring import Ring
+from aiompi.wire.frame import Payload
 
 RETRACTED: Final = 3
 WRITING: Final = 4
@@ -153,21 +156,30 @@ def _there(sock: socket.socket) -> bool:
         return False
 
 
+def _parts(lengths: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Where a part of a message lies: the number of each piece, and from where to where in it."""
+    for number, nbytes in enumerate(lengths):
+        begin, end = max(start, 0), min(stop, nbytes)
+        if begin < end:
+            yield number, begin, end
+        start, stop = start - nbytes, stop - nbytes
+
+
 class Exposed:
     """A message that its sender has exposed (see `aiompi.wire.frame.Offer`).
 
     Args:
         neighbour: the sender.
-        address: of the message there.
+        pieces: address there, and length, of each.
         ring: from the sender.
         retracted: what RETRACTED was when it was exposed.
     """
 
-    __slots__ = ("_address", "_complete", "_neighbour", "_number", "_retracted", "_ring")
+    __slots__ = ("_addresses", "_complete", "_lengths", "_neighbour", "_number", "_retracted", "_ring")
 
-    def __init__(self, neighbour: Neighbour, address: int, ring: Ring, retracted: int) -> None:
+    def __init__(self, neighbour: Neighbour, pieces: Sequence[tuple[int, int]], ring: Ring, retracted: int) -> None:
         self._neighbour = neighbour
-        self._address = address
+        self._addresses, self._lengths = zip(*pieces, strict=True)
         self._ring = ring
         self._retracted = retracted
         self._complete = True
@@ -190,11 +202,17 @@ class Exposed:
                 stop = self._claim(start, stop)
                 if stop == start:
                     return self._join(start, length)
-            piece = memory[start:stop]
-            if piece:
-                self._complete = self._neighbour.read(self._address + start, piece)
+            self._complete = self._read(memory, start, stop)
             start = stop
         return start if self._complete else length
+
+    def _read(self, memory: memoryview, start: int, stop: int) -> bool:
+        for number, begin, end in _parts(self._lengths, start, stop):
+            room = memory[start : start + end - begin]
+            if room and not self._neighbour.read(self._addresses[number] + begin, room):
+                return False
+            start += end - begin
+        return True
 
     def _claim(self, start: int, stop: int) -> int:
         """Up to where there is something to read that the sender is not writing."""
@@ -243,22 +261,26 @@ class Assistance:
 
     Args:
         neighbour: the receiver.
-        memory: what of the message is wanted.
-        address: where it is wanted.
+        pieces: of the message.
+        wanted: bytes of it.
+        address: where they are wanted.
         number: of the invitation.
         ring: to the receiver.
     """
 
-    __slots__ = ("_address", "_low", "_mark", "_memory", "_neighbour", "_number", "_ring")
+    __slots__ = ("_address", "_lengths", "_low", "_mark", "_neighbour", "_number", "_pieces", "_ring")
 
-    def __init__(self, neighbour: Neighbour, memory: memoryview, address: int, number: int, ring: Ring) -> None:
+    def __init__(
+        self, neighbour: Neighbour, pieces: Payload, wanted: int, address: int, number: int, ring: Ring
+    ) -> None:
         self._neighbour = neighbour
-        self._memory = memory
+        self._pieces = [memoryview(piece) for piece in pieces]
+        self._lengths = [len(piece) for piece in pieces]
         self._address = address
         self._number = number
         self._ring = ring
         self._mark = number << _BITS
-        self._low = len(memory)
+        self._low = wanted
         words = ring.words
         words[WRITTEN] = words[WRITING] = self._mark | self._low
 
@@ -279,7 +301,7 @@ class Assistance:
             words[WRITING] = self._mark | start
             self._ring.fence()
             if words[INVITED] == self._number and words[READ] <= start:
-                written = self._neighbour.write(self._address + start, self._memory[start : self._low])
+                written = self._write(start)
         finally:
             # Whatever has interrupted this: the receiver waits until they are the same.
             if written:
@@ -287,3 +309,10 @@ class Assistance:
                 words[WRITTEN] = self._mark | start
             words[WRITING] = self._mark | self._low
         return written
+
+    def _write(self, start: int) -> bool:
+        for number, begin, end in _parts(self._lengths, start, self._low):
+            if not self._neighbour.write(self._address + start, self._pieces[number][begin:end]):
+                return False
+            start += end - begin
+        return True

@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
@@ -275,7 +276,7 @@ class RingLink:
         block.lent.append((borrower, borrower.borrow()))
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
         quiet = flowing != 0 and not self._transport.engine.roomy
-        if self._refer(header, block.start, flowing, LENT, quiet):
+        if self._refer(header, PLACE.pack(block.start, flowing), LENT, quiet):
             return True
         block.lent.pop()
         borrower.keep()
@@ -283,25 +284,27 @@ class RingLink:
 
     def offer(self, header: bytes, place: int, arena: Arena) -> bool:
         """Announce a message that lies in the arena; False if it cannot be done now."""
-        if not self.open_to(arena) or not self._refer(header, place, arena.epoch, LENT):
+        if not self.open_to(arena) or not self._refer(header, PLACE.pack(place, arena.epoch), LENT):
             return False
         self._offered = arena
         return True
 
-    def expose(self, header: bytes, address: int) -> bool:
-        """Announce a message that lies at an address; False if it cannot be done now."""
+    def expose(self, header: bytes, payload: Payload) -> bool:
+        """Announce a message that may be copied from where it is; False if it cannot be done now."""
         segment = self._segment
         if segment is None:
             return False
         self._exposing = True
-        return self._refer(header, address, segment.outbound.words[RETRACTED], EXPOSED)
+        places = [PLACE.pack(address_of(piece), len(piece)) for piece in payload]
+        number = segment.outbound.words[RETRACTED]
+        return self._refer(header, b"".join((PLACE.pack(len(places), number), *places)), EXPOSED)
 
-    def _refer(self, header: bytes, place: int, epoch: int, mark: int, quiet: bool = False) -> bool:
+    def _refer(self, header: bytes, where: bytes, mark: int, quiet: bool = False) -> bool:
         segment = self._segment
         if segment is None or self._queue:
             return False
         try:
-            written = segment.outbound.put(header, PLACE.pack(place, epoch), mark, quiet)
+            written = segment.outbound.put(header, where, mark, quiet)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
@@ -476,17 +479,17 @@ class RingLink:
             raise RemoteProtocolError("it told of memory that this rank has not got")
         return loan
 
-    def _exposed(self, address: int, number: int) -> Exposed:
+    def _exposed(self, pieces: list[tuple[int, int]], number: int) -> Exposed:
         """A message in memory of the peer."""
         assert self._segment is not None
-        return Exposed(self._met(), address, self._segment.inbound, number)
+        return Exposed(self._met(), pieces, self._segment.inbound, number)
 
-    def assist(self, memory: memoryview, number: int, address: int) -> Assistance | None:
+    def assist(self, payload: Payload, wanted: int, number: int, address: int) -> Assistance | None:
         """Copy a message that has been exposed from its end on, as its receiver wants; None if it is too late."""
         segment = self._segment
         if segment is None:
             return None
-        return Assistance(self._met(), memory, address, number, segment.outbound)
+        return Assistance(self._met(), payload, wanted, address, number, segment.outbound)
 
     def _met(self) -> Neighbour:
         if self._neighbour is None:

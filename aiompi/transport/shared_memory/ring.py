@@ -82,9 +82,11 @@ REWIND: Final = 64 * 2**10
 #: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
 #: in the arena; behind the header is its place, and for the arena its epoch, for the pool FLOWING or 0
 LENT: Final = 0x80
-#: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is its
-#: address, and how often the writer had taken back such memory before
+#: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
+#: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
 EXPOSED: Final = LENT | 0x40
+#: pieces of such a message at most
+PIECES: Final = 64
 #: the message is read while it is written
 FLOWING: Final = 1
 PLACE: Final = struct.Struct("=QQ")
@@ -101,7 +103,7 @@ def _nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
-def _nothing_exposed(address: int, number: int) -> wire_frame.Offer:
+def _nothing_exposed(pieces: list[tuple[int, int]], number: int) -> wire_frame.Offer:
     raise RemoteProtocolError("it told of memory of a process that is unknown")
 
 
@@ -184,7 +186,7 @@ class Outbound(Ring):
         """Write a whole frame, if it fits in one piece.
 
         Args:
-            mark: LENT or EXPOSED if the payload is the place of the true one.
+            mark: LENT or EXPOSED if the payload tells where the true one is.
             quiet: whether a reader who sleeps may sleep on.
 
         Returns:
@@ -326,7 +328,8 @@ class Inbound(Ring):
     Attributes:
         landing: where the payload goes that is being read.
         lender: gives the area of the writer, of that kind, which has been handed over.
-        exposed: gives the message at an address of the writer's process; the number is what came with it.
+        exposed: gives the message in pieces, address and length, of the writer's process; the number is what came with
+            them.
         stopped: set to hand out nothing any more.
     """
 
@@ -340,7 +343,7 @@ class Inbound(Ring):
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
-        self.exposed: Callable[[int, int], wire_frame.Offer] = _nothing_exposed
+        self.exposed: Callable[[list[tuple[int, int]], int], wire_frame.Offer] = _nothing_exposed
         self.stopped = False
 
     @property
@@ -439,12 +442,15 @@ class Inbound(Ring):
 
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A frame whose payload is in an area of the writer; how much of the budget it takes."""
-        self._move(self._tail + ALIGN)
         kind, length = header[0] & ~LENT, header[5]
         start, epoch = PLACE.unpack_from(self._memory, place)
         if header[0] == RTS | EXPOSED:
-            sink.offer((RTS, *header[1:]), self.exposed(start, epoch))
+            pieces = self._table(place + PLACE.size, start)
+            if sum(nbytes for _, nbytes in pieces) != length:
+                raise RemoteProtocolError(f"{len(pieces)} pieces that it exposed are no message of {length} bytes")
+            sink.offer((RTS, *header[1:]), self.exposed(pieces, epoch))
             return length + FRAME_COST
+        self._move(self._tail + ALIGN)
         if kind == RTS:
             loan = self.lender(ARENA)
             sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
@@ -460,6 +466,14 @@ class Inbound(Ring):
         finally:
             loan.give_back()
         return length + FRAME_COST
+
+    def _table(self, start: int, count: int) -> list[tuple[int, int]]:
+        """Go on behind a frame that tells of so many pieces from that place on; address and length of each."""
+        stop = start + count * PLACE.size
+        if not 0 < count <= PIECES or stop > self._size:
+            raise RemoteProtocolError(f"it exposed a message in {count} pieces")
+        self._move(_aligned(self._tail + HEADER_BYTES + PLACE.size + stop - start))
+        return list(PLACE.iter_unpack(self._memory[start:stop]))
 
     def _follow(self, inflow: Inflow) -> int:
         """Copy what is there of a message that is read while it is written; how many bytes."""

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Engine, Link, Party, Peer
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
@@ -15,6 +14,7 @@ from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Post
 from aiompi.transport.shared_memory.cma import LONG, NUMBERS
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
+from aiompi.transport.shared_memory.ring import PIECES
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
@@ -105,16 +105,16 @@ class SharedMemory(Unix):
         return place is not None and link.offer(header, place, self._arena)
 
     def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        if not self.engine.settings.single_copy or len(payload) != 1 or nbytes < LONG:
+        if not self.engine.settings.single_copy or nbytes < LONG or len(payload) > PIECES:
             return False
-        return isinstance(link, RingLink) and link.expose(header, address_of(payload[0]))
+        return isinstance(link, RingLink) and link.expose(header, [piece for piece in payload if len(piece)])
 
     def assist(
         self, payload: Payload, nbytes: int, number: int, address: int, link: Link
     ) -> Callable[[int], bool] | None:
-        if len(payload) != 1 or number > NUMBERS or not isinstance(link, RingLink):
+        if number > NUMBERS or not isinstance(link, RingLink):
             return None
-        assistance = link.assist(memoryview(payload[0])[:nbytes], number, address)
+        assistance = link.assist(payload, nbytes, number, address)
         return None if assistance is None else assistance.write
 
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from aiompi.transport.shared_memory.cma import (
     Exposed,
     Neighbour,
 )
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PLACE, Ring
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PIECES, PLACE, Ring
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Header
 
@@ -155,15 +156,11 @@ def test_several_at_once(world: PolledWorld, copied: dict[str, int]) -> None:
     assert copied["write"] > 0
 
 
-def test_short_ones_pieces_and_ready_mode_go_through_the_ring(world: PolledWorld, copied: dict[str, int]) -> None:
+def test_short_ones_and_ready_mode_go_through_the_ring(world: PolledWorld, copied: dict[str, int]) -> None:
     data = pattern(LONG)
-    receives = [irecv(world.comms[1]) for _ in range(3)]
-    requests = [
-        isend(world.comms[0], data[:-1], 1),
-        world.comms[0].isend((data[:1000], data[1000:]), LONG, 1, 0),
-        world.comms[0].isend((data,), LONG, 1, 0, Mode.READY),
-    ]
-    assert world.finish(*receives, *requests)[:3] == [data[:-1], data, data]
+    receives = [irecv(world.comms[1]) for _ in range(2)]
+    requests = [isend(world.comms[0], data[:-1], 1), world.comms[0].isend((data,), LONG, 1, 0, Mode.READY)]
+    assert world.finish(*receives, *requests)[:2] == [data[:-1], data]
     assert copied == {"read": 0, "write": 0}
 
 
@@ -399,9 +396,11 @@ class Meeting:
 
     Args:
         nbytes: of the message.
+        cuts: where its pieces end, beside the last one.
     """
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, *cuts: int) -> None:
+        self._cuts = cuts
         self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
         one, other = socket.socketpair()
         with one, other:
@@ -418,14 +417,19 @@ class Meeting:
     def start(self, nbytes: int) -> None:
         self.data = memoryview(bytearray(random.randbytes(nbytes)))
         self.place = memoryview(bytearray(nbytes))
-        address = process.address_of(self.data)
-        self.exposed = Exposed(self.neighbour, address, self.ring, self.ring.words[RETRACTED])
+        ends = [0, *self._cuts, nbytes]
+        self.pieces = [memoryview(bytearray(self.data[a:b])) for a, b in itertools.pairwise(ends)]
+        self.exposed = Exposed(self.neighbour, self.places(), self.ring, self.ring.words[RETRACTED])
         invitation = self.exposed.invite(self.place)
         assert invitation is not None
         self.number, self.address = invitation
 
-    def accept(self) -> Assistance:
-        return Assistance(self.neighbour, self.data, self.address, self.number, self.ring)
+    def places(self) -> list[tuple[int, int]]:
+        return [(process.address_of(piece), len(piece)) for piece in self.pieces]
+
+    def accept(self, late: int = 0) -> Assistance:
+        """Take the invitation, or one so many before it."""
+        return Assistance(self.neighbour, self.pieces, len(self.data), self.address, self.number - late, self.ring)
 
     def read(self) -> None:
         at, length = 0, len(self.data)
@@ -451,6 +455,56 @@ def test_they_meet_anywhere(meeting: Meeting, copied: dict[str, int], steps: int
     meeting.read()
     assert not assistance.write(1000)
     assert copied["read"] + copied["write"] == 95
+
+
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("cuts", [(1,), (10,), (94,), (33, 34, 35), (5, 50, 51, 90), range(1, 95)], ids=str)
+def test_they_meet_anywhere_in_a_message_of_pieces(
+    monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], cuts: Sequence[int], steps: int
+) -> None:
+    monkeypatch.setattr(cma, "_PIECE", 10)
+    with Meeting(95, *cuts) as meeting:
+        assistance = meeting.accept()
+        assert assistance.write(10 * steps) == (steps < 10)
+        meeting.read()
+    assert copied["read"] + copied["write"] == 95
+
+
+def test_a_piece_that_cannot_be_copied(copied: dict[str, int]) -> None:
+    with Meeting(95, 40, 60) as meeting:
+        places = meeting.places()
+        places[1] = (0, 20)
+        exposed = Exposed(meeting.neighbour, places, meeting.ring, 0)
+        meeting.exposed.close()
+        assert exposed.copy(meeting.place, 0, 95, 95) == 95
+        assert not exposed.stands()
+    assert copied["read"] == 40
+
+
+def test_a_message_in_pieces_for_which_there_is_less_room(world: PolledWorld, copied: dict[str, int]) -> None:
+    pieces = (pattern(MANY, 1), b"", pattern(100, 2), pattern(MANY, 3))
+    request = world.comms[0].isend(tuple(map(memoryview, pieces)), 2 * MANY + 100, 1, 0)
+    into = bytearray(MANY + 50)
+    receive = irecv_into(world.comms[1], into)
+    world.until(lambda: request.done() and receive.done())
+    assert isinstance(receive.exception(), errors.TruncationError)
+    assert into == (pieces[0] + pieces[2])[: len(into)]
+    assert copied["read"] + copied["write"] == len(into)
+
+
+@pytest.mark.parametrize("count", [2, PIECES, PIECES + 1])
+def test_a_message_in_pieces_is_copied_once(world: PolledWorld, copied: dict[str, int], count: int) -> None:
+    before = ring_bytes(world)
+    pieces = [pattern(MANY // count + number, number) for number in range(count)]
+    nbytes = sum(map(len, pieces))
+    request = world.comms[0].isend(tuple(map(memoryview, pieces)), nbytes, 1, 0)
+    assert world.finish(request, irecv(world.comms[1]))[1] == b"".join(pieces)
+    if count <= PIECES:
+        assert copied["read"] + copied["write"] == nbytes
+        assert ring_bytes(world) - before < 2000
+    else:
+        assert copied == {"read": 0, "write": 0}
+        assert ring_bytes(world) - before > nbytes
 
 
 def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,13 +557,12 @@ def test_an_earlier_invitation_has_no_effect(meeting: Meeting, copied: dict[str,
     meeting.start(95)
     assert not before.write(10)
     assert bytes(first) == place
-    late = Assistance(meeting.neighbour, meeting.data, meeting.address, meeting.number - 1, meeting.ring)
-    assert not late.write(10)
+    assert not meeting.accept(late=1).write(10)
     meeting.read()
 
 
 def test_there_is_one_invitation_at_a_time(meeting: Meeting) -> None:
-    other = Exposed(meeting.neighbour, process.address_of(meeting.data), meeting.ring, 0)
+    other = Exposed(meeting.neighbour, meeting.places(), meeting.ring, 0)
     assert other.invite(meeting.place) is None
     meeting.exposed.close()
     assert other.invite(meeting.place) is not None
@@ -610,6 +663,30 @@ def test_invitation_for_what_is_not_there(polled: NewPolled, header: Header) -> 
     assert isinstance(request.exception(), errors.ProcessFailedError)
 
 
+@pytest.mark.parametrize(
+    ("count", "table"),
+    [
+        (0, b""),
+        (PIECES + 1, bytes(16 * (PIECES + 1))),
+        (2**64 - 1, b""),
+        (2, PLACE.pack(0, 4) * 2),
+        (1, PLACE.pack(0, 11)),
+        (2, PLACE.pack(0, 2**64 - 1) + PLACE.pack(0, 11)),
+        (PIECES, PLACE.pack(0, 10)),
+    ],
+    ids=["none", "too-many", "huge", "shorter", "longer", "overflow", "beyond-the-head"],
+)
+def test_pieces_that_are_no_message(polled: NewPolled, count: int, table: bytes) -> None:
+    w = polled()
+    with RawPeer(w, 0).greet() as raw:
+        w.until(lambda: bool(w.links(0, 1)))
+        assert raw.segment is not None
+        header = HEADER.pack(*Header(frame.RTS, source=1, length=10, srqid=1))
+        raw.segment.outbound.put(header, PLACE.pack(count, 0) + table, EXPOSED)
+        raw.segment.ring()
+        w.until(raw.dropped)
+
+
 @pytest.mark.parametrize("address", [0, 2**64 - 8])
 def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPolled, address: int) -> None:
     w = polled()
@@ -619,7 +696,7 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
         w.poll()
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.RTS, source=1, length=10, srqid=1))
-        raw.segment.outbound.put(header, PLACE.pack(address, 0), EXPOSED)
+        raw.segment.outbound.put(header, PLACE.pack(1, 0) + PLACE.pack(address, 10), EXPOSED)
         raw.segment.ring()
         w.until(lambda: bool(w.engines[0].arriving))
         (drqid,) = w.engines[0].arriving
