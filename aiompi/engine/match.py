@@ -2,8 +2,8 @@
 
 Per context, posted receives are hashed by (source, tag) with their wildcards as given, unexpected messages by their
 (source, tag); both carry the order in which they came. An incoming message looks into the at most four places
-where a receive for it can be, and the one posted first wins. A receive without wildcards looks into one place;
-one with wildcards goes through the messages in order of arrival.
+where a receive for it can be, and the one posted first wins. A receive that is the only one is not hashed. A receive
+without wildcards looks into one place; one with wildcards goes through the messages in order of arrival.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class Matcher:
     """Posted receives, unexpected messages and waiting probes of one context."""
 
-    __slots__ = ("_arrivals", "_order", "_posted", "_unexpected", "_wildcards", "probes")
+    __slots__ = ("_arrivals", "_only", "_order", "_posted", "_unexpected", "_wildcards", "probes")
 
     def __init__(self) -> None:
+        self._only: Receive | None = None
         # A receive alone in its place needs no queue, which is the usual case. Queues are by order.
         self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
         self._wildcards = 0
@@ -35,10 +36,19 @@ class Matcher:
 
     def post(self, receive: Receive) -> None:
         """Wait for a message."""
+        self._order = receive.order = self._order + 1
+        if self._only is not None:
+            self._enter(self._only)
+        elif not self._posted:
+            self._only = receive
+            return
+        self._enter(receive)
+
+    def _enter(self, receive: Receive) -> None:
         source, tag = receive.want_source, receive.want_tag
         if source == ANY_SOURCE or tag == ANY_TAG:
             self._wildcards += 1
-        self._order = receive.order = self._order + 1
+        self._only = None  # no call before the next step: a signal handler that raises does so after it
         posted = self._posted.setdefault((source, tag), receive)
         if posted is not receive:
             if not isinstance(posted, OrderedDict):
@@ -50,6 +60,17 @@ class Matcher:
 
         It is no longer posted, and its order is from now on the one of the message.
         """
+        only = self._only
+        if only is not None:
+            wanted = only.want_source
+            if wanted != source and wanted != ANY_SOURCE:
+                return None
+            wanted = only.want_tag
+            if wanted != tag and wanted != ANY_TAG:
+                return None
+            self._only = None
+            self._order = only.order = self._order + 1
+            return only
         key = self._first_posted(source, tag) if self._wildcards else (source, tag)
         posted = self._posted.pop(key, None)
         if posted is None:
@@ -66,13 +87,6 @@ class Matcher:
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
         """Where the receive is posted that the message gets, when some have wildcards."""
         first, order = (source, tag), 0
-        if len(self._posted) == 1:  # the usual case of a server that receives from anyone
-            (key,) = self._posted
-            if key[0] not in (source, ANY_SOURCE) or key[1] not in (tag, ANY_TAG):
-                return first
-            if key != first:
-                self._wildcards -= 1
-            return key
         for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
             posted = self._posted.get(key)
             if posted is None:
@@ -86,6 +100,9 @@ class Matcher:
 
     def withdraw(self, receive: Receive) -> bool:
         """Take back a posted receive; False when it has been matched."""
+        if self._only is receive:
+            self._only = None
+            return True
         key = (receive.want_source, receive.want_tag)
         posted = self._posted.get(key)
         if isinstance(posted, OrderedDict) and posted.get(receive.order) is receive:
@@ -102,6 +119,8 @@ class Matcher:
 
     def posted(self) -> Iterator[Receive]:
         """All posted receives; the caller may withdraw them meanwhile."""
+        if self._only is not None:
+            return iter([self._only])
         places = self._posted.values()
         return iter([r for place in places for r in (place.values() if isinstance(place, OrderedDict) else (place,))])
 

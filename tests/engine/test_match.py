@@ -156,6 +156,7 @@ def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
     while (status := real.comm.iprobe(ANY_SOURCE, ANY_TAG)) is not None:
         irecv(real.comm, status.source, status.tag)
     matcher = real.comm._matcher
+    assert matcher._only is None
     assert not matcher._posted
     assert not matcher._unexpected
     assert not matcher._arrivals
