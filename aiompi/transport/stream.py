@@ -31,8 +31,8 @@ BUDGET: Final = 16
 _TURNS: Final = range(BUDGET)
 #: bytes per system call: while the other side takes them, it would go on and on
 _PORTION: Final = 2**20
-#: bytes that are written per turn
-_WRITTEN: Final = 2**21
+#: bytes per turn and direction
+_MOST: Final = 2**21
 #: connections that may wait to be accepted
 BACKLOG: Final = 4096
 #: connections that have not proven the key yet; the oldest makes place for a new one
@@ -104,14 +104,15 @@ class Connection:
         self._driver: Driver = keeper.engine.driver
         # Without progress in the background, a send is complete only when its bytes have left the process: its
         # receiver may depend on them while this process does something else.
-        self._copying = keeper.engine.driver.background
+        background = keeper.engine.driver.background
+        self._copying = background
         # Otherwise nothing else waits for a turn.
-        self._portion, self._most = (_PORTION, _WRITTEN) if self._copying else (sys.maxsize, sys.maxsize)
+        self._portion, self._most = (_PORTION, _MOST) if background else (sys.maxsize, sys.maxsize)
+        self._spent = 0  # bytes that were written in this turn, if they are many
         self._socket: socket.socket | None = None
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
         self._writing = False
-        self._written = 0  # bytes, since the socket was last found writable
         self._closed = False
 
     @property
@@ -139,8 +140,8 @@ class Connection:
                 done = sock.send(data)
             elif payload:
                 nbytes = len(header) + sum(map(len, payload))
-                done = sock.sendmsg((header, *payload[: PIECES - 1])) if self._written + nbytes <= self._most else 0
-                self._written += done
+                done = sock.sendmsg((header, *payload[: PIECES - 1])) if self._spent + nbytes <= self._most else 0
+                self._spend(done)
             else:
                 nbytes = len(header)
                 done = sock.send(header)
@@ -154,6 +155,15 @@ class Connection:
         free = self._enqueue(header, payload, owner, done)
         self._watch()
         return free
+
+    def _spend(self, nbytes: int) -> None:
+        before, self._spent = self._spent, self._spent + nbytes
+        if before <= self._most // 2 < self._spent:
+            self._driver.call_soon(self._spare)
+
+    def _spare(self) -> None:
+        """Another turn has come."""
+        self._spent = 0
 
     def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
         """Keep the rest of a frame of which `done` bytes have left."""
@@ -196,9 +206,9 @@ class Connection:
     def _writable(self) -> None:
         queue, sock = self._queue, self._socket
         assert sock is not None
-        self._written = 0
+        self._spent = 0
         for _ in _TURNS:
-            if not queue or self._written >= self._most:
+            if not queue or self._spent >= self._most:
                 break
             try:
                 done = sock.sendmsg(self._first())
@@ -208,7 +218,7 @@ class Connection:
                 self.lost(describe(error))
                 return
             self._left(done)
-            self._written += done
+            self._spend(done)
         if queue:
             self._watch()
             return
@@ -242,7 +252,7 @@ class Connection:
                 owner.sent()
 
     def _readable(self) -> None:
-        reader = self._reader
+        reader, left = self._reader, self._most
         for _ in _TURNS:
             sock = self._socket
             if sock is None:
@@ -254,7 +264,8 @@ class Connection:
                 nbytes = sock.recv_into(room)
                 if nbytes:
                     reader.buffer_updated(nbytes)
-                    if nbytes < len(room) or reader.landing is None:
+                    left -= nbytes
+                    if nbytes < len(room) or reader.landing is None or left <= 0:
                         return
                     continue
             except (BlockingIOError, InterruptedError):

@@ -280,13 +280,19 @@ def slots_of_a_direction() -> int:
 
 
 def test_packets_that_find_no_slot_pass_through_the_socket(eager: Rank) -> None:
-    eager.greet()
+    host = eager.greet()
     count = slots_of_a_direction() + 3
     sends = [isend(eager.comm, bytes([number]) * 20_000, 1) for number in range(count)]
     assert eager.socket is not None
     found = [eager.packet()[1] for _ in range(count)]
     assert found == [bytes([number]) * 20_000 for number in range(count)]
     eager.until(lambda: all(send.done() for send in sends))
+    send = isend(eager.comm, pattern(2 * DATALEN), 1)
+    packet, first = counted(eager)
+    assert free_slots(eager) == slots_of_a_direction() - 1, "the rest of it has been written ahead"
+    host.send(Packet(PacketType.SYNCACK, 0, PROCS[1], PROCS[0], packet.pk_srqid, packet.pk_srqid).pack())
+    assert first + counted(eager)[1] == pattern(2 * DATALEN)
+    eager.until(send.done)
 
 
 @pytest.mark.parametrize("tail", [100, 65536])

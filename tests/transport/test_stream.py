@@ -256,6 +256,11 @@ def test_loop_gets_a_turn_while_a_receiver_takes_all_that_is_written(run: Run, t
             assert sum(sock.calls) == 10 * 2**20
             assert max(after - before for before, after in itertools.pairwise(turns)) == 2 * 2**20
             assert max(sock.calls) == 2**20
+            sock.calls.clear()
+            for number in range(1, 11):
+                await asyncio.sleep(0)
+                assert link.send(header, (payload,), None), "in a turn of its own"
+                assert sock.calls == [2**20] * number
             link.close()
 
     run(main())
