@@ -49,6 +49,8 @@ INVITED: Final = 20
 
 #: bytes of a message from which this takes less time than the ring
 LONG: Final = 2 * 2**20 + 1
+#: the same of its pieces on average: each takes system calls of its own
+LONG_PIECE: Final = 256 * 2**10
 #: bytes that are copied by one system call
 _PIECE: Final = 512 * 2**10
 _BITS: Final = 48

@@ -295,7 +295,7 @@ class RingLink:
         if segment is None:
             return False
         self._exposing = True
-        places = [PLACE.pack(address_of(piece), len(piece)) for piece in payload]
+        places = [PLACE.pack(address_of(piece), len(piece)) for piece in payload if len(piece)]
         number = segment.outbound.words[RETRACTED]
         return self._refer(header, b"".join((PLACE.pack(len(places), number), *places)), EXPOSED)
 

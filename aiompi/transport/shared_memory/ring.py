@@ -414,6 +414,8 @@ class Inbound(Ring):
                     budget -= self._tail - tail
                     self._look()
                     continue
+                if self._head - tail < HEADER_BYTES:
+                    raise RemoteProtocolError(f"the writer of a ring has stopped at {self._head}, in a header")
                 place = tail & self._mask
                 header = _unpack_from(memory, place)
                 begin = end = place + HEADER_BYTES

@@ -11,7 +11,7 @@ from aiompi.engine import Engine, Link, Party, Peer
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
-from aiompi.transport.shared_memory.cma import LONG, NUMBERS
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import PIECES
@@ -105,9 +105,9 @@ class SharedMemory(Unix):
         return place is not None and link.offer(header, place, self._arena)
 
     def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        if not self.engine.settings.single_copy or nbytes < LONG or len(payload) > PIECES:
+        if not self.engine.settings.single_copy or nbytes < max(LONG, len(payload) * LONG_PIECE):
             return False
-        return isinstance(link, RingLink) and link.expose(header, [piece for piece in payload if len(piece)])
+        return isinstance(link, RingLink) and len(payload) <= PIECES and link.expose(header, payload)
 
     def assist(
         self, payload: Payload, nbytes: int, number: int, address: int, link: Link

@@ -23,6 +23,7 @@ from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.cma import (
     INVITED,
     LONG,
+    LONG_PIECE,
     RETRACTED,
     WRITING,
     WRITTEN,
@@ -492,14 +493,19 @@ def test_a_message_in_pieces_for_which_there_is_less_room(world: PolledWorld, co
     assert copied["read"] + copied["write"] == len(into)
 
 
-@pytest.mark.parametrize("count", [2, PIECES, PIECES + 1])
-def test_a_message_in_pieces_is_copied_once(world: PolledWorld, copied: dict[str, int], count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "each", "once"),
+    [(2, MANY, True), (PIECES, LONG_PIECE, True), (PIECES + 1, LONG_PIECE, False), (9, LONG_PIECE - 1, False)],
+)
+def test_a_message_of_long_pieces_is_copied_once(
+    world: PolledWorld, copied: dict[str, int], count: int, each: int, once: bool
+) -> None:
     before = ring_bytes(world)
-    pieces = [pattern(MANY // count + number, number) for number in range(count)]
-    nbytes = sum(map(len, pieces))
+    pieces = [pattern(each, number) for number in range(count)]
+    nbytes = count * each
     request = world.comms[0].isend(tuple(map(memoryview, pieces)), nbytes, 1, 0)
     assert world.finish(request, irecv(world.comms[1]))[1] == b"".join(pieces)
-    if count <= PIECES:
+    if once:
         assert copied["read"] + copied["write"] == nbytes
         assert ring_bytes(world) - before < 2000
     else:

@@ -589,6 +589,16 @@ def test_header_whose_padding_was_not_written() -> None:
         pair.read()
 
 
+def test_header_that_is_cut_behind_a_whole_frame() -> None:
+    pair = Pair()
+    for place, header in ((0, Header(frame.CTS)), (ALIGN, Header(frame.EAGER, length=100))):
+        pair.memory[place : place + HEADER_BYTES] = HEADER.pack(*header)
+    pair.words[HEAD] = ALIGN + 1
+    with pytest.raises(RemoteProtocolError, match="has stopped at 65, in a header"):
+        pair.read()
+    assert len(pair.frames) == 1
+
+
 def test_payload_whose_padding_was_not_written() -> None:
     pair = Pair()
     header, payload = eager(bytes(100)), bytes(100)
