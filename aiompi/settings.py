@@ -22,8 +22,9 @@ THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 _PREFIX: Final = "AIOMPI_"
 #: variables that are no settings: by them a launcher tells a rank about its job
 _PLACE: Final = frozenset({"control", "key", "key_file", "rank", "size"})
-#: from which likeness on a name is a setting's, misspelt
-_ALIKE: Final = 0.7
+#: from which likeness on a name is a setting's, misspelt; short ones are alike by chance
+_ALIKE: Final = 0.8
+_SHORT: Final = 4
 
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
@@ -151,7 +152,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
             name = variable.removeprefix(_PREFIX).lower()
             if name in _DEFAULTS and variable.isupper():
                 values[name] = _parse(name, text)
-            elif name not in _PLACE:
+            elif name not in _PLACE and len(name) > _SHORT:
                 _refuse_misspelt(variable, name)
     values.update(rc._values)
     values.update(overrides)

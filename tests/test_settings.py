@@ -88,7 +88,7 @@ def test_environment(name: str, text: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("TRANSPORT", "TRANSPORTS"), ("RINGSIZE", "RING_SIZE"), ("PICKEL", "PICKLE"), ("SPINS", "SPIN"), ("spin", "SPIN")],
+    [("TRANSPORT", "TRANSPORTS"), ("RINGSIZE", "RING_SIZE"), ("PICKEL", "PICKLE"), ("ring_size", "RING_SIZE")],
 )
 def test_misspelt_variable(given: str, meant: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"^AIOMPI_{given} is no setting; is AIOMPI_{meant} meant"):
@@ -96,7 +96,7 @@ def test_misspelt_variable(given: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["AIOMPI_CONTROL", "AIOMPI_RANK", "AIOMPI_SIZE", "AIOMPI_KEY", "AIOMPI_DEPLOYMENT", "AIOMPI_"]
+    "name", ["AIOMPI_CONTROL", "AIOMPI_RANK", "AIOMPI_SIZE", "AIOMPI_KEY", "AIOMPI_DEPLOYMENT", "AIOMPI_BIN", "AIOMPI_"]
 )
 def test_variable_of_another_purpose(name: str) -> None:
     assert load({name: "1"}) == Settings()
