@@ -15,7 +15,7 @@ OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written
 SIZES: Final = {8: "8 B", 2**16: "64 KiB", 2**18: "256 KiB", 2**20: "1 MiB", 2**24: "16 MiB"}
 #: transport -> sizes that go through it
-TRANSPORTS: Final = {"shared_memory": (*SIZES,), "unix": (8, 2**18), "tcp": (8, 2**18)}
+TRANSPORTS: Final = {"shared_memory": tuple(SIZES), "unix": (8, 2**18), "tcp": (8, 2**18)}
 
 _SECONDS: Final = 1.0
 _MOST_TURNS: Final = 5
@@ -47,5 +47,6 @@ FAMILY: Final = Family(
     beside="idle loop",
     note="""\
 A callback is due every millisecond in both ranks while one streams messages to the other, which has 10,000 receives
-outstanding for others, until these come, too. Time in which other processes have the cores does not count.""",
+outstanding for others (200 with --quick), until these come, too. Time in which other processes have the cores does not
+count.""",
 )
