@@ -156,7 +156,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
                 _refuse_misspelt(variable, name)
     values.update(rc._values)
     values.update(overrides)
-    unknown = values.keys() - {field.name for field in dataclasses.fields(Settings)}
+    unknown = values.keys() - _DEFAULTS.keys()
     if unknown:
         raise InvalidArgumentError(f"no such setting: {', '.join(sorted(unknown))}")
     return Settings(**values)

@@ -471,7 +471,7 @@ class Peer(Party):
             raise RemoteProtocolError(f"rank {self.rank} asks for {wanted} bytes of a message of {request.nbytes}")
         self._answer_to(srqid)
         request.acknowledged = True
-        pieces = request.payload if wanted == request.nbytes else _head(request.payload, wanted)
+        pieces = request.payload if wanted == request.nbytes else frame.beginning(request.payload, wanted)
         owed, self._owed = self._owed, 0
         header_bytes = _pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
         if (self.link or self.connect()).send(header_bytes, pieces, request):
@@ -569,14 +569,3 @@ class Peer(Party):
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]
         return super().abandon()
-
-
-def _head(payload: Payload, nbytes: int) -> Payload:
-    """The first `nbytes` of a payload in pieces."""
-    pieces = []
-    for piece in payload:
-        if nbytes <= 0:
-            break
-        pieces.append(piece[:nbytes])
-        nbytes -= len(pieces[-1])
-    return pieces

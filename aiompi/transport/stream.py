@@ -17,7 +17,7 @@ from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import READ_AHEAD, Payload, Reader
+from aiompi.wire.frame import READ_AHEAD, Payload, Reader, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
 #: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
@@ -104,8 +104,7 @@ class Connection:
         self._driver: Driver = keeper.engine.driver
         # Without progress in the background, a send is complete only when its bytes have left the process: its
         # receiver may depend on them while this process does something else.
-        background = keeper.engine.driver.background
-        self._copying = background
+        self._copying = background = keeper.engine.driver.background
         # Otherwise nothing else waits for a turn.
         self._portion, self._most = (_PORTION, _MOST) if background else (sys.maxsize, sys.maxsize)
         self._spent = 0  # bytes that were written in this turn, if they are many
@@ -211,7 +210,8 @@ class Connection:
             if not queue or self._spent >= self._most:
                 break
             try:
-                done = sock.sendmsg(self._first())
+                pieces = (piece for piece, _ in itertools.islice(queue, PIECES))
+                done = sock.sendmsg(beginning(pieces, self._portion))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
@@ -226,17 +226,6 @@ class Connection:
             self._writing = False
             self._driver.remove_writer(sock.fileno())
         self._keeper.drained()
-
-    def _first(self) -> list[bytes | memoryview]:
-        """What a system call is given of the queue."""
-        pieces: list[bytes | memoryview] = []
-        room = self._portion
-        for piece, _ in itertools.islice(self._queue, PIECES):
-            pieces.append(piece if len(piece) <= room else memoryview(piece)[:room])
-            room -= len(piece)
-            if room <= 0:
-                break
-        return pieces
 
     def _left(self, nbytes: int) -> None:
         """`nbytes` of the queue have left."""

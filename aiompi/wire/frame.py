@@ -27,7 +27,7 @@ a note instead, which a message of a collective carries for its receive, and is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 EAGER: Final = 1
@@ -62,6 +62,17 @@ READ_AHEAD: Final = 68 * 2**10
 #: bytes read ahead where the last frame was of at most so many: all that is read is handed out in one turn
 _BRIEF: Final = 512
 _LITTLE: Final = 16 * 2**10
+
+
+def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes | memoryview]:
+    """The first `nbytes` of memory in pieces, from where they lie."""
+    found: list[bytes | memoryview] = []
+    for piece in pieces:
+        if nbytes <= 0:
+            break
+        found.append(piece if len(piece) <= nbytes else memoryview(piece)[:nbytes])
+        nbytes -= len(piece)
+    return found
 
 
 class Header(NamedTuple):

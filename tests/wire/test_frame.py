@@ -224,6 +224,14 @@ def test_flood_of_small_frames_is_read_in_portions() -> None:
     assert len(reader.get_buffer()) == READ_AHEAD, "longer ones are fewer"
 
 
+@pytest.mark.parametrize("nbytes", range(10))
+def test_the_beginning_of_memory_in_pieces(nbytes: int) -> None:
+    pieces = [b"", b"abc", memoryview(bytearray(b"defg")), b"", b"h"]
+    found = frame.beginning(pieces, nbytes)
+    assert b"".join(found) == b"abcdefgh"[:nbytes]
+    assert all(memoryview(part).obj is memoryview(piece).obj for part, piece in zip(found, pieces, strict=False))
+
+
 # Streams that are no frames.
 
 
