@@ -71,8 +71,10 @@ FRAME_COST: Final = 4096
 #: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
-#: how often a reader for whom something is being written lets others run until it is there
-_PATIENCE: Final = range(40)
+#: how often a reader looks whether what is being written for him is there, and the look from which on he lets others
+#: run in between: most often it takes a few microseconds, and a system call slows down both sides
+_PATIENCE: Final = range(140)
+_YIELDING: Final = 100
 #: one look
 _ONCE: Final = range(1)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
@@ -549,10 +551,11 @@ class Inbound(Ring):
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
-        for _ in _PATIENCE:
+        for look in _PATIENCE:
             if words[HEAD] != tail:
                 return True
-            os.sched_yield()
+            if look >= _YIELDING:
+                os.sched_yield()
         return False
 
     def grant(self, nbytes: int) -> None:
