@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
-from aiompi.driver.spin import Spin
+from aiompi.driver.spin import REVIEW, Spin, let_rest, review
 from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
@@ -31,8 +31,10 @@ class AsyncioDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
         self._pollers: list[Poller] = []
+        self._asking = False  # whether they are asked in the next turn, or just now
         self._spin = Spin()
         self._until = 0.0
+        self._review = 0.0  # when to see who of the pollers has nothing to do
         self._glances_end = 0.0  # in this turn of the loop
         self._busy = False  # whether one of them has found something
 
@@ -80,7 +82,8 @@ class AsyncioDriver:
             return False
         self._until = time.monotonic() + self._spin.seconds
         self._pollers.insert(0 if first else len(self._pollers), poller)
-        if len(self._pollers) == 1:
+        if not self._asking:
+            self._asking = True
             self.loop.call_soon(self._ask)
         return True
 
@@ -105,9 +108,13 @@ class AsyncioDriver:
             else:
                 if self._until:
                     self._spin.lost()
-                pollers[:] = [poller for poller in pollers if not poller.rest()]
+                let_rest(pollers, [*pollers])
+            if now >= self._review:
+                self._review = now + REVIEW
+                review(pollers)
             self._glances_end = now + _GLANCES if pollers and not self._spin.gives_way else 0.0
         finally:
+            self._asking = bool(pollers)
             if pollers:
                 self.loop.call_soon(self._ask)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aiompi.engine import Poller
 
 #: one look of a poller
 ONCE: Final = range(1)
@@ -24,6 +28,8 @@ _AT_WORK: Final = 1.5e-3
 #: waits without a spin after that: the first time, and at most
 _WORK_PAUSE: Final = 7
 _MAX_WORK_PAUSE: Final = 1023
+#: seconds between two looks who of the pollers has nothing to do
+REVIEW: Final = 1e-3
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -115,3 +121,17 @@ class Spin:
         """A spin was in vain."""
         self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
         self._due = max(self._due, self._pause)
+
+
+def review(pollers: list[Poller]) -> None:
+    """Have those rest who had nothing to do lately, if others had: to ask them as well holds up what these find."""
+    stale = [poller for poller in pollers if poller.stale()]
+    if len(stale) < len(pollers):
+        let_rest(pollers, stale)
+
+
+def let_rest(pollers: list[Poller], some: Iterable[Poller]) -> None:
+    """Ask some of them no longer, those who can rest."""
+    for poller in some:  # one at a time: a signal handler may add some meanwhile, or have them rest
+        if poller.rest() and poller in pollers:
+            pollers.remove(poller)

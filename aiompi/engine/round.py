@@ -107,6 +107,10 @@ class Rounds:
                 break
         return found
 
+    def stale(self) -> bool:
+        """Whether there is nothing to be asked for (see `aiompi.engine.seams.Poller`)."""
+        return not self._open
+
     def rest(self) -> bool:
         """Be woken from now on (see `aiompi.engine.seams.Poller`)."""
         watching = [current.watch() for current in self._open]

@@ -42,6 +42,9 @@ class Poller(Protocol):
             looks: how often to look for it at most; who is called once for all of them finds it sooner.
         """
 
+    def stale(self) -> bool:
+        """Whether there was nothing to do since this was last asked."""
+
     def rest(self) -> bool:
         """Be woken from now on instead of being asked; False when there is something to do first."""
 

@@ -123,6 +123,9 @@ def test_what_a_signal_handler_completes_just_before_a_sleep(
         def poll(self, looks: range) -> bool:
             return False
 
+        def stale(self) -> bool:
+            return True
+
         def rest(self) -> bool:
             driver.admit()
             request.complete(1)

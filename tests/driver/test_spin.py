@@ -35,6 +35,7 @@ class Asked:
         calls: how often it was told to.
         resting: whether it has to be woken.
         restless: how often it still refuses to rest.
+        idle: whether it had nothing to do lately.
         at_rest: called when it rests.
     """
 
@@ -44,6 +45,7 @@ class Asked:
         self.asked = self.calls = 0
         self.resting = False
         self.restless = 0
+        self.idle = False
         self.at_rest: Callable[[], object] = lambda: None
 
     def poll(self, looks: range) -> bool:
@@ -56,6 +58,9 @@ class Asked:
         answer = self.answers.popleft() if self.answers else False
         self.then(self.asked)
         return answer
+
+    def stale(self) -> bool:
+        return self.idle
 
     def rest(self) -> bool:
         self.restless -= 1
@@ -202,6 +207,26 @@ def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
     assert poller.resting
 
 
+def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) -> None:
+    busy, restless, idle = pollers = [Asked(*[True] * 10**6) for _ in range(3)]
+    idle.idle = restless.idle = True
+    restless.restless = 1
+    for poller in pollers:
+        driver.linger(poller)
+    driver.poll()
+    assert driver._pollers == [busy, restless]
+    assert idle.resting
+
+
+def test_nobody_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None:
+    pollers = [Asked(), Asked()]
+    for poller in pollers:
+        poller.idle = True
+        driver.linger(poller)
+    driver.poll()
+    assert driver._pollers == pollers
+
+
 def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
     poller = Asked()
     driver.linger(poller)
@@ -285,6 +310,46 @@ def test_loop_sleeps_after_a_while(run: Any) -> None:
         assert time.process_time() - before < 0.05
         assert poller.asked == asked
         assert not driver.linger(Asked())
+
+    run(main())
+
+
+def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> None:
+    async def main() -> None:
+        busy, idle = Asked(), Asked()
+        idle.idle = True
+        driver = await spinning(busy)
+        driver.linger(idle)
+        driver._review = 0.0
+        while not idle.resting:
+            await asyncio.sleep(0)
+        asked = busy.asked
+        while busy.asked == asked:
+            await asyncio.sleep(0)
+        assert driver._pollers == [busy]
+        driver._until = 0.0
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_who_begins_to_linger_when_the_others_rest_is_asked_once_per_turn(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        driver.spin(60.0)
+        first, second = Asked(), Asked()
+        first.at_rest = lambda: driver.linger(second)
+        driver.linger(first)
+        driver._until = 0.0
+        while not second.calls:
+            await asyncio.sleep(0)
+        before = second.calls
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert second.calls - before <= 10 * aio._ASKED
+        driver._until = 0.0
+        while not second.resting:
+            await asyncio.sleep(0)
 
     run(main())
 

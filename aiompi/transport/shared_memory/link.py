@@ -16,6 +16,7 @@ from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loa
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
+from aiompi.transport.shared_memory.frame import Frame
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     AHEAD,
@@ -26,8 +27,8 @@ from aiompi.transport.shared_memory.ring import (
     LENT,
     NOT,
     PLACE,
+    TAIL,
     UNHEARD,
-    Outbound,
 )
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
@@ -51,43 +52,6 @@ _WRITE_COST: Final = 4 * FRAME_COST
 _LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
-class _Frame:
-    """A frame that is not yet in the ring, or only in part.
-
-    Attributes:
-        pieces: its memory that is still to be written, the last piece first.
-        owner: whose memory it is, if he is still to be told.
-    """
-
-    __slots__ = ("_begun", "owner", "pieces")
-
-    def __init__(self, header: bytes, payload: Payload, owner: Owner | None) -> None:
-        self.pieces: list[bytes | memoryview] = [piece for piece in reversed(payload) if len(piece)]
-        self.pieces.append(header)
-        self.owner = owner
-        self._begun = False
-
-    def write(self, ring: Outbound) -> int:
-        """Write a part of it; how many bytes, 0 if there is no room."""
-        if not self._begun:
-            self._begun = True
-            ring.begin()
-        pieces = self.pieces
-        piece = memoryview(pieces[-1])
-        length, last = len(piece), len(pieces) == 1
-        nbytes = ring.write(piece, last)
-        # No call since the ring tells of it: a signal handler that raises in the next one finds both in step.
-        if nbytes == length:
-            del pieces[-1]
-        else:
-            pieces[-1] = piece[nbytes:]
-        return nbytes
-
-    def copy(self) -> None:
-        """Depend no longer on the memory of its owner."""
-        self.pieces = [bytes(piece) for piece in self.pieces]
-
-
 class RingLink:
     """Frames of one peer through shared memory; before it is there, a queue for them.
 
@@ -109,9 +73,10 @@ class RingLink:
         self._offered: Arena | None = None  # where messages to the peer may lie
         self._exposing = False  # whether they may lie in any memory
         self._neighbour: Neighbour | None = None
-        self._queue: deque[_Frame] = deque()
+        self._queue: deque[Frame] = deque()
         self._sleepers = transport.engine.sleepers
         self._lingering = False
+        self._read = 0  # up to where, when this was last asked
         self._closed = False
 
     @property
@@ -196,7 +161,7 @@ class RingLink:
         segment = self._segment
         if segment is None or self._queue:
             return self._enqueue(header, payload, owner)
-        return self._start(segment, _Frame(header, payload, owner))
+        return self._start(segment, Frame(header, payload, owner))
 
     def grant(self, nbytes: int) -> bool:
         segment = self._segment
@@ -213,13 +178,13 @@ class RingLink:
             self.lost(str(error))
             return 0
 
-    def _start(self, segment: Segment, frame: _Frame) -> bool:
+    def _start(self, segment: Segment, frame: Frame) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
         self._queue.append(frame)
         self._flush(segment, _BEGUN)
         return bool(frame.pieces) and not self._closed and self._kept(frame)
 
-    def _kept(self, frame: _Frame) -> bool:
+    def _kept(self, frame: Frame) -> bool:
         """Copy what waits of a small frame where that completes its send; whether it was."""
         if not self._copying or sum(map(len, frame.pieces)) > COPIED:
             return False
@@ -232,7 +197,7 @@ class RingLink:
             if owner is not None:
                 self.peer.orphan(owner)
             return False
-        frame = _Frame(header, payload, owner)
+        frame = Frame(header, payload, owner)
         self._queue.append(frame)
         return self._kept(frame)
 
@@ -452,6 +417,12 @@ class RingLink:
         if left <= 0 or left == CHUNK or queue:
             self._turn()
         return True
+
+    def stale(self) -> bool:
+        if self._segment is None:
+            return True
+        before, self._read = self._read, self._segment.inbound.words[TAIL]
+        return self._read == before and not self._queue
 
     def rest(self) -> bool:
         segment = self._segment

@@ -24,10 +24,12 @@ from meetings import (
     until_assembled,
     written,
 )
+from worlds import irecv, isend
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting
 from aiompi.engine import ROOM
+from aiompi.engine.round import Rounds
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
@@ -155,10 +157,27 @@ def test_nobody_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatc
     w.drivers[0].spin(60.0)
     waiting = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[1])
+    assert not w.engines[0].rounds.stale()
     assert not w.engines[0].rounds.rest()
     assert waiting.done()
+    assert w.engines[0].rounds.stale()
     assert w.engines[0].rounds.rest()
     assert not rung
+
+
+def test_links_on_which_nothing_comes_are_not_asked_meanwhile(together):
+    w = together(2)
+    driver = w.drivers[0]
+    driver.spin(60.0)
+    while not driver._pollers:
+        w.finish(irecv(w.comms[0]), isend(w.comms[1], b"x", 0))
+        w.poll()
+    waiting = buffers.barrier(w.comms[0])
+    assert [type(poller) for poller in driver._pollers] == [Rounds, RingLink]
+    while len(driver._pollers) > 1:
+        w.poll()
+    assert [type(poller) for poller in driver._pollers] == [Rounds]
+    assert w.finish(waiting, buffers.barrier(w.comms[1]), irecv(w.comms[0]), isend(w.comms[1], b"x", 0))[2] == b"x"
 
 
 # Who does not agree.

@@ -416,6 +416,22 @@ def test_spin_that_ends_in_the_midst_of_a_message(polled: NewPolled) -> None:
     assert w.finish(receive, send)[0] == message
 
 
+def test_link_is_stale_when_nothing_was_read_or_is_to_be_written(polled: NewPolled) -> None:
+    w = polled(ring_size=2**23)
+    link: Any = None
+    for _ in range(2):
+        w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+        link = w.links(1, 0)[0]
+        assert [link.stale() for _ in range(2)] == [False, True]
+    message = pattern(2**24)
+    receive, send = irecv(w.comms[0]), isend(w.comms[1], message, 0)
+    while not link._queue:
+        w.poll()
+    assert not link.stale()
+    assert not link.stale()
+    assert w.finish(receive, send)[0] == message
+
+
 def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
     w = polled()
     for driver in w.drivers:
