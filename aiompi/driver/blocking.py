@@ -7,12 +7,12 @@ import itertools
 import math
 import os
 import select
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from sys import modules as modules
 from threading import RLock as RLock
 from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -36,6 +36,8 @@ _OUT: Final = select.EPOLLOUT
 _BELL: Final = select.EPOLLIN | select.EPOLLET
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
+#: the module without which no event loop can run
+EVENTS: Final = "asyncio.events"
 #: what no thread has as its identifier
 NOBODY: Final = 0
 
@@ -435,22 +437,18 @@ def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:
     threading.excepthook = excepthook
 
 
-def loop_runs() -> bool:
-    """Whether an event loop runs in this thread."""
-    events = sys.modules.get("asyncio.events")
-    try:
-        return events is not None and events._get_running_loop() is not None
-    except AttributeError:
-        return False  # another thread is just importing it
-
-
 def refuse_running_loop(call: str, awaitable: str) -> None:
     """Raise if an event loop runs in this thread: a blocking call would stop it.
 
     Raises:
         BlockingCallError: it does; names the awaitable to use instead.
     """
-    if loop_runs():
+    events = modules.get(EVENTS)
+    try:
+        runs = events is not None and events._get_running_loop() is not None
+    except AttributeError:
+        return  # another thread is just importing it
+    if runs:
         raise BlockingCallError(
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the native face instead"
         )

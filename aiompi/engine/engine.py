@@ -212,10 +212,11 @@ class Engine:
             receive.fail(self.error)
             return
         matcher = receive.matcher
-        message = matcher.find_unexpected(receive.want_source, receive.want_tag)
-        if message is not None:
-            message.peer.match(message, receive)
-            return
+        if matcher.arrivals:
+            message = matcher.find_unexpected(receive.want_source, receive.want_tag)
+            if message is not None:
+                message.peer.match(message, receive)
+                return
         if self.troubled:
             error = self._hopeless(receive.peer_rank)
             if error is not None:

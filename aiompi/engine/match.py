@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 
 class Matcher:
-    """Posted receives, unexpected messages and waiting probes of one context."""
+    """Posted receives, unexpected messages and waiting probes of one context.
 
-    __slots__ = ("_arrivals", "_only", "_order", "_posted", "_unexpected", "_wildcards", "probes")
+    Attributes:
+        arrivals: the unexpected messages by their order.
+        probes: those that wait.
+    """
+
+    __slots__ = ("_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes")
 
     def __init__(self) -> None:
         self._only: Receive | None = None
@@ -30,7 +35,7 @@ class Matcher:
         self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
         self._wildcards = 0
         self._unexpected: dict[tuple[int, int], OrderedDict[int, Message]] = {}
-        self._arrivals: OrderedDict[int, Message] = OrderedDict()
+        self.arrivals: OrderedDict[int, Message] = OrderedDict()
         self._order = 0
         self.probes: list[Probe] = []
 
@@ -124,13 +129,9 @@ class Matcher:
         places = self._posted.values()
         return iter([r for place in places for r in (place.values() if isinstance(place, OrderedDict) else (place,))])
 
-    @property
-    def has_unexpected(self) -> bool:
-        return bool(self._arrivals)
-
     def unexpected(self) -> Iterator[Message]:
         """All unexpected messages in order of arrival; the caller may remove them meanwhile."""
-        return iter(list(self._arrivals.values()))
+        return iter(list(self.arrivals.values()))
 
     def add_unexpected(self, message: Message) -> None:
         """Keep a message for which no receive is posted, behind all others."""
@@ -140,14 +141,14 @@ class Matcher:
         place = self._unexpected.get(key)
         if place is None:
             place = self._unexpected[key] = OrderedDict()
-        place[message.order] = self._arrivals[message.order] = message
+        place[message.order] = self.arrivals[message.order] = message
         if self.probes:
             self.announce(message)
 
     def restore(self, message: Message) -> None:
         """Put a message back to where it was before it was matched: no later one of its sender is ahead of it."""
         place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
-        for queue in (place, self._arrivals):
+        for queue in (place, self.arrivals):
             queue[message.order] = message
             if next(iter(queue)) > message.order:
                 queue.move_to_end(message.order, last=False)
@@ -166,12 +167,12 @@ class Matcher:
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
-        if not self._arrivals:
+        if not self.arrivals:
             return None
         if source != ANY_SOURCE and tag != ANY_TAG:
             place = self._unexpected.get((source, tag))
             return next(iter(place.values())) if place else None
-        for message in self._arrivals.values():
+        for message in self.arrivals.values():
             if source in (ANY_SOURCE, message.source) and tag in (ANY_TAG, message.tag):
                 return message
         return None
@@ -183,7 +184,7 @@ class Matcher:
         del place[message.order]
         if not place:
             del self._unexpected[key]
-        del self._arrivals[message.order]
+        del self.arrivals[message.order]
 
     def announce(self, message: Message) -> None:
         """Complete the probes that wait for an unexpected message."""

@@ -118,9 +118,12 @@ class Peer(Party):
         self.credit -= cost
         self._owed = 0
         link = self.link or self.connect()
-        left = link.dispatch(header, payload)
-        request = Send(engine, self, payload, nbytes)  # now, since the receiver need not wait for it
-        if left or link.send(header, payload, request):
+        if link.dispatch(header, payload):
+            request = Send(engine, self, (), nbytes)  # now, since the receiver need not wait for it
+            request.released = request._done = True  # as `sent`, in place of one more call per message
+            return request
+        request = Send(engine, self, payload, nbytes)
+        if link.send(header, payload, request):
             request.sent()
         return request
 

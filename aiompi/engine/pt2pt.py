@@ -381,7 +381,7 @@ class Alarm(Probe):
         self.want_tag = tag
         self._tell = tell
         matcher = self.matcher
-        if matcher.has_unexpected:
+        if matcher.arrivals:
             for message in matcher.unexpected():
                 if self.matches(message):
                     tell(message)

@@ -159,7 +159,7 @@ def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
     assert matcher._only is None
     assert not matcher._posted
     assert not matcher._unexpected
-    assert not matcher._arrivals
+    assert not matcher.arrivals
     assert matcher._wildcards == 0
     for sender in SOURCES:
         assert real.world.credit_balance(sender, 2) == real.world.settings.eager_window

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import get_ident, loop_runs, refuse_running_loop
+from aiompi.driver.blocking import EVENTS, get_ident, modules, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership
@@ -78,7 +78,7 @@ class Handle(Membership, Opaque):
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
         """The communicator, for a call that blocks: as `_admitted` and `refuse_running_loop`, in one step."""
-        if loop_runs():
+        if EVENTS in modules:  # a look at what is imported takes less than a call
             refuse_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.driver.owner:

@@ -402,10 +402,12 @@ class RingLink:
             return False
         inbound, queue = segment.inbound, self._queue
         try:
-            if not queue and inbound.take(self.peer, looks):
-                return True
-            if not inbound.pending():
-                if not queue or not segment.outbound.room:
+            if not queue:
+                taken = inbound.take(self.peer, looks)
+                if taken is not None:
+                    return taken
+            elif not inbound.pending():
+                if not segment.outbound.room:
                     return False
                 self._turn()
                 return True

@@ -353,7 +353,7 @@ class Inbound(Ring):
         """Whether the stream may end here."""
         return self.landing is None
 
-    def take(self, sink: Sink, looks: range = _ONCE) -> bool:
+    def take(self, sink: Sink, looks: range = _ONCE) -> bool | None:
         """Hand out a message that is all there is to read, the usual case.
 
         It takes half as long as `read`, which is to be called for whatever else there may be.
@@ -362,27 +362,27 @@ class Inbound(Ring):
             looks: how often to look for it.
 
         Returns:
-            Whether there was such a message; if not, nothing has been done.
+            Whether there was such a message; if not, nothing has been done. None if there is something else to do.
 
         Raises:
             RemoteProtocolError: the frame is not what it must be; the connection must be closed.
         """
         if self.landing is not None:
-            return False
+            return None if self.pending() else False
         words, tail = self.words, self._tail
         for _ in looks:
             head = words[HEAD]
             if head != tail:
                 break
         else:
-            return False
+            return None if words[WANTING] != self._answered else False
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
         nbytes = HEADER_BYTES + header[5]
         end = begin + nbytes
         # A head where the frame ends, within the ring, is one that `_look` would accept.
         if header[0] != EAGER or head != tail + ((nbytes + ALIGN - 1) & -ALIGN) or end > self._size:
-            return False
+            return None
         self._head = head  # first: an interrupt before the next step leaves the frame to be read
         self._tail = head
         try:

@@ -106,7 +106,7 @@ class Pair:
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:
-            self.taken += self.inbound.take(self, range(3))
+            self.taken += bool(self.inbound.take(self, range(3)))
         return self.inbound.read(self, budget)
 
     def write(self, header: bytes, payload: bytes) -> None:
@@ -325,10 +325,18 @@ def test_nothing_happens_to_what_is_not_taken(write: Callable[[Pair], object]) -
     pair = Pair()
     write(pair)
     words = pair.words.tolist()
-    assert not pair.inbound.take(pair, range(3))
+    pending = words[HEAD] != words[TAIL]
+    assert pair.inbound.take(pair, range(3)) is (None if pending else False)
     assert pair.words.tolist() == words
     assert not pair.frames
-    assert pair.inbound.pending() is (words[HEAD] != words[TAIL])
+    assert pair.inbound.pending() is pending
+
+
+def test_there_is_something_to_do_when_the_writer_waits() -> None:
+    pair = Pair()
+    pair.words[WANTING] = 1
+    assert pair.inbound.take(pair) is None
+    assert pair.inbound.pending()
 
 
 def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
