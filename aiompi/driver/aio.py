@@ -31,10 +31,9 @@ class AsyncioDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
         self._pollers: list[Poller] = []
-        self._asking = False  # whether they are asked in the next turn, or just now
         self._spin = Spin()
         self._until = 0.0
-        self._review = 0.0  # when to see who of the pollers has nothing to do
+        self._review = 0.0  # when to see which of the pollers have nothing to do
         self._glances_end = 0.0  # in this turn of the loop
         self._busy = False  # whether one of them has found something
 
@@ -82,8 +81,7 @@ class AsyncioDriver:
             return False
         self._until = time.monotonic() + self._spin.seconds
         self._pollers.insert(0 if first else len(self._pollers), poller)
-        if not self._asking:
-            self._asking = True
+        if len(self._pollers) == 1:
             self.loop.call_soon(self._ask)
         return True
 
@@ -114,7 +112,6 @@ class AsyncioDriver:
                 review(pollers)
             self._glances_end = now + _GLANCES if pollers and not self._spin.gives_way else 0.0
         finally:
-            self._asking = bool(pollers)
             if pollers:
                 self.loop.call_soon(self._ask)
 

@@ -7,12 +7,12 @@ import itertools
 import math
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from sys import modules as modules
 from threading import RLock as RLock
 from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -67,7 +67,7 @@ class BlockingDriver:
         self._spin = Spin()
         self._pollers: list[Poller] = []
         self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
-        self._review = 0.0  # and when to see who of the pollers has nothing to do
+        self._review = 0.0  # and when to see which of the pollers have nothing to do
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
 
@@ -443,7 +443,7 @@ def refuse_running_loop(call: str, awaitable: str) -> None:
     Raises:
         BlockingCallError: it does; names the awaitable to use instead.
     """
-    events = modules.get(EVENTS)
+    events = sys.modules.get(EVENTS)
     try:
         runs = events is not None and events._get_running_loop() is not None
     except AttributeError:

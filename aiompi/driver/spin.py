@@ -28,7 +28,7 @@ _AT_WORK: Final = 1.5e-3
 #: waits without a spin after that: the first time, and at most
 _WORK_PAUSE: Final = 7
 _MAX_WORK_PAUSE: Final = 1023
-#: seconds between two looks who of the pollers has nothing to do
+#: seconds at least between two looks which of the pollers have nothing to do
 REVIEW: Final = 1e-3
 
 
@@ -92,7 +92,7 @@ class Spin:
 
     def looks(self, pollers: int) -> range:
         """The looks of each of so many pollers that are asked in turn."""
-        return ONCE if self.gives_way else range(_LOOKS // pollers or 1)
+        return ONCE if self.gives_way else range(_LOOKS // max(pollers, 1) or 1)
 
     def give_way(self, until: float) -> float:
         """Let whoever else wants the core have it.
@@ -124,7 +124,7 @@ class Spin:
 
 
 def review(pollers: list[Poller]) -> None:
-    """Have those rest who had nothing to do lately, if others had: to ask them as well holds up what these find."""
+    """Have those rest who had nothing to do lately, if others have: to ask them as well holds up what these find."""
     stale = [poller for poller in pollers if poller.stale()]
     if len(stale) < len(pollers):
         let_rest(pollers, stale)

@@ -119,9 +119,7 @@ class Peer(Party):
         self._owed = 0
         link = self.link or self.connect()
         if link.dispatch(header, payload):
-            request = Send(engine, self, (), nbytes)  # now, since the receiver need not wait for it
-            request.released = request._done = True  # as `sent`, in place of one more call per message
-            return request
+            return Send(engine, self, (), nbytes, True)  # not before, since the receiver need not wait for it
         request = Send(engine, self, payload, nbytes)
         if link.send(header, payload, request):
             request.sent()
@@ -149,9 +147,7 @@ class Peer(Party):
     def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
         if not self._refer(block, nbytes, context, source, tag, note):
             return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
-        request = Send(self.engine, self, (), nbytes)
-        request.sent()
-        return request
+        return Send(self.engine, self, (), nbytes, True)
 
     def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send an eager message that is in a block; False if that cannot be done now."""

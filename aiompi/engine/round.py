@@ -108,7 +108,7 @@ class Rounds:
         return found
 
     def stale(self) -> bool:
-        """Whether there is nothing to be asked for (see `aiompi.engine.seams.Poller`)."""
+        """Whether nothing is under way (see `aiompi.engine.seams.Poller`)."""
         return not self._open
 
     def rest(self) -> bool:

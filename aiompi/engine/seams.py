@@ -43,7 +43,7 @@ class Poller(Protocol):
         """
 
     def stale(self) -> bool:
-        """Whether there was nothing to do since this was last asked."""
+        """Whether there was nothing to do since the last call of this, and nothing is under way."""
 
     def rest(self) -> bool:
         """Be woken from now on instead of being asked; False when there is something to do first."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aiompi.driver import aio
+from aiompi.driver import aio, blocking
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.spin import Spin, cores, throttled
@@ -218,6 +218,18 @@ def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) ->
     assert idle.resting
 
 
+def test_who_has_just_had_something_to_do_is_asked_on(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "REVIEW", 60.0)
+    busy, pausing = pollers = [Asked(), Asked()]
+    for poller in pollers:
+        driver.linger(poller)
+    driver.poll()
+    pausing.idle = True
+    driver._due = 0.0
+    driver.poll()
+    assert driver._pollers == [busy, pausing]
+
+
 def test_nobody_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None:
     pollers = [Asked(), Asked()]
     for poller in pollers:
@@ -225,6 +237,21 @@ def test_nobody_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None
         driver.linger(poller)
     driver.poll()
     assert driver._pollers == pollers
+
+
+def test_pollers_that_all_rest_in_the_midst_of_a_look(driver: BlockingDriver) -> None:
+    driver.spin(1e-6)
+    request, outer = new_request(driver), new_request(driver)
+    driver.call_later(0.01, request.complete)
+    driver.call_later(0.02, outer.complete)
+
+    def wait_too(count: int) -> None:
+        if count == 1:
+            driver.finish(request)
+
+    driver.linger(Asked(then=wait_too))
+    driver.finish(outer)
+    assert driver._pollers == []
 
 
 def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
@@ -327,6 +354,24 @@ def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> No
         while busy.asked == asked:
             await asyncio.sleep(0)
         assert driver._pollers == [busy]
+        driver._until = 0.0
+        await asyncio.sleep(0.001)
+
+    run(main())
+
+
+def test_loop_asks_on_who_has_just_had_something_to_do(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aio, "REVIEW", 60.0)
+
+    async def main() -> None:
+        busy, pausing = Asked(), Asked()
+        driver = await spinning(busy)
+        driver.linger(pausing)
+        pausing.idle = True
+        calls = pausing.calls
+        while pausing.calls < calls + 10:
+            await asyncio.sleep(0)
+        assert driver._pollers == [busy, pausing]
         driver._until = 0.0
         await asyncio.sleep(0.001)
 

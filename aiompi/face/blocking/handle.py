@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from sys import modules
 from typing import Any, ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import EVENTS, get_ident, modules, refuse_running_loop
+from aiompi.driver.blocking import EVENTS, get_ident, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process
 from aiompi.face.common import Membership

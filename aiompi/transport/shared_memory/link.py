@@ -16,7 +16,7 @@ from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loa
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
-from aiompi.transport.shared_memory.frame import Frame
+from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
     AHEAD,
@@ -73,10 +73,10 @@ class RingLink:
         self._offered: Arena | None = None  # where messages to the peer may lie
         self._exposing = False  # whether they may lie in any memory
         self._neighbour: Neighbour | None = None
-        self._queue: deque[Frame] = deque()
+        self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.sleepers
         self._lingering = False
-        self._read = 0  # up to where, when this was last asked
+        self._seen = 0  # what had been read when `stale` was last called
         self._closed = False
 
     @property
@@ -161,7 +161,7 @@ class RingLink:
         segment = self._segment
         if segment is None or self._queue:
             return self._enqueue(header, payload, owner)
-        return self._start(segment, Frame(header, payload, owner))
+        return self._start(segment, Outgoing(header, payload, owner))
 
     def grant(self, nbytes: int) -> bool:
         segment = self._segment
@@ -178,13 +178,13 @@ class RingLink:
             self.lost(str(error))
             return 0
 
-    def _start(self, segment: Segment, frame: Frame) -> bool:
+    def _start(self, segment: Segment, frame: Outgoing) -> bool:
         """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
         self._queue.append(frame)
         self._flush(segment, _BEGUN)
         return bool(frame.pieces) and not self._closed and self._kept(frame)
 
-    def _kept(self, frame: Frame) -> bool:
+    def _kept(self, frame: Outgoing) -> bool:
         """Copy what waits of a small frame where that completes its send; whether it was."""
         if not self._copying or sum(map(len, frame.pieces)) > COPIED:
             return False
@@ -197,7 +197,7 @@ class RingLink:
             if owner is not None:
                 self.peer.orphan(owner)
             return False
-        frame = Frame(header, payload, owner)
+        frame = Outgoing(header, payload, owner)
         self._queue.append(frame)
         return self._kept(frame)
 
@@ -423,8 +423,9 @@ class RingLink:
     def stale(self) -> bool:
         if self._segment is None:
             return True
-        before, self._read = self._read, self._segment.inbound.words[TAIL]
-        return self._read == before and not self._queue
+        # One that copies a long message meanwhile counts as stale: its bell tells of the rest.
+        before, self._seen = self._seen, self._segment.inbound.words[TAIL]
+        return self._seen == before and not self._queue
 
     def rest(self) -> bool:
         segment = self._segment

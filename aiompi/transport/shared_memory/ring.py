@@ -362,7 +362,8 @@ class Inbound(Ring):
             looks: how often to look for it.
 
         Returns:
-            Whether there was such a message; if not, nothing has been done. None if there is something else to do.
+            True if there was such a message. Otherwise nothing has been done: False if there is nothing to do, None if
+            there is something else.
 
         Raises:
             RemoteProtocolError: the frame is not what it must be; the connection must be closed.

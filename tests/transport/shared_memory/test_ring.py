@@ -332,6 +332,33 @@ def test_nothing_happens_to_what_is_not_taken(write: Callable[[Pair], object]) -
     assert pair.inbound.pending() is pending
 
 
+class Late:
+    """Control words of which HEAD is what it was for so many looks."""
+
+    def __init__(self, words: memoryview, looks: int) -> None:
+        self._words = words
+        self._head = words[HEAD]
+        self.looks = looks
+
+    def __getitem__(self, word: int) -> int:
+        if word != HEAD:
+            return self._words[word]
+        self.looks -= 1
+        return self._head if self.looks >= 0 else self._words[HEAD]
+
+
+def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    yields: list[None] = []
+    monkeypatch.setattr("os.sched_yield", lambda: yields.append(None))
+    for looks, yielded in ((0, 0), (90, 0), (110, 10)):
+        pair = Pair()
+        pair.words[COMING] = pair.words[HEAD] + 1
+        pair.inbound.words = Late(pair.words, looks)  # type: ignore[assignment]
+        pair.outbound.put(eager(b"x"), b"x")
+        assert pair.inbound.expect()
+        assert len(yields) == yielded
+
+
 def test_there_is_something_to_do_when_the_writer_waits() -> None:
     pair = Pair()
     pair.words[WANTING] = 1

@@ -7,7 +7,7 @@ from aiompi.transport.shared_memory.ring import Outbound
 from aiompi.wire.frame import Payload
 
 
-class Frame:
+class Outgoing:
     """A frame that is not yet in the ring, or only in part.
 
     Attributes:
