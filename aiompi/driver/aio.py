@@ -19,7 +19,7 @@ _ASKED: Final = 2
 #: how often they are before a task waits for a request, about as long as another rank takes to answer, and seconds for
 #: which requests may be found in this way before the loop gets a turn
 _GLANCE: Final = range(8)
-_GLANCES: Final = 200e-6
+_GLANCES: Final = 500e-6
 
 
 class AsyncioDriver:
