@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
-from aiompi.driver.spin import REVIEW, Spin, let_rest, review
+from aiompi.driver.spin import Spin, let_rest
 from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
@@ -33,7 +33,6 @@ class AsyncioDriver:
         self._pollers: list[Poller] = []
         self._spin = Spin()
         self._until = 0.0
-        self._review = 0.0  # when to see which of the pollers have nothing to do
         self._glances_end = 0.0  # in this turn of the loop
         self._busy = False  # whether one of them has found something
 
@@ -107,9 +106,7 @@ class AsyncioDriver:
                 if self._until:
                     self._spin.lost()
                 let_rest(pollers, [*pollers])
-            if now >= self._review:
-                self._review = now + REVIEW
-                review(pollers)
+            self._spin.review(pollers, now)
             self._glances_end = now + _GLANCES if pollers and not self._spin.gives_way else 0.0
         finally:
             if pollers:

@@ -18,7 +18,7 @@ from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.spin import ONCE, REVIEW, Spin, let_rest, review
+from aiompi.driver.spin import ONCE, Spin, let_rest
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -67,7 +67,6 @@ class BlockingDriver:
         self._spin = Spin()
         self._pollers: list[Poller] = []
         self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
-        self._review = 0.0  # and when to see which of the pollers have nothing to do
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
 
@@ -247,9 +246,7 @@ class BlockingDriver:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LOOK_BUSY
-            if now >= self._review:
-                self._review = now + REVIEW
-                review(self._pollers)
+            self._spin.review(self._pollers, now)
             if self._look(0.0):
                 return True
         for poller in self._pollers:

@@ -29,7 +29,7 @@ _AT_WORK: Final = 1.5e-3
 _WORK_PAUSE: Final = 7
 _MAX_WORK_PAUSE: Final = 1023
 #: seconds at least between two looks which of the pollers have nothing to do
-REVIEW: Final = 1e-3
+_REVIEW: Final = 1e-3
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -72,7 +72,7 @@ class Spin:
             and if he keeps it for long the spin is over.
     """
 
-    __slots__ = ("_due", "_pause", "_work_pause", "gives_way", "seconds")
+    __slots__ = ("_due", "_pause", "_review", "_work_pause", "gives_way", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -80,6 +80,7 @@ class Spin:
         self._pause = 0
         self._work_pause = 0
         self._due = 0
+        self._review = 0.0  # when to look which of the pollers have nothing to do
 
     def pays(self) -> bool:
         """Whether to spin in the wait that begins."""
@@ -122,12 +123,14 @@ class Spin:
         self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
         self._due = max(self._due, self._pause)
 
-
-def review(pollers: list[Poller]) -> None:
-    """Have those rest who had nothing to do lately, if others have: to ask them as well holds up what these find."""
-    stale = [poller for poller in pollers if poller.stale()]
-    if len(stale) < len(pollers):
-        let_rest(pollers, stale)
+    def review(self, pollers: list[Poller], now: float) -> None:
+        """Have those rest who had nothing to do lately, if others have: to ask them too holds up what these find."""
+        if now < self._review:
+            return
+        self._review = now + _REVIEW
+        stale = [poller for poller in pollers if poller.stale()]
+        if len(stale) < len(pollers):
+            let_rest(pollers, stale)
 
 
 def let_rest(pollers: list[Poller], some: Iterable[Poller]) -> None:

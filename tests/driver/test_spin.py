@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aiompi.driver import aio, blocking
+from aiompi.driver import aio
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.spin import Spin, cores, throttled
@@ -219,7 +219,7 @@ def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) ->
 
 
 def test_who_has_just_had_something_to_do_is_asked_on(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocking, "REVIEW", 60.0)
+    monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
     busy, pausing = pollers = [Asked(), Asked()]
     for poller in pollers:
         driver.linger(poller)
@@ -347,7 +347,7 @@ def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> No
         idle.idle = True
         driver = await spinning(busy)
         driver.linger(idle)
-        driver._review = 0.0
+        driver._spin._review = 0.0
         while not idle.resting:
             await asyncio.sleep(0)
         asked = busy.asked
@@ -361,7 +361,7 @@ def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> No
 
 
 def test_loop_asks_on_who_has_just_had_something_to_do(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "REVIEW", 60.0)
+    monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
 
     async def main() -> None:
         busy, pausing = Asked(), Asked()
