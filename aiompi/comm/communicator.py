@@ -39,7 +39,7 @@ from aiompi.engine import (
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.party import Party
-from aiompi.engine.pt2pt import Decode, MatchedProbe, Probe, Send
+from aiompi.engine.pt2pt import Decode, MatchedProbe, Probe
 from aiompi.errors import (
     InvalidBufferError,
     InvalidCommError,
@@ -148,7 +148,19 @@ class Communicator:
                 wake()
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
-        """Start a send.
+        """Start a send whose request is the user's, so that it is not the one of another send.
+
+        Args, Raises:
+            As of `send`.
+        """
+        request = self.send(payload, nbytes, dest, tag, mode)
+        if request is self.engine.gone:
+            request = Request(self.engine)
+            request.complete()
+        return request
+
+    def send(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
+        """Start a send whose request the user does not see; messages that have left at once share theirs.
 
         Args:
             payload: memory of the message in pieces, `nbytes` together; must stay unchanged until completion.
@@ -173,9 +185,7 @@ class Communicator:
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL or self._freed:
             raise self._bad_rank("destination", dest)
-        request = Send(self.engine, self.engine.peer(self.engine.rank), (), 0)
-        request.complete()
-        return request
+        return self.engine.gone
 
     def _ibsend(self, peer: Party, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy in the buffer of the communicator, or else of the process."""

@@ -15,7 +15,6 @@ from aiompi.errors import InvalidBufferError
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.pt2pt import Send
     from aiompi.engine.schedule import Schedule
     from aiompi.wire.frame import Payload
 
@@ -33,7 +32,7 @@ class AttachedBuffer:
 
     def __init__(self, owner: object, memory: memoryview | None) -> None:
         self.owner = owner
-        self.pending: set[Send] = set()
+        self.pending: set[Request[None]] = set()
         self._memory = memory
         self._starts: list[int] = []  # of the places in use, ascending, each with its end
         self._ends: list[int] = []
@@ -78,7 +77,7 @@ class AttachedBuffer:
     def _used(self) -> int:
         return sum(self._ends) - sum(self._starts)
 
-    def hold(self, send: Send, start: int) -> None:
+    def hold(self, send: Request[None], start: int) -> None:
         """Keep the place of a message until it is free again."""
         if send.done():
             self._free(start)
@@ -86,7 +85,7 @@ class AttachedBuffer:
         self.pending.add(send)
         send.when_done(lambda _: self._release(send, start))
 
-    def _release(self, send: Send, start: int) -> None:
+    def _release(self, send: Request[None], start: int) -> None:
         self.pending.discard(send)
         self._free(start)
 
@@ -159,7 +158,7 @@ class BufferedSend(Request[None]):
 
     __slots__ = ("_send", "_taken")
 
-    def __init__(self, engine: Engine, send: Send) -> None:
+    def __init__(self, engine: Engine, send: Request[None]) -> None:
         super().__init__(engine)
         self._send = send
         self._taken = False

@@ -63,6 +63,7 @@ class Engine:
         closing: whether this rank starts no operation any more.
         finished: whether this rank has told its peers that it starts no operation any more.
         unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
+        gone: the request of every message that had left when its send returned, and of those to PROC_NULL.
         attachment: the buffer of the process for buffered sends.
         lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
             where such ranks stay until all have, instead of being errors.
@@ -90,6 +91,8 @@ class Engine:
         self.closing = self.finished = self.lenient = False
         self.unattended: set[Request[Any]] = set()
         self.attachment = Attachment(self)
+        self.gone: Request[None] = Request(self)
+        self.gone.complete()
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected

@@ -11,6 +11,7 @@ from aiompi.errors import ProcessFailedError
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.message import Landing, Message
+    from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link, Owner
     from aiompi.wire.frame import Payload
 
@@ -48,7 +49,7 @@ class Party(ABC):
         tag: int,
         mode: Mode = Mode.STANDARD,
         note: int = 0,
-    ) -> Send:
+    ) -> Request[None]:
         """Start a message.
 
         Args:
@@ -56,13 +57,18 @@ class Party(ABC):
             source: own rank in the communicator.
             mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
             note: a number for the receive, beside the message; 0: nothing to tell.
+
+        Returns:
+            The request; `engine.gone` for a message that has left already, of which nothing else is awaited.
         """
 
     def borrows(self, nbytes: int) -> bool:
         """Whether a message of that length may be lent to it now."""
         return False
 
-    def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
+    def lend(
+        self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int
+    ) -> Request[None]:
         """Start a message in standard mode whose payload is also in a block of `engine.lending` that the peer reads."""
         return self.send(payload, nbytes, context, source, tag, Mode.STANDARD, note)
 

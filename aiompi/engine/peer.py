@@ -25,6 +25,7 @@ from aiompi.wire.frame import EAGER, HEADER, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
+    from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
@@ -107,7 +108,7 @@ class Peer(Party):
         tag: int,
         mode: Mode = Mode.STANDARD,
         note: int = 0,
-    ) -> Send:
+    ) -> Request[None]:
         engine = self.engine
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
@@ -119,7 +120,7 @@ class Peer(Party):
         self._owed = 0
         link = self.link or self.connect()
         if link.dispatch(header, payload):
-            return Send(engine, self, (), nbytes, True)  # not before, since the receiver need not wait for it
+            return engine.gone
         request = Send(engine, self, payload, nbytes)
         if link.send(header, payload, request):
             request.sent()
@@ -144,10 +145,12 @@ class Peer(Party):
     def _look_again(self) -> None:
         self._looked = False
 
-    def lend(self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> Send:
+    def lend(
+        self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int
+    ) -> Request[None]:
         if not self._refer(block, nbytes, context, source, tag, note):
             return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
-        return Send(self.engine, self, (), nbytes, True)
+        return self.engine.gone
 
     def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send an eager message that is in a block; False if that cannot be done now."""

@@ -37,9 +37,6 @@ class Mode(enum.Enum):
 class Send(Request[None]):
     """A message on its way out.
 
-    Args:
-        gone: whether it has left already, and nothing else is awaited: the request is complete.
-
     Attributes:
         payload: the memory of the message, in pieces; the user's own until the request is complete.
         nbytes: its length.
@@ -50,10 +47,10 @@ class Send(Request[None]):
 
     __slots__ = ("acknowledged", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
-    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int, gone: bool = False) -> None:
+    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
-        self._done = self.released = gone
+        self._done = self.released = False
         self._cancelled = self._told = self.recalling = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer

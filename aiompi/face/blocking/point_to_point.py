@@ -63,7 +63,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
         core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
-        request = core.isend((memory,), len(memory), dest, tag)
+        request = core.send((memory,), len(memory), dest, tag)
         if not request._done or request._error is not None:
             self._finish(request)
 
@@ -218,7 +218,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
         core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
-        request = core.isend(payload, nbytes, dest, tag)
+        request = core.send(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:
             self._finish(request)
 

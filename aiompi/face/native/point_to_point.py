@@ -75,7 +75,9 @@ class PointToPoint(Membership):
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
-        return Owned(self.isend(obj, dest, tag))
+        self._core.wake(dest)
+        payload, nbytes = self._codec.dumps(obj)
+        return Owned(self._core.send(payload, nbytes, dest, tag))
 
     def bsend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode; see `ibsend`."""
@@ -163,7 +165,7 @@ class PointToPoint(Membership):
         """Send a buffer, standard mode; see `Isend`."""
         self._core.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
-        return Owned(self._core.isend((memory,), len(memory), dest, tag))
+        return Owned(self._core.send((memory,), len(memory), dest, tag))
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""

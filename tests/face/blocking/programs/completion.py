@@ -40,6 +40,17 @@ def null_requests() -> None:
 
 
 @check
+def requests_are_apart() -> None:
+    """Also those that are complete at once."""
+    sends = [comm.isend("first", rank, 8), comm.Isend(b"second", rank, 9), comm.isend("nobody", MPI.PROC_NULL)]
+    for number, send in enumerate(sends):
+        assert sends.index(send) == number
+    assert comm.recv(source=rank, tag=8) == "first"
+    comm.Recv(bytearray(6), rank, 9)
+    MPI.Request.Waitall(sends)
+
+
+@check
 def wait_and_test() -> None:
     """S3.7.3-5, S3.7.3-7, S3.7.3-16, S2.4.1-1: a completed request is null, and equal to REQUEST_NULL."""
     for way in ("Wait", "Test"):

@@ -10,7 +10,7 @@ import pytest
 from face.native.checks import LARGE, SIZE, SMALL, World, check, expect
 
 import aiompi
-from aiompi import ANY_SOURCE, ANY_TAG, Intracomm, Status
+from aiompi import ANY_SOURCE, ANY_TAG, PROC_NULL, Intracomm, Status
 
 # Objects.
 
@@ -39,6 +39,24 @@ async def requests(world: World) -> None:
     assert await early == "first"
     assert status.tag == 1
     await asyncio.gather(first, second)
+
+
+@check
+async def requests_are_apart(world: World) -> None:
+    """Also those that are complete at once."""
+    comm = world[0]
+    sends = [
+        comm.isend(0, 1),
+        comm.isend(1, 1),
+        comm.Isend(b"2", 1),
+        comm.isend(3, PROC_NULL),
+        comm.Isend(b"4", PROC_NULL),
+    ]
+    done, pending = await asyncio.wait(sends)
+    assert (done, pending) == (set(sends), set())
+    assert len(done) == len(sends)
+    assert [await world[1].recv(source=0) for _ in range(2)] == [0, 1]
+    await world[1].Recv(bytearray(1), source=0)
 
 
 @check
