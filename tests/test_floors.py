@@ -71,9 +71,10 @@ WORLDLY: dict[str, set[str]] = {
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver"},
-    "threading": {"driver", "transport"},  # of which shared memory has a lock, as a memory fence
+    "threading": {"driver", "transport"},  # the latter for locks
     "concurrent": {"driver"},
     "multiprocessing": set(),
+    "_multiprocessing": {"transport"},  # a semaphore, as a memory fence
     "subprocess": set(),
     "time": {"driver"},
     "socket": {"driver", "transport", "runtime"},

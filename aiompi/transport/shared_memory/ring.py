@@ -26,9 +26,7 @@ hence never torn.
   later stores.
 * Nobody sleeps while the other side believes him awake. Whoever will sleep stores his wait and then loads the
   position; whoever moves the position stores it and then loads the wait. A load may pass an earlier store to another
-  place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
-  fence is a lock of this process that is taken and released, by an instruction with a lock prefix; by `with`, in which
-  no signal handler runs that would leave it locked.
+  place, so each has a full fence between the two: then at least one of them sees what the other has stored.
 * A number that has been rung for already needs no ringing again: it was loaded after the fence, so the next wait,
   with another number, is stored later, and its own load of the position, later still, finds the frame.
 """
@@ -37,12 +35,12 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
+from aiompi.transport.shared_memory.fence import Fenced
 from aiompi.transport.shared_memory.pool import Inflow
 from aiompi.wire import frame as wire_frame
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
@@ -136,7 +134,7 @@ class Offer:
         return True
 
 
-class Ring:
+class Ring(Fenced):
     """What both ends have: memory, control words, and the number of the wait that the other end was last rung for.
 
     Attributes:
@@ -144,9 +142,10 @@ class Ring:
         due: the number that it is to be rung for.
     """
 
-    __slots__ = ("_answered", "_head", "_mask", "_lock", "_memory", "_size", "_wait", "words", "due")
+    __slots__ = ("_answered", "_head", "_mask", "_memory", "_size", "_wait", "due", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
+        super().__init__()
         self._memory = memory
         self.words = words
         self._size = len(memory)
@@ -154,16 +153,10 @@ class Ring:
         self._head = 0
         self._wait = 0
         self._answered = self.due = 0
-        self._lock = threading.Lock()
 
     def rung(self) -> None:
         """The other end has been rung for. If a signal handler raises before that, it is still to be."""
         self._answered = self.due
-
-    def fence(self) -> None:
-        """Let all stores so far become visible before what is loaded from now on is loaded."""
-        with self._lock:
-            pass
 
 
 class Outbound(Ring):
@@ -219,8 +212,10 @@ class Outbound(Ring):
         words[HEAD] = self._head = after
         if quiet:
             return HEARD
-        with self._lock:
-            pass
+        try:
+            self._semaphore.release()
+        except ValueError:
+            self.fence()
         wait = words[WATCHING]
         if not wait or wait == self._answered:
             if self.sleepy:
@@ -569,8 +564,7 @@ class Inbound(Ring):
         self._wait += 1
         words = self.words
         words[WATCHING] = self._wait
-        with self._lock:
-            pass
+        self.fence()
         if words[HEAD] == self._tail and (self._inflow is None or not self._inflow.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
