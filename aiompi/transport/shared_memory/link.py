@@ -150,10 +150,10 @@ class RingLink:
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
         segment = self._segment
-        if segment is None or not segment.outbound.sleepy:
-            self._sleepers.pop(self.peer.rank, None)
-        elif not self._queue and segment.outbound.herald():
+        if segment is not None and not self._queue and segment.outbound.herald():
             segment.ring()
+        elif segment is None or not segment.outbound.sleepy:
+            self._sleepers.pop(self.peer.rank, None)
 
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
         if self.dispatch(header, payload):
@@ -338,7 +338,7 @@ class RingLink:
         assert segment is not None
         inbound, peer = segment.inbound, self.peer
         try:
-            if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
+            if not self._queue and (inbound.take(peer, inbound.looks()) or (inbound.expect() and inbound.take(peer))):
                 found = True
             else:
                 left = inbound.read(peer, CHUNK)

@@ -69,12 +69,11 @@ FRAME_COST: Final = 4096
 #: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
-#: how often a reader looks whether what is being written for him is there, and the look from which on he lets others
-#: run in between: most often it takes a few microseconds, and a system call slows down both sides
-_PATIENCE: Final = range(140)
-_YIELDING: Final = 100
-#: one look
+#: looks of a reader, and those for what is just being written for him: most often it takes a few microseconds, and to
+#: let others run in between slows down both sides; so that begins later
 _ONCE: Final = range(1)
+_PATIENCE: Final = range(100)
+_YIELDING: Final = range(40)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
@@ -135,14 +134,15 @@ class Offer:
 
 
 class Ring(Fenced):
-    """What both ends have: memory, control words, and the number of the wait that the other end was last rung for.
+    """What both ends have.
 
     Attributes:
         words: the control words.
-        due: the number that it is to be rung for.
+        due: the number of the wait that the other end is to be rung for.
+        answered: the one that it has been rung for, stored after that: a signal handler may raise in between.
     """
 
-    __slots__ = ("_answered", "_head", "_mask", "_memory", "_size", "_wait", "due", "words")
+    __slots__ = ("_head", "_mask", "_memory", "_size", "_wait", "answered", "due", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__()
@@ -152,11 +152,7 @@ class Ring(Fenced):
         self._mask = self._size - 1
         self._head = 0
         self._wait = 0
-        self._answered = self.due = 0
-
-    def rung(self) -> None:
-        """The other end has been rung for. If a signal handler raises before that, it is still to be."""
-        self._answered = self.due
+        self.answered = self.due = 0
 
 
 class Outbound(Ring):
@@ -217,7 +213,7 @@ class Outbound(Ring):
         except ValueError:
             self.fence()
         wait = words[WATCHING]
-        if not wait or wait == self._answered:
+        if not wait or wait == self.answered:
             if self.sleepy:
                 self.sleepy -= 1
             return HEARD
@@ -291,7 +287,7 @@ class Outbound(Ring):
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()
         wait = self.words[WATCHING]
-        if not wait or wait == self._answered:
+        if not wait or wait == self.answered:
             return False
         self.due = wait
         return True
@@ -303,7 +299,7 @@ class Outbound(Ring):
         """
         words, head = self.words, self._head
         wait = words[WATCHING]
-        if not wait or wait == self._answered or head == self._announced or not self.roomy:
+        if not wait or wait == self.answered or head == self._announced or not self.roomy:
             return False
         self.due = wait
         self.sleepy = _SLEEPY
@@ -371,7 +367,7 @@ class Inbound(Ring):
             if head != tail:
                 break
         else:
-            return None if words[WANTING] != self._answered else False
+            return None if words[WANTING] != self.answered else False
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
         nbytes = HEADER_BYTES + header[5]
@@ -534,9 +530,13 @@ class Inbound(Ring):
     def pending(self) -> bool:
         """Whether there are frames, or the writer waits."""
         words = self.words
-        if words[HEAD] != self._tail or words[WANTING] != self._answered:
+        if words[HEAD] != self._tail or words[WANTING] != self.answered:
             return True
         return self._inflow is not None and self._inflow.pending
+
+    def looks(self) -> range:
+        """How often to look for a message: more than once if its writer has rung early."""
+        return _PATIENCE if self.words[COMING] > self._tail else _ONCE
 
     def expect(self, midst: bool = False) -> bool:
         """Whether something comes from a writer that has rung early; others may run for a while until it does.
@@ -547,11 +547,13 @@ class Inbound(Ring):
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
-        for look in _PATIENCE:
+        for _ in _PATIENCE:
             if words[HEAD] != tail:
                 return True
-            if look >= _YIELDING:
-                os.sched_yield()
+        for _ in _YIELDING:
+            if words[HEAD] != tail:
+                return True
+            os.sched_yield()
         return False
 
     def grant(self, nbytes: int) -> None:
@@ -573,9 +575,9 @@ class Inbound(Ring):
     def settle(self) -> bool:
         """Begin to wait for frames, if there are none and no writer waits, as most often; whether that is so."""
         words, tail = self.words, self._tail
-        if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self._answered or self._inflow is not None:
+        if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self.answered or self._inflow is not None:
             return False
-        return self.watch() and words[WANTING] == self._answered
+        return self.watch() and words[WANTING] == self.answered
 
     def unheard(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.
@@ -584,7 +586,7 @@ class Inbound(Ring):
         write more at once when he is rung for later.
         """
         wait = self.words[WANTING]
-        if wait == self._answered or 2 * (self._head - self._tail) > self._size:
+        if wait == self.answered or 2 * (self._head - self._tail) > self._size:
             return False
         self.due = wait
         return True

@@ -89,8 +89,9 @@ class Segment:
             os.eventfd_write(self._far_bell, 1)
         except BlockingIOError:
             pass  # it has been rung without end, and will be readable
-        self.outbound.rung()
-        self.inbound.rung()
+        outbound, inbound = self.outbound, self.inbound
+        outbound.answered = outbound.due
+        inbound.answered = inbound.due
 
     def ring_self(self) -> None:
         """Be called again."""

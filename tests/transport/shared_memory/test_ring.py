@@ -99,8 +99,8 @@ class Pair:
 
     def ring(self) -> None:
         """As a doorbell does, for both directions."""
-        self.outbound.rung()
-        self.inbound.rung()
+        for end in (self.outbound, self.inbound):
+            end.answered = end.due
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:
