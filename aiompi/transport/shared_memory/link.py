@@ -332,17 +332,16 @@ class RingLink:
     def _hand_out(self) -> bool:
         """Hand out what the peer has rung for; whether everything else can be done in the next turn.
 
-        That the peer has just begun to wait for room may be seen only then, since there is no fence.
+        What he writes meanwhile may be seen only then, and also that he begins to wait for room.
         """
         segment = self._segment
         assert segment is not None
         inbound, peer = segment.inbound, self.peer
         try:
             if not self._queue and (inbound.take(peer, inbound.looks()) or (inbound.expect() and inbound.take(peer))):
-                found = True
-            else:
-                left = inbound.read(peer, CHUNK)
-                found = left > 0 if left < CHUNK else self._rounds.poll()
+                return self._closed or not self._queue
+            left = inbound.read(peer, CHUNK)
+            found = left > 0 if left < CHUNK else self._rounds.poll()
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True

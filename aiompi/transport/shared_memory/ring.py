@@ -362,12 +362,14 @@ class Inbound(Ring):
         if self.landing is not None:
             return None if self.pending() else False
         words, tail = self.words, self._tail
+        if words[WANTING] != self.answered:
+            return None
         for _ in looks:
             head = words[HEAD]
             if head != tail:
                 break
         else:
-            return None if words[WANTING] != self.answered else False
+            return False
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
         nbytes = HEADER_BYTES + header[5]
