@@ -362,6 +362,10 @@ def test_there_is_something_to_do_when_the_writer_waits() -> None:
     pair.words[WANTING] = 1
     assert pair.inbound.take(pair) is None
     assert pair.inbound.pending()
+    assert pair.outbound.put(eager(b"x"), b"x")
+    assert pair.inbound.take(pair) is None, "he is to be rung for, too"
+    pair.inbound.answered = 1
+    assert pair.inbound.take(pair)
 
 
 def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
