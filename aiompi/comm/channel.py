@@ -28,6 +28,42 @@ LENT: Final = 16 * 2**10
 BOUND_TAGS: Final = 512
 
 
+class Route:
+    """Whom messages of a channel reach, and what they carry as their source.
+
+    Args:
+        comm: communicator.
+        members: world ranks that can be reached; by default those whom the communicator reaches.
+        rank: of this process among those who communicate; by default the one in the communicator.
+        offset: added to the ranks that messages carry as their source, so that channels in one context with one
+            tag are apart.
+        sources: instead of that, what messages of each member carry.
+        point_to_point: whether they are in the context of point-to-point messages.
+    """
+
+    __slots__ = ("context_id", "engine", "matcher", "members", "offset", "rank", "size", "source", "sources")
+
+    def __init__(
+        self,
+        comm: Communicator,
+        members: Sequence[int] | None = None,
+        rank: int | None = None,
+        offset: int = 0,
+        sources: Sequence[int] | None = None,
+        *,
+        point_to_point: bool = False,
+    ) -> None:
+        self.engine = comm.engine
+        self.members = comm.targets if members is None else members
+        self.context_id = comm.context_id if point_to_point else comm.context_id + 1
+        self.matcher = comm.engine.matcher(self.context_id)
+        self.offset = offset
+        self.rank = comm.rank if rank is None else rank
+        self.size = len(self.members)
+        self.sources = sources
+        self.source = self.rank + offset if sources is None else sources[self.rank]
+
+
 class Channel:
     """The collective context of a communicator, and a tag of this call's own.
 
@@ -40,11 +76,7 @@ class Channel:
         comm: communicator.
         number: the tag.
         operation: name of the call, for messages.
-        members: world ranks that can be reached; by default those whom the communicator reaches.
-        rank: of this process among those who communicate; by default the one in the communicator.
-        offset: added to the ranks that messages carry as their source, so that channels in one context with one
-            tag are apart.
-        sources: instead of that, what messages of each member carry.
+        route: to others than those whom the communicator reaches.
 
     Attributes:
         comm: communicator.
@@ -54,35 +86,20 @@ class Channel:
         meets: whether all members make the same calls in the same order, so that they can meet in rounds.
     """
 
-    __slots__ = (
-        "_added", "_context_id", "_engine", "_matcher", "_members", "_offset", "_operation", "_source", "_sources",
-        "_tag", "comm", "meets", "note", "rank", "size",
-    )  # fmt: skip
+    __slots__ = ("_added", "_operation", "_route", "_tag", "comm", "meets", "note", "rank", "size")
 
     def __init__(
-        self,
-        comm: Communicator,
-        number: int,
-        operation: str,
-        members: Sequence[int] | None = None,
-        rank: int | None = None,
-        offset: int = 0,
-        note: int = 0,
-        sources: Sequence[int] | None = None,
+        self, comm: Communicator, number: int, operation: str, route: Route | None = None, note: int = 0
     ) -> None:
+        if route is None:
+            route = comm.route
         self.comm = comm
         self._operation = operation
-        self._engine = comm.engine
-        self._members = comm.targets if members is None else members
-        self._context_id = comm.context_id + 1
-        self._matcher = comm.engine.matcher(comm.context_id + 1)
+        self._route = route
         self._tag = number
         self._added = 0
-        self._offset = offset
-        self.rank = comm.rank if rank is None else rank
-        self.size = len(self._members)
-        self._sources = sources
-        self._source = self.rank + offset if sources is None else sources[self.rank]
+        self.rank = route.rank
+        self.size = route.size
         self.note = note
         self.meets = False
 
@@ -93,14 +110,14 @@ class Channel:
         if comm.remote is None:
             return self
         if comm.native:
-            offset = comm.remote.size
-            return Channel(comm, self._tag, self._operation, comm.group.members, offset=offset, note=self.note)
-        return self._like(LOCAL_GROUP_TAG, comm.group.members, self.rank)
+            route = Route(comm, comm.group.members, offset=comm.remote.size)
+            return Channel(comm, self._tag, self._operation, route, self.note)
+        return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
         """The same for persistent collective number 0, 1, ..., over IMPI clients."""
         added = (1 + number % (self.comm.tag_ub // BOUND_TAGS - 1)) * BOUND_TAGS
-        channel = self._like(self._tag + added, self._members, self.rank)
+        channel = self._like(self._tag + added, self._route)
         channel._added = added
         return channel
 
@@ -111,11 +128,10 @@ class Channel:
             tag: for its messages.
             point_to_point: whether they are in the context of point-to-point messages.
         """
-        channel = self._like(tag, self._members, self.rank)
+        route = self._route
         if point_to_point:
-            channel._context_id = self.comm.context_id
-            channel._matcher = self._engine.matcher(self.comm.context_id)
-        return channel
+            route = Route(self.comm, route.members, route.rank, point_to_point=True)
+        return self._like(tag, route)
 
     def among(self, ranks: Sequence[int]) -> Channel:
         """For the members of this rank's IMPI client.
@@ -123,11 +139,12 @@ class Channel:
         Args:
             ranks: all of them, ascending; there they have ranks 0, 1, ....
         """
-        return self._like(CLIENT_TAG, [self._members[rank] for rank in ranks], ranks.index(self.rank))
+        members = [self._route.members[rank] for rank in ranks]
+        return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank)))
 
-    def _like(self, tag: int, members: Sequence[int], rank: int) -> Channel:
+    def _like(self, tag: int, route: Route) -> Channel:
         """A channel of the same call over IMPI clients."""
-        channel = Channel(self.comm, tag + self._added, self._operation, members, rank, note=self.note)
+        channel = Channel(self.comm, tag + self._added, self._operation, route, self.note)
         channel._added = self._added
         return channel
 
@@ -139,7 +156,7 @@ class Channel:
         IMPI 0.0, or with the setting `impi_leaders_collective` switched off in that of the user's messages.
         """
         if comm.native:
-            return cls(comm, tag, operation, offset=_everyone(comm))
+            return cls(comm, tag, operation, Route(comm, offset=_everyone(comm)))
         collective = comm.engine.settings.impi_leaders_collective
         return cls(comm, tag, operation).tagged(tag, point_to_point=not collective)
 
@@ -150,9 +167,9 @@ class Channel:
         Over IMPI clients constructors run one after the other, so that their tags need not tell them apart.
         """
         if comm.native:
-            return cls(comm, tag, operation, group.members, group.rank, 2 * _everyone(comm))
+            return cls(comm, tag, operation, Route(comm, group.members, group.rank, 2 * _everyone(comm)))
         sources = group.Translate_ranks(None, comm.group)
-        return cls(comm, PART_TAG, operation, group.members, group.rank, sources=sources)
+        return cls(comm, PART_TAG, operation, Route(comm, group.members, group.rank, sources=sources))
 
     @property
     def where(self) -> str:
@@ -161,18 +178,20 @@ class Channel:
 
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start a send of `nbytes` in pieces to a rank."""
-        peer = self._engine.peer(self._members[dest])
-        return peer.send(payload, nbytes, self._context_id, self._source, self._tag, Mode.STANDARD, self.note)
+        route = self._route
+        peer = route.engine.peer(route.members[dest])
+        return peer.send(payload, nbytes, route.context_id, route.source, self._tag, Mode.STANDARD, self.note)
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
         """Start sending the same `nbytes` in pieces to several ranks."""
-        lending, peers = self._engine.lending, [self._engine.peer(self._members[dest]) for dest in dests]
+        route, engine = self._route, self._route.engine
+        lending, peers = engine.lending, [engine.peer(route.members[dest]) for dest in dests]
         block = None
         if lending is not None and nbytes >= LENT and len(peers) > 1 and all(peer.borrows(nbytes) for peer in peers):
             block = lending.place(payload, nbytes, peers)
         if lending is None or block is None:
             return [self.isend(payload, nbytes, dest) for dest in dests]
-        envelope = self._context_id, self._source, self._tag, self.note
+        envelope = route.context_id, route.source, self._tag, self.note
         try:
             return [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
         finally:
@@ -180,14 +199,15 @@ class Channel:
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""
-        carried = source + self._offset if self._sources is None else self._sources[source]
-        receive = NotedReceive(self._engine, self._matcher, memory, carried, self._tag, self._members[source])
-        self._engine.receive(receive)
+        route = self._route
+        carried = source + route.offset if route.sources is None else route.sources[source]
+        receive = NotedReceive(route.engine, route.matcher, memory, carried, self._tag, route.members[source])
+        route.engine.receive(receive)
         return receive
 
     def alarm(self) -> Alarm:
         """For messages of calls that nobody has asked for; see `alert`."""
-        return Alarm(self._engine, self._matcher, self.size)
+        return Alarm(self._route.engine, self._route.matcher, self.size)
 
     def alert(self, alarm: Alarm, tell: Callable[[Message], object]) -> None:
         """Have somebody told of such a message of this call, until the alarm is unset."""

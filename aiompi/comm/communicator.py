@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from aiompi.arguments import integer
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
-from aiompi.comm.channel import EXTENSION_TAG, Channel
+from aiompi.comm.channel import EXTENSION_TAG, Channel, Route
 from aiompi.comm.contexts import ContextIds
 from aiompi.comm.conversion import NATIVE_FORM, Conversion
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
@@ -80,6 +80,7 @@ class Communicator:
         attributes: what the program caches on it (section 5.7).
         errhandler: what happens when a call on it fails (section 7.2).
         topology: the arrangement of the processes, if there is one (chapter 6).
+        route: of its collectives.
         meeting: how its collectives use memory that all members see.
         hints: of the program, by key (MPI_Comm_set_info, MPI-3).
     """
@@ -87,7 +88,7 @@ class Communicator:
     __slots__ = (
         "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
         "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "meeting", "name",
-        "native", "rank", "remote", "shares_memory", "size", "tag_ub", "targets", "topology",
+        "native", "rank", "remote", "route", "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +109,7 @@ class Communicator:
         self.rank = group.rank
         self.size = group.size
         self.targets = group.members if remote is None else remote.members
+        self.route = Route(self)
         self._reach = len(self.targets)
         self._matcher = engine.matcher(context_id)
         self._peers: list[Party | None] = [None] * self._reach
@@ -422,10 +424,10 @@ class Communicator:
         if self._freed:
             raise self._gone()
         if not self.native:
-            return Channel(self, EXTENSION_TAG, operation, note=note)
+            return Channel(self, EXTENSION_TAG, operation, None, note)
         number = self._collectives
         self._collectives = (number + 1) % TAG_UB
-        channel = Channel(self, number, operation, note=note)
+        channel = Channel(self, number, operation, None, note)
         channel.meets = self.shares_memory
         return channel
 

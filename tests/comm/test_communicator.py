@@ -194,7 +194,7 @@ def test_groups_communicate_apart_from_each_other_and_from_the_world() -> None:
     async def both(channel: Channel) -> tuple[bytes, bytes]:
         assert (channel.size, channel.local.size) == (2, 2)
         local, remote = channel.local, channel
-        own = b"%d" % (channel.rank + 2 * (channel._members[0] == 0))
+        own = b"%d" % (channel.rank + 2 * (channel._route.members[0] == 0))
         found = [remote.irecv(None, 1 - remote.rank), local.irecv(None, 1 - local.rank)]
         await local.isend((b"local" + own,), 6, 1 - local.rank)
         await remote.isend((b"remote" + own,), 7, 1 - remote.rank)
