@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 
@@ -55,8 +54,10 @@ class LoopBell:
         self._echo, self._later = self._later and self._echoes, False
         if self._callback is None:
             return
-        with contextlib.suppress(BlockingIOError):
+        try:  # noqa: SIM105 (`suppress` takes longer than the call)
             os.eventfd_read(self._fd)
+        except BlockingIOError:
+            pass
         self._callback()
 
     def remove(self) -> None:
