@@ -126,7 +126,8 @@ async def _in_turn(
 ) -> T | None:
     """Wait for the call before, and then act, or try to become an assembly."""
     comm, before = channel.comm, meeting.latest
-    meeting.latest = turn = Turn[None](comm.engine)
+    turn: Turn[None] = Turn(comm.engine)
+    meeting.latest = turn
     try:
         if before is not None and not before.done():
             await comm.engine.settled([before])
@@ -186,7 +187,8 @@ def _disturb(channel: Channel, current: Round, expected: int, message: Message) 
 
 def _collected(channel: Channel, own: Content, nbytes: int, postings: list[Posting]) -> list[Content]:
     """What each rank has posted, after a comparison of what all must agree on."""
-    note, contents = channel.note, list[Content]()
+    note = channel.note
+    contents: list[Content] = []
     for their_note, theirs, content in postings:
         if their_note != note or theirs != nbytes:
             _compare(channel, postings, nbytes)

@@ -116,7 +116,8 @@ class Block:
 
     def normal(self) -> Block:
         """The same copies with as few dims as possible: those that continue each other are one."""
-        run, packed_run, dims = self.run, self.packed_run, list[Dim]()
+        run, packed_run = self.run, self.packed_run
+        dims: list[Dim] = []
         for dim in reversed(self.dims):
             if dim.count == 1:
                 continue

@@ -207,7 +207,7 @@ class _Round(Round):
     def end(self) -> None:
         first = self.first
         note, length, nbytes = first + _NOTE, first + _LENGTH, first + _NBYTES
-        postings = list[Posting]()
+        postings: list[Posting] = []
         for other in self._others:
             words = other.words
             postings.append((words[note], words[nbytes], other.content(first) if words[length] else b""))
