@@ -46,6 +46,8 @@ from aiompi.wire import frame as wire_frame
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
 
 ALIGN: Final = 64
+_PADDING: Final = ALIGN - 1
+_ALIGNED: Final = -ALIGN
 #: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
 CONTROL_BYTES: Final = 256
 HEAD: Final = 0
@@ -95,7 +97,7 @@ _SKIP: Final = bytes(HEADER_BYTES)
 
 
 def _aligned(position: int) -> int:
-    return (position + ALIGN - 1) & -ALIGN
+    return (position + _PADDING) & _ALIGNED
 
 
 def _nothing_lent(kind: int) -> Loan:
@@ -194,7 +196,7 @@ class Outbound(Ring):
         place = head & self._mask
         if place >= REWIND and nbytes <= place and self._rewound():
             head, place = self._head, 0
-        after = (head + nbytes + ALIGN - 1) & -ALIGN
+        after = (head + nbytes + _PADDING) & _ALIGNED
         if place + nbytes > self._size or (after > self._limit and after > self._refreshed()):
             return NOT
         memory = self._memory
@@ -375,14 +377,14 @@ class Inbound(Ring):
         nbytes = HEADER_BYTES + header[5]
         end = begin + nbytes
         # A head where the frame ends, within the ring, is one that `_look` would accept.
-        if header[0] != EAGER or head != tail + ((nbytes + ALIGN - 1) & -ALIGN) or end > self._size:
+        if header[0] != EAGER or head != (tail + nbytes + _PADDING) & _ALIGNED or end > self._size:
             return None
         self._head = head  # first: an interrupt before the next step leaves the frame to be read
         self._tail = head
         try:
             sink.frame(header, memory[begin + HEADER_BYTES : end])
         finally:
-            words[TAIL] = self._tail & -ALIGN  # further on if the sink has read, too
+            words[TAIL] = self._tail & _ALIGNED  # further on if the sink has read, too
         return True
 
     def read(self, sink: Sink, budget: int) -> int:
@@ -426,7 +428,7 @@ class Inbound(Ring):
                     continue
                 elif kind == CTS:
                     budget -= header[5]
-                after = tail + ((end - place + ALIGN - 1) & -ALIGN)
+                after = (tail + end - place + _PADDING) & _ALIGNED
                 if end > size or after > self._head:
                     self._land(sink, header)
                     continue
@@ -435,7 +437,7 @@ class Inbound(Ring):
                 budget -= after - tail + FRAME_COST
                 frame(header, memory[begin:end])
         finally:
-            words[TAIL] = self._tail & -ALIGN
+            words[TAIL] = self._tail & _ALIGNED
         return budget
 
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
@@ -496,7 +498,7 @@ class Inbound(Ring):
         head, before, tail = self.words[HEAD], self._head, self._tail
         if head == before:
             return
-        if not before < head <= (tail & -ALIGN) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
+        if not before < head <= (tail & _ALIGNED) + self._size or (self.landing is None and head - tail < HEADER_BYTES):
             raise RemoteProtocolError(f"the writer of a ring says that it is at {head}; its reader is at {tail}")
         self._head = head
 
