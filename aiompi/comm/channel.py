@@ -39,6 +39,13 @@ class Route:
             tag are apart.
         sources: instead of that, what messages of each member carry.
         point_to_point: whether they are in the context of point-to-point messages.
+
+    Attributes:
+        engine: of this rank.
+        members, rank, offset, sources: as above.
+        size: number of members.
+        context_id, matcher: of the messages.
+        source: what those of this rank carry.
     """
 
     __slots__ = ("context_id", "engine", "matcher", "members", "offset", "rank", "size", "source", "sources")
@@ -130,7 +137,7 @@ class Channel:
         """
         route = self._route
         if point_to_point:
-            route = Route(self.comm, route.members, route.rank, point_to_point=True)
+            route = Route(self.comm, route.members, route.rank, route.offset, route.sources, point_to_point=True)
         return self._like(tag, route)
 
     def among(self, ranks: Sequence[int]) -> Channel:

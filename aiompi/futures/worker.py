@@ -46,7 +46,7 @@ class Worker:
             message = self._codec.dumps(answer)
         except MPIException as error:
             message = self._codec.dumps(failure(culprit(error)))
-        return self._core.isend(*message, self._master, ANSWER)
+        return self._core.send(*message, self._master, ANSWER)
 
 
 def serve(worker: Worker) -> None:

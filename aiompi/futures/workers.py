@@ -126,7 +126,7 @@ class Workers:
             finally:
                 queue.active -= 1
             self._offer(queue)
-        await self._core.isend(*self._codec.dumps(None), rank, CALL)
+        await self._core.send(*self._codec.dumps(None), rank, CALL)
 
     async def _next(self) -> tuple[Queue, Task] | None:
         """A task to be done; None when there will not be any."""
@@ -179,7 +179,7 @@ class Workers:
         except MPIException as error:
             return Failure(culprit(error), "")
         receiving = self._core.irecv(None, rank, ANSWER, memoryview)
-        await self._core.isend(*message, rank, CALL)
+        await self._core.send(*message, rank, CALL)
         data = await receiving
         try:
             answer: Success | Failure = self._codec.loads(data)

@@ -109,7 +109,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.Sendrecv", "await comm.Sendrecv(...)")
         memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
         received = core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
+        self._exchange(received, lambda: core.send((memory,), len(memory), dest, sendtag))
 
     def Sendrecv_replace(
         self,
@@ -124,7 +124,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
         memory, target = core.conversion.to_replace(buf, dest)
         received = core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: core.isend((memory,), len(memory), dest, sendtag))
+        self._exchange(received, lambda: core.send((memory,), len(memory), dest, sendtag))
 
     def Isendrecv(
         self,

@@ -202,7 +202,7 @@ class PointToPoint(Membership):
         """
         memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag)))
+        return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     def Sendrecv_replace(
         self,
@@ -216,7 +216,7 @@ class PointToPoint(Membership):
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         memory, target = self._core.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(exchange(receive, lambda: self._core.isend((memory,), len(memory), dest, sendtag)))
+        return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 

@@ -11,8 +11,8 @@ import os
 import threading
 from typing import Final, Protocol
 
-#: how often a semaphore can be posted (SEM_VALUE_MAX)
-_MOST: Final = 2**31 - 1
+#: how often a semaphore is posted: somewhat less than it can be (SEM_VALUE_MAX), since the copy of a fork posts it, too
+_MOST: Final = 2**31 - 2**16
 #: kind of a semaphore that counts, and is not its owner's
 _COUNTING: Final = 1
 
@@ -22,12 +22,15 @@ class _Semaphore(Protocol):
         """Post it.
 
         Raises:
-            ValueError: it has been posted as often as it can be.
+            ValueError: it is full.
         """
+
+    def _get_value(self) -> int:
+        """How often it has been posted."""
 
 
 class _Lock:
-    """In place of a semaphore where there is none, as without /dev/shm."""
+    """In place of a semaphore where there is none, as without /dev/shm; never full."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +39,11 @@ class _Lock:
         with self._lock:  # so that no signal handler runs in between, and leaves it locked
             pass
 
+    def _get_value(self) -> int:
+        return 0
 
+
+#: that of the process, whose state it is not: to post it changes nothing for anybody
 _newest: _Semaphore | None = None
 
 
@@ -51,17 +58,31 @@ class Fenced:
     def fence(self) -> None:
         """Let all stores so far become visible before what is loaded from now on is loaded.
 
-        It is the release of the semaphore, which takes a call less by itself; who is told that it is full calls this.
+        It is the release of the semaphore, which takes a call less by itself, followed by `fence_anew` on ValueError.
         """
         try:
             self._semaphore.release()
-        except ValueError:
-            self._semaphore = _semaphore(self._semaphore)
-            self._semaphore.release()
+        except ValueError as error:
+            self.fence_anew(error)
+
+    def fence_anew(self, error: ValueError) -> None:
+        """Be a fence when the semaphore is full: there will be another one.
+
+        Args:
+            error: that it has raised; or a signal handler, which runs as soon as it has been posted.
+
+        Raises:
+            ValueError: that of a signal handler.
+        """
+        full = self._semaphore
+        if full._get_value() < _MOST:
+            raise error
+        self._semaphore = _semaphore(full)
+        self.fence()  # others may have filled that one, too
 
 
 def _semaphore(full: _Semaphore | None) -> _Semaphore:
-    """That of this process, another one than the one that is full."""
+    """The newest one, or one that is newer if that is full."""
     global _newest
     if _newest is full:
         _newest = _open() or _Lock()

@@ -71,10 +71,11 @@ FRAME_COST: Final = 4096
 #: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
-#: looks of a reader, and those for what is just being written for him: most often it takes a few microseconds, and to
-#: let others run in between slows down both sides; so that begins later
+#: looks of a reader for what may have come
 _ONCE: Final = range(1)
+#: and for what is just being written for him: most often it takes a few microseconds
 _PATIENCE: Final = range(100)
+#: and, after those, in turns with whoever else wants the core: a system call slows down both sides
 _YIELDING: Final = range(40)
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
@@ -212,8 +213,8 @@ class Outbound(Ring):
             return HEARD
         try:
             self._semaphore.release()
-        except ValueError:
-            self.fence()
+        except ValueError as error:
+            self.fence_anew(error)
         wait = words[WATCHING]
         if not wait or wait == self.answered:
             if self.sleepy:

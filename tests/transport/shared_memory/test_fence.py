@@ -45,6 +45,9 @@ def test_full_semaphore_makes_way_for_another_one(monkeypatch: pytest.MonkeyPatc
     assert one._semaphore is another._semaphore is not first
     for _ in range(10):
         one.fence()
+    assert one._semaphore._get_value() == 3
+    another.fence()  # its semaphore is full, and the newest one, too
+    assert another._semaphore._get_value() == 1
 
 
 def test_without_semaphores_there_is_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,16 +58,17 @@ def test_without_semaphores_there_is_a_lock(monkeypatch: pytest.MonkeyPatch) -> 
     fenced.fence()
 
 
-def test_signal_handler_leaves_no_lock_behind(fenced: Fenced) -> None:
-    """A lock that stays locked would stop this rank for ever."""
+def test_signal_handler_may_raise(fenced: Fenced) -> None:
+    """It is heard, and leaves nothing behind: a lock that stays locked would stop this rank for ever."""
+    before = fenced._semaphore
 
-    class Interrupted(Exception):
+    class Interrupted(ValueError):  # as a full semaphore raises
         pass
 
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    handler = signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(300):
             with pytest.raises(Interrupted):
@@ -77,7 +81,8 @@ def test_signal_handler_leaves_no_lock_behind(fenced: Fenced) -> None:
                 assert not fenced._semaphore._lock.locked()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
+    assert fenced._semaphore is before
 
 
 def test_semaphore_leaves_no_name_behind(monkeypatch: pytest.MonkeyPatch) -> None:

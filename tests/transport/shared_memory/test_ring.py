@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import random
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from aiompi.transport.shared_memory.ring import (
     Inbound,
     Outbound,
 )
+from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Offer
 
@@ -487,11 +489,46 @@ def test_message_passes_when_the_semaphore_of_the_fence_is_full(monkeypatch: pyt
     monkeypatch.setattr(fence, "_MOST", 2)
     monkeypatch.setattr(fence, "_newest", None)
     pair = Pair()
-    assert [pair.outbound.put(eager(b"message"), b"message") for _ in range(7)] == [HEARD] * 7
+    full = pair.outbound._semaphore
+    posted = []
+    for _ in range(3):
+        assert pair.outbound.put(eager(b"message"), b"message") == HEARD
+        posted.append(pair.outbound._semaphore._get_value())
+    assert posted == [1, 2, 1]
+    assert pair.outbound._semaphore is not full
     pair.read()
+    assert [data for _, data in pair.frames] == [b"message"] * 3
+
+
+def test_who_could_not_be_rung_for_is_still_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    bells = os.eventfd(0), os.eventfd(0)
+    segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *bells, first=True)
+    outbound, inbound = segment.outbound, segment.inbound
+    outbound.words[WATCHING] = inbound.words[WANTING] = 1
+    assert outbound.unheard()
+    assert inbound.unheard()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "eventfd_write", interrupt)
+        with pytest.raises(Interrupted):
+            segment.ring()
+    assert outbound.unheard()
+    assert inbound.unheard()
+    segment.ring()
+    assert not outbound.unheard()
+    assert not inbound.unheard()
+    segment.close()
+
+
+def test_reader_looks_longer_for_what_was_announced() -> None:
+    pair = Pair()
+    assert len(pair.inbound.looks()) == 1
+    pair.outbound.roomy = True
     assert pair.inbound.watch()
-    assert [data for _, data in pair.frames] == [b"message"] * 7
-    assert pair.outbound.put(eager(b"rings"), b"rings") == UNHEARD
+    assert pair.outbound.herald()
+    assert len(pair.inbound.looks()) > 50
+    assert pair.outbound.put(eager(b"x"), b"x")
+    pair.read()
+    assert len(pair.inbound.looks()) == 1
 
 
 def test_reader_is_rung_for_once_per_wait() -> None:
