@@ -71,10 +71,9 @@ WORLDLY: dict[str, set[str]] = {
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver"},
-    "threading": {"driver", "transport"},  # the latter for locks
+    "threading": {"driver", "transport"},  # of which shared memory has a lock, as a memory fence
     "concurrent": {"driver"},
     "multiprocessing": set(),
-    "_multiprocessing": {"transport"},  # a semaphore, as a memory fence
     "subprocess": set(),
     "time": {"driver"},
     "socket": {"driver", "transport", "runtime"},

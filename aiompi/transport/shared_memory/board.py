@@ -25,13 +25,13 @@ the stamp, too, and a rank's loads from that of others come before the store of 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import ROOM, Exhibit, Posting, Round
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.area import BOARD, Area, Loan
-from aiompi.transport.shared_memory.fence import Fenced
 
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Peer
@@ -57,7 +57,7 @@ SIZE: Final = PLACES * 2 * _CELL
 _NOTHING: Final = memoryview(b"")
 
 
-class Board(Area, Fenced):
+class Board(Area):
     """That of this rank.
 
     Raises:
@@ -65,9 +65,9 @@ class Board(Area, Fenced):
     """
 
     def __init__(self) -> None:
-        Area.__init__(self, BOARD, SIZE)
-        Fenced.__init__(self)
+        super().__init__(BOARD, SIZE)
         self._cells = self._memory.cast("Q")
+        self._lock = threading.Lock()
 
     def post(self, first: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
         """Write a cell, which begins at a word, its stamp last: the number of the round."""
@@ -80,12 +80,14 @@ class Board(Area, Fenced):
         words[first + _LENGTH] = length
         words[first + _NBYTES] = nbytes
         words[first] = stamp
-        self.fence()
+        with self._lock:
+            pass
 
     def sleep(self, first: int, stamp: int) -> None:
         """Tell in a cell that this rank sleeps until all have posted."""
         self._cells[first + _ASLEEP] = stamp
-        self.fence()
+        with self._lock:
+            pass
 
     def retire(self, place: int, number: int) -> None:
         """Tell the last round in which this rank has read what others have exposed."""

@@ -26,7 +26,9 @@ hence never torn.
   later stores.
 * Nobody sleeps while the other side believes him awake. Whoever will sleep stores his wait and then loads the
   position; whoever moves the position stores it and then loads the wait. A load may pass an earlier store to another
-  place, so each has a full fence between the two: then at least one of them sees what the other has stored.
+  place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
+  fence is a lock of this process that is taken and released, by an instruction with a lock prefix; by `with`, in which
+  no signal handler runs that would leave it locked.
 * A number that has been rung for already needs no ringing again: it was loaded after the fence, so the next wait,
   with another number, is stored later, and its own load of the position, later still, finds the frame.
 """
@@ -35,12 +37,12 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
-from aiompi.transport.shared_memory.fence import Fenced
 from aiompi.transport.shared_memory.pool import Inflow
 from aiompi.wire import frame as wire_frame
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
@@ -136,7 +138,7 @@ class Offer:
         return True
 
 
-class Ring(Fenced):
+class Ring:
     """What both ends have.
 
     Attributes:
@@ -145,17 +147,20 @@ class Ring(Fenced):
         answered: the one that it has been rung for, stored after that: a signal handler may raise in between.
     """
 
-    __slots__ = ("_head", "_mask", "_memory", "_size", "_wait", "answered", "due", "words")
+    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
-        super().__init__()
         self._memory = memory
         self.words = words
         self._size = len(memory)
         self._mask = self._size - 1
-        self._head = 0
-        self._wait = 0
-        self.answered = self.due = 0
+        self._head = self._wait = self.answered = self.due = 0
+        self._lock = threading.Lock()
+
+    def fence(self) -> None:
+        """Let all stores so far become visible before what is loaded from now on is loaded."""
+        with self._lock:
+            pass
 
 
 class Outbound(Ring):
@@ -211,10 +216,8 @@ class Outbound(Ring):
         words[HEAD] = self._head = after
         if quiet:
             return HEARD
-        try:
-            self._semaphore.release()
-        except ValueError as error:
-            self.fence_anew(error)
+        with self._lock:
+            pass
         wait = words[WATCHING]
         if not wait or wait == self.answered:
             if self.sleepy:
@@ -333,9 +336,7 @@ class Inbound(Ring):
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
-        self._tail = 0
-        self._grant = 0
-        self._missing = 0
+        self._tail = self._grant = self._missing = 0
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
@@ -534,10 +535,9 @@ class Inbound(Ring):
 
     def pending(self) -> bool:
         """Whether there are frames, or the writer waits."""
-        words = self.words
-        if words[HEAD] != self._tail or words[WANTING] != self.answered:
-            return True
-        return self._inflow is not None and self._inflow.pending
+        words, inflow = self.words, self._inflow
+        new = words[HEAD] != self._tail or words[WANTING] != self.answered
+        return new or (inflow is not None and inflow.pending)
 
     def looks(self) -> range:
         """How often to look for a message: more than once if its writer has rung early."""
@@ -571,7 +571,8 @@ class Inbound(Ring):
         self._wait += 1
         words = self.words
         words[WATCHING] = self._wait
-        self.fence()
+        with self._lock:
+            pass
         if words[HEAD] == self._tail and (self._inflow is None or not self._inflow.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself

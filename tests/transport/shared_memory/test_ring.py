@@ -6,7 +6,9 @@ import contextlib
 import mmap
 import os
 import random
+import signal
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from worlds import pattern
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory import fence, ring
+from aiompi.transport.shared_memory import ring
 from aiompi.transport.shared_memory.ring import (
     AHEAD,
     ALIGN,
@@ -485,19 +487,25 @@ def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.Mon
     assert [data for _, data in pair.frames] == [payload]
 
 
-def test_message_passes_when_the_semaphore_of_the_fence_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence, "_MOST", 2)
-    monkeypatch.setattr(fence, "_newest", None)
+def test_signal_handler_leaves_no_fence_behind() -> None:
+    """A lock that stays locked would stop this rank for ever."""
     pair = Pair()
-    full = pair.outbound._semaphore
-    posted = []
-    for _ in range(3):
-        assert pair.outbound.put(eager(b"message"), b"message") == HEARD
-        posted.append(pair.outbound._semaphore._get_value())
-    assert posted == [1, 2, 1]
-    assert pair.outbound._semaphore is not full
-    pair.read()
-    assert [data for _, data in pair.frames] == [b"message"] * 3
+    signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for number in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 100e-6))
+                for _ in range(100):
+                    pair.outbound.fence()
+                for _ in count():
+                    pass
+            interrupted = number + 1
+            assert not pair.outbound._lock.locked()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert interrupted == 300
 
 
 def test_who_could_not_be_rung_for_is_still_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
