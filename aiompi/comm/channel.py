@@ -83,6 +83,7 @@ class Channel:
         comm: communicator.
         number: the tag.
         operation: name of the call, for messages.
+        note: as below.
         route: to others than those whom the communicator reaches.
 
     Attributes:
@@ -96,7 +97,7 @@ class Channel:
     __slots__ = ("_added", "_operation", "_route", "_tag", "comm", "meets", "note", "rank", "size")
 
     def __init__(
-        self, comm: Communicator, number: int, operation: str, route: Route | None = None, note: int = 0
+        self, comm: Communicator, number: int, operation: str, note: int = 0, route: Route | None = None
     ) -> None:
         if route is None:
             route = comm.route
@@ -118,7 +119,7 @@ class Channel:
             return self
         if comm.native:
             route = Route(comm, comm.group.members, offset=comm.remote.size)
-            return Channel(comm, self._tag, self._operation, route, self.note)
+            return Channel(comm, self._tag, self._operation, self.note, route)
         return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
@@ -151,7 +152,7 @@ class Channel:
 
     def _like(self, tag: int, route: Route) -> Channel:
         """A channel of the same call over IMPI clients."""
-        channel = Channel(self.comm, tag + self._added, self._operation, route, self.note)
+        channel = Channel(self.comm, tag + self._added, self._operation, self.note, route)
         channel._added = self._added
         return channel
 
@@ -163,7 +164,7 @@ class Channel:
         IMPI 0.0, or with the setting `impi_leaders_collective` switched off in that of the user's messages.
         """
         if comm.native:
-            return cls(comm, tag, operation, Route(comm, offset=_everyone(comm)))
+            return cls(comm, tag, operation, route=Route(comm, offset=_everyone(comm)))
         collective = comm.engine.settings.impi_leaders_collective
         return cls(comm, tag, operation).tagged(tag, point_to_point=not collective)
 
@@ -174,9 +175,9 @@ class Channel:
         Over IMPI clients constructors run one after the other, so that their tags need not tell them apart.
         """
         if comm.native:
-            return cls(comm, tag, operation, Route(comm, group.members, group.rank, 2 * _everyone(comm)))
+            return cls(comm, tag, operation, route=Route(comm, group.members, group.rank, 2 * _everyone(comm)))
         sources = group.Translate_ranks(None, comm.group)
-        return cls(comm, PART_TAG, operation, Route(comm, group.members, group.rank, sources=sources))
+        return cls(comm, PART_TAG, operation, route=Route(comm, group.members, group.rank, sources=sources))
 
     @property
     def where(self) -> str:

@@ -424,10 +424,10 @@ class Communicator:
         if self._freed:
             raise self._gone()
         if not self.native:
-            return Channel(self, EXTENSION_TAG, operation, None, note)
+            return Channel(self, EXTENSION_TAG, operation, note)
         number = self._collectives
         self._collectives = (number + 1) % TAG_UB
-        channel = Channel(self, number, operation, None, note)
+        channel = Channel(self, number, operation, note)
         channel.meets = self.shares_memory
         return channel
 
