@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable
+from itertools import starmap
 from threading import RLock
 from typing import Any
 
@@ -46,12 +47,15 @@ class SharedEpoll:
         outer, self._asleep = self._asleep, True  # a signal handler may sleep in the midst of a sleep
         if needless():
             timeout = 0.0
-        held = self._lock._release_save()
+        held: list[Any] = []
         try:
+            # In one call: a signal handler that raised after it would leave nobody who knows how often it was held.
+            held.extend(starmap(self._lock._release_save, ((),)))
             return self._epoll.poll(timeout)
         finally:
-            self._lock._acquire_restore(held)
             self._asleep = outer
+            for depth in held:
+                self._lock._acquire_restore(depth)
             if self._rung:
                 os.eventfd_read(self._bell)
                 self._rung = False

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import starmap
 from threading import get_ident
 from typing import Any, Final
 
@@ -248,11 +249,13 @@ class _Waiter:
         try:
             if self.satisfied():
                 return
-            held = lock._release_save()  # type: ignore[attr-defined]
+            held: list[Any] = []
             try:
+                held.extend(starmap(lock._release_save, ((),)))  # type: ignore[attr-defined]  # as in SharedEpoll
                 self._baton.acquire()
             finally:
-                lock._acquire_restore(held)  # type: ignore[attr-defined]
+                for depth in held:
+                    lock._acquire_restore(depth)  # type: ignore[attr-defined]
         finally:
             self.asleep = False
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import pytest
+from interrupts import Late, interrupted
 
 from aiompi.driver.epoll import SharedEpoll
 
@@ -131,3 +132,13 @@ def test_a_call_wakes_the_sleep_that_it_finds_and_no_later_one(epoll: SharedEpol
     sleeper.join()
     with lock:
         assert epoll.poll(0.0) == []
+
+
+def test_a_signal_handler_that_raises_as_the_lock_is_left(epoll: SharedEpoll, lock: threading.RLock) -> None:
+    """Nobody could tell how often it had been held: it is held as often afterwards."""
+    with lock, lock:
+        with pytest.raises(Late), interrupted(lambda: not lock._is_owned()):  # type: ignore[attr-defined]
+            epoll.poll(60.0)
+        assert lock._is_owned()  # type: ignore[attr-defined]
+        assert epoll.poll(0.001) == []
+    assert not lock._is_owned()  # type: ignore[attr-defined]

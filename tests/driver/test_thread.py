@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from interrupts import Late, interrupted
 
 from aiompi.driver.serial import SerialDriver
-from aiompi.driver.thread import ThreadDriver
+from aiompi.driver.thread import ThreadDriver, _Waiter
 from aiompi.engine import Driver, Engine, Request
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -282,3 +283,13 @@ def test_what_a_signal_handler_completes_just_before_a_thread_sleeps(
     with driver.exclusive("test"):
         theirs.complete()
     leader.join()
+
+
+def test_a_signal_handler_that_raises_as_a_thread_begins_to_sleep(driver: ThreadDriver) -> None:
+    waiter, lock = _Waiter(driver, lambda: False), threading.RLock()
+    with lock, lock:
+        with pytest.raises(Late), interrupted(lambda: not lock._is_owned()):  # type: ignore[attr-defined]
+            waiter.sleep(lock)
+        assert lock._is_owned()  # type: ignore[attr-defined]
+        assert not waiter.asleep
+    assert not lock._is_owned()  # type: ignore[attr-defined]

@@ -1,0 +1,30 @@
+"""Signal handlers that raise at a certain point: a profile function is called where they would be."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+
+class Late(Exception):
+    """What a handler raises."""
+
+
+@contextlib.contextmanager
+def interrupted(when: Callable[[], bool]) -> Iterator[None]:
+    """A block in which a handler raises as soon as a function has returned, and a condition holds."""
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event in ("return", "c_return") and when():
+            sys.setprofile(None)
+            raise Late
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
