@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from aiompi import engine
 from aiompi.comm import Communicator
+from aiompi.comm.conversion import Place
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.errors import InvalidRequestError
@@ -67,7 +69,7 @@ class Message(Reference[_Taken]):
             TruncationError: it is longer than the buffer.
         """
         refuse_running_loop("Message.Recv", "await message.Recv(buf)")
-        self.Irecv(buf).Wait(status)
+        self._receive(self._place(buf), status)
 
     def Irecv(self, buf: Any) -> Request[Status]:
         """Start receiving the message into a writable buffer specification (MPI_Imrecv, MPI-3).
@@ -75,8 +77,7 @@ class Message(Reference[_Taken]):
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        core = (self._denoted and self._denoted.core) or process.runtime.self_comm
-        return self._take(core.conversion.to_receive(buf))
+        return Request._denote(self._start(self._place(buf)))
 
     def recv(self, status: Status | None = None) -> Any:
         """Receive the message as an object.
@@ -85,7 +86,7 @@ class Message(Reference[_Taken]):
             InvalidRequestError: it is MESSAGE_NULL.
         """
         refuse_running_loop("Message.recv", "await message.recv()")
-        return self.irecv().wait(status)
+        return self._receive(None, status)
 
     def irecv(self) -> Request[Any]:
         """Start receiving the message as an object.
@@ -93,18 +94,42 @@ class Message(Reference[_Taken]):
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        return self._take(None)
+        return Request._denote(self._start(None))
 
-    def _take(self, memory: Any) -> Request[Any]:
+    def _place(self, buf: Any) -> Place:
+        core = (self._denoted and self._denoted.core) or process.runtime.self_comm
+        return core.conversion.to_receive(buf)
+
+    def _receive(self, memory: Place | None, status: Status | None) -> Any:
+        """Receive the message; when a signal handler raises meanwhile, it is here again."""
+        receive = self._start(memory, status)
+        try:
+            process.driver.finish(receive)
+        except BaseException:
+            receive.withdraw()
+            raise
+        return receive.result()
+
+    def _start(self, memory: Place | None, status: Status | None = None) -> engine.Receive:
         taken = self._denoted
         if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
         core = taken.core or process.runtime.self_comm
         process.admit()
+        decode = process.codec.loads if memory is None else None
+        here = weakref.ref(self)
+
+        def keep(message: engine.Message) -> None:
+            holder = here()
+            if holder is None:
+                message.put_back()
+            else:
+                holder._denoted = _Taken(taken.core, message)
+
+        receive = core.imrecv(taken.message, memory, decode, status, keep)
         if self is not MESSAGE_NO_PROC:
             self._denoted = None
-        decode = process.codec.loads if memory is None else None
-        return Request._denote(core.imrecv(taken.message, memory, decode))
+        return receive
 
     @classmethod
     def Probe(

@@ -86,3 +86,41 @@ else:
 """
     job = site.ok(2, HEAD + body, env=environment("multiple", "0"))
     assert job.out.splitlines() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("form", ["recv()", "Recv(buffer)"])
+def test_a_message_that_was_probed_is_there_again_when_a_handler_raises(site: Site, form: str) -> None:
+    body = f"""
+import os
+import numpy as np
+
+class Late(Exception): pass
+
+def late():
+    raise Late
+
+def interrupted(receive):
+    handle(late, 0.1)
+    try:
+        receive()
+    except Late:
+        return True
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+if rank == 0:
+    other = comm.recv(source=1)
+    message = comm.mprobe(source=1)
+    buffer = bytearray(10**6)
+    print(interrupted(lambda: message.{form}), bool(message))
+    os.kill(other, signal.SIGUSR1)
+    received = message.{form}
+    print(np.frombuffer(buffer if received is None else received, np.uint8).sum(), bool(message))
+else:
+    comm.send(os.getpid(), dest=0)
+    sends = {{"recv()": comm.isend, "Recv(buffer)": comm.Isend}}
+    request = sends["{form}"](np.ones(10**6, np.uint8), dest=0)
+    signal.sigwait([signal.SIGUSR1])  # what cannot be copied without this rank does not come before
+    request.wait()
+"""
+    job = site.ok(2, HEAD + body, env={"AIOMPI_SINGLE_COPY": "0", "AIOMPI_LEND_LIMIT": "0"})
+    assert job.out.splitlines() == ["True True", "1000000 False"]
