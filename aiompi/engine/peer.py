@@ -115,10 +115,10 @@ class Peer(Party):
             request = Send(engine, self, payload, nbytes)
             self._send_acknowledged(request, context, source, tag, mode, note)
             return request
+        link = self.link or self.connect()
         header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
         self.credit -= cost
         self._owed = 0
-        link = self.link or self.connect()
         if link.dispatch(header, payload):
             return engine.gone
         request = Send(engine, self, payload, nbytes)
@@ -177,6 +177,7 @@ class Peer(Party):
         self._fail_if_gone(request)
         if request.done():
             return
+        link = self.link or self.connect()
         eager = nbytes <= self.engine.eager_limit and self._affords(cost)
         if not eager or short != EAGER:
             request.acknowledged = False
@@ -189,7 +190,7 @@ class Peer(Party):
         self.credit -= cost
         owed, self._owed = self._owed, 0
         header = _pack(short, tag, source, owed, context, nbytes, request.srqid, note)
-        if (self.link or self.connect()).send(header, request.payload, request):
+        if link.send(header, request.payload, request):
             request.sent()
 
     def _shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine import Link, Party
 from aiompi.engine.peer import OVERHEAD
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES, Header
@@ -51,6 +54,24 @@ def test_pending_sends_cost_the_receiver_no_payload() -> None:
     w.run()
     assert unexpected_bytes(w, 1) == 0
     assert not any(send.done() for send in sends)
+
+
+@pytest.mark.parametrize("size", [1000, 1001])
+def test_send_that_finds_no_connection_costs_nothing(size: int) -> None:
+    w = WireWorld(2, eager_limit=1000, eager_window=WINDOW)
+    engine = w.engines[0]
+    connect = engine.connect
+
+    def refuse(peer: Party) -> Link:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    engine.connect = refuse
+    for _ in range(20):
+        with pytest.raises(OSError, match="open files"):
+            isend(w.comms[0], bytes(size), 1)
+    assert not engine.sends
+    engine.connect = connect
+    assert w.balanced(0, 1)
 
 
 def test_messages_of_each_sender_are_bounded_alone() -> None:
