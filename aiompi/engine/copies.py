@@ -50,7 +50,7 @@ class Copies:
                 if not part():
                     self.drop(part)
         finally:
-            # Whatever a callback or a signal handler raises, the others go on, and this one again.
+            # Whatever the part raises, the others go on, and this one again.
             self._scheduled = False
             if parts:
                 self._driver.call_soon(self._go_on)
