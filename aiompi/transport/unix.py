@@ -53,7 +53,8 @@ class Unix(StreamTransport):
     def close(self) -> None:
         super().close()
         if self._path:
-            with contextlib.suppress(FileNotFoundError):  # the launcher may have removed the directory
+            # The launcher, who will remove the directory, may have done so; this process may have given up privileges.
+            with contextlib.suppress(OSError):
                 os.unlink(self._path)
             self._path = ""
 

@@ -57,6 +57,16 @@ def test_directory_that_is_gone_already_is_no_error(unix: NewUnix, tmp_path: Pat
     transport.close()
 
 
+def test_end_of_a_rank_that_may_not_remove_its_socket(unix: NewUnix, tmp_path: Path) -> None:
+    """Such as one that has given up its privileges: the launcher removes it."""
+    transport = unix(str(tmp_path))
+    name, _ = transport.address()
+    os.unlink(name)
+    os.mkdir(name)
+    transport.close()
+    os.rmdir(name)
+
+
 def test_file_of_another_job_is_not_removed(unix: NewUnix, tmp_path: Path) -> None:
     (tmp_path / "rank-0").touch()
     transport = unix(str(tmp_path))
