@@ -62,10 +62,16 @@ def accept(fd: int, nbytes: int) -> mmap.mmap:
     return _map(fd, nbytes)
 
 
-def available() -> bool:
-    """Whether this kernel makes such memory, and doorbells for it (it may be old, or a sandbox may forbid it)."""
+def available(nbytes: int) -> bool:
+    """Whether this process gets such memory, and doorbells for it: a limit, a sandbox or an old kernel may forbid it.
+
+    Args:
+        nbytes: size of the memory.
+    """
     try:
-        os.close(os.memfd_create("aiompi", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        fd, mapped = create(nbytes)
+        mapped.close()
+        os.close(fd)
         os.close(os.eventfd(0))
     except OSError:
         return False

@@ -415,7 +415,7 @@ class RingLink:
             self.lost(str(error))
             return True
         # Nothing read at all: it is the writer who waits.
-        if left <= 0 or left == CHUNK or queue:
+        if not self._closed and (left <= 0 or left == CHUNK or queue):
             self._turn()
         return True
 

@@ -43,6 +43,11 @@ class Segment:
         self.bell = bell
         self._far_bell = far_bell
 
+    @staticmethod
+    def nbytes(size: int) -> int:
+        """Bytes of memory that two rings of `size` bytes need."""
+        return PREFIX + 2 * size
+
     @classmethod
     def create(cls, size: int, sock: socket.socket) -> Segment:
         """Make a segment with rings of `size` bytes, a power of two, and hand it over.
@@ -50,7 +55,7 @@ class Segment:
         Raises:
             OSError: no memory, no descriptors, or no connection.
         """
-        memory_fd, mapped = memory.create(PREFIX + 2 * size)
+        memory_fd, mapped = memory.create(cls.nbytes(size))
         with descriptors.closing([memory_fd]), descriptors.closing([]) as undo:
             bells = []
             for _ in range(2):
@@ -78,7 +83,7 @@ class Segment:
             (size,) = _SIZE.unpack(data)
             if not MIN_RING <= size <= MAX_RING or size & (size - 1):
                 raise RemoteProtocolError(f"no ring can have {size} bytes")
-            mapped = memory.accept(fds[0], PREFIX + 2 * size)
+            mapped = memory.accept(fds[0], cls.nbytes(size))
             undo.pop_all()
         _, far_bell, bell = fds
         return cls(mapped, size, bell, far_bell, first=False)

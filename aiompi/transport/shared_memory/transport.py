@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import PIECES
+from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
@@ -40,16 +42,20 @@ class SharedMemory(Unix):
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
         self.ring_size = engine.settings.ring_size
+        self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
         self._pool: Pool | None = None
         self._arena: Arena | None = None
         self._board: Board | None = None
-        self._assemblies: list[Assembly] = []
+        self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
         self.posters: dict[int, Poster] = {}
         self.pools: dict[int, Loan] = {}
         engine.lending = self
 
     def address(self) -> Any:
-        return super().address() if memory.ORDERED and memory.available() else None
+        return super().address() if self._available else None
+
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        return self._available and super().reaches(peer, address)
 
     @staticmethod
     def home(address: Any) -> Hashable:
@@ -133,7 +139,7 @@ class SharedMemory(Unix):
         if len(present) < len(others):
             return None
         assembly = Assembly(self.engine, board, place, present, self._own_pool)
-        self._assemblies.append(assembly)
+        self._assemblies.add(assembly)
         return assembly
 
     def _attendee(self, peer: Party, place: int, board: Board) -> Attendee | None:
@@ -159,6 +165,6 @@ class SharedMemory(Unix):
         self.posters.clear()
         self.pools.clear()
         self.engine.rounds.clear()
-        for assembly in self._assemblies:
+        for assembly in [*self._assemblies]:
             assembly.dissolve()
         self._assemblies.clear()

@@ -7,20 +7,21 @@ import fcntl
 import mmap
 import os
 import re
+import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import PolledWorld, RawPeer, irecv, isend, pattern
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.ring import GRANTED, TAIL, Outbound
+from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, Outbound
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -93,8 +94,25 @@ def test_not_offered_where_the_kernel_refuses(polled: NewPolled, monkeypatch: py
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    assert not shared.available()
+    assert not shared.available(1)
     assert polled().addresses == [None, None]
+
+
+def test_memory_beyond_a_limit_of_the_process_is_not_offered() -> None:
+    nbytes, limits = 2**20, resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert shared.available(nbytes)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes - 1, limits[1]))
+    try:
+        assert not shared.available(nbytes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_rank_without_memory_reaches_nobody_by_it(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = polled().addresses[1]
+    monkeypatch.setattr(shared, "ORDERED", False)
+    lacking = polled().transports[0]
+    assert not lacking.reaches(lacking.engine.peer(1), address)
 
 
 def test_no_memory_for_a_segment(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,3 +461,18 @@ def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
     for driver in w.drivers:
         driver._turn(0.01)
         assert driver._pollers == []
+
+
+def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> None:
+    """As one does that nobody but the job can be told of: it was too long for a receive whose request was freed."""
+    w = polled(single_copy=False, lend_limit=0)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    w.poll()
+    engine, link = w.engines[1], w.links(1, 0)[0]
+    engine.fatal = lambda error: w.transports[1].close()
+    engine.disown(irecv_into(w.comms[1], bytearray(CHUNK)))
+    isend(w.comms[0], bytes(2 * CHUNK), 1)
+    for _ in range(100):
+        w.drivers[0].poll()
+        link.poll(range(1))
+    assert link.closed
