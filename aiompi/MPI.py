@@ -158,7 +158,8 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
         info: hints, of which none is known.
 
     Raises:
-        ValueError: the size is negative.
+        TypeError: the size is not an integer.
+        ValueError: it is negative.
     """
     return _process.runtime.allocate(size)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from aiompi import settings as settings_module
+from aiompi.arguments import integer
 from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
@@ -366,10 +367,14 @@ class Runtime:
         """Memory for messages (MPI_Alloc_mem, MPI-2): such as other ranks of this machine can read, if possible.
 
         Raises:
-            ValueError: the length is negative.
+            TypeError: the length is not an integer.
+            ValueError: it is negative.
         """
+        nbytes = integer(nbytes, "size")
+        if nbytes < 0:
+            raise ValueError(f"size is {nbytes}: expected 0 or more")
         lending = self.engine.lending
-        room = lending.allocate(nbytes) if lending is not None and nbytes > 0 else None
+        room = lending.allocate(nbytes) if lending is not None and nbytes else None
         return buffer.allocate(nbytes) if room is None else buffer.over(room)
 
     @property

@@ -50,7 +50,8 @@ class World(Intracomm):
             size: bytes.
 
         Raises:
-            ValueError: the size is negative.
+            TypeError: the size is not an integer.
+            ValueError: it is negative.
         """
         return self._runtime.allocate(size)
 
