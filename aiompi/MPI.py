@@ -161,7 +161,9 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
         TypeError: the size is not an integer.
         ValueError: it is negative.
     """
-    return _process.runtime.allocate(size)
+    runtime = _process.runtime
+    with _process.driver.exclusive("Alloc_mem"):
+        return runtime.allocate(size)
 
 
 def Wtime() -> float:
