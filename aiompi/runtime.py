@@ -54,6 +54,7 @@ class Runtime:
         codec: makes messages of objects.
         on_end: called with an exit status when the job ended early, not by this rank's will.
         on_finalize: called first when communication is to end, while everything is still possible.
+        joined: whether the job has taken this process as a rank: from then on its agent knows why the job ends.
         finalized: whether communication has ended.
     """
 
@@ -63,7 +64,7 @@ class Runtime:
         self.engine = Engine(0, 1, self.settings, driver)
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)
-        self.finalized = False
+        self.joined = self.finalized = False
         self.on_end: Callable[[int], object] = lambda code: None
         self.on_finalize: Callable[[], object] = lambda: None
         self.world: Communicator
@@ -112,6 +113,7 @@ class Runtime:
         await agent.connected
         agent.send(control.Join(os.getpid()))
         welcome = await self._welcome
+        self.joined = True
         universe = _universe(welcome)
         self.engine.enrol(welcome.rank, welcome.size, universe)
         self.engine.peer_lost = self._on_peer_lost
@@ -380,7 +382,7 @@ class Runtime:
     @property
     def label(self) -> str:
         """What messages call this rank, also before it knows its number."""
-        if self._contact is not None and not self._welcome.done():
+        if self._contact is not None and not self.joined:
             return "a process that was about to become a rank"
         return f"rank {self.engine.rank}"
 

@@ -166,6 +166,7 @@ class Rank:
         number: in the world.
         state: towards the control protocol.
         pid: of its process, 0 while unknown.
+        joiner: process that has joined, which the one that was started may have started; 0 while there is none.
         connected: whether its control connection is open.
         status: exit status of its process, negative for a signal, None while it runs.
         card: how other ranks reach it.
@@ -176,6 +177,7 @@ class Rank:
         self.number = number
         self.state = State.EXPECTED
         self.pid = 0
+        self.joiner = 0
         self.connected = False
         self.status: int | None = None
         self.card: control.BusinessCard = {}
@@ -219,11 +221,12 @@ class Job:
         for number, rank in enumerate(self.ranks, world.first):
             rank.number = number
 
-    def place(self, wanted: int) -> int:
+    def place(self, wanted: int, pid: int) -> int:
         """Number of the rank that a new connection becomes.
 
         Args:
             wanted: rank it claims to be, RANK_ANY for the lowest free one.
+            pid: of its process.
 
         Raises:
             Refused: there is no such rank, or it is taken.
@@ -238,7 +241,13 @@ class Job:
         first, last = self.ranks[0].number, self.ranks[-1].number
         if not first <= wanted <= last:
             raise Refused(f"there is no rank {wanted} in this job, only {first} to {last}")
-        if self._rank(wanted).state is not State.EXPECTED:
+        rank = self._rank(wanted)
+        if rank.state is not State.EXPECTED:
+            if self._spawned and pid == rank.joiner:
+                raise Refused(
+                    f"this process is rank {wanted} already: a program joins its job once, by aiompi.run, aiompi.init, "
+                    "or the first use of a communicator of aiompi.MPI"
+                )
             raise Refused(
                 f"rank {wanted} has joined already; a process that a rank starts cannot join in its name "
                 f"(remove {control.ENV_CONTROL} from its environment)"
@@ -348,6 +357,7 @@ class Job:
     def _on_join(self, rank: Rank, event: control.Join) -> None:
         rank.connected = True
         rank.pid = rank.pid or event.pid
+        rank.joiner = event.pid
         self._actions.append(Send(rank.number, self._welcome(rank)))
         self._check_absent()
 

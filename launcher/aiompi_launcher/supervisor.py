@@ -188,7 +188,7 @@ class Supervisor:
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
         try:
-            rank = self._job.place(wanted)
+            rank = self._job.place(wanted, join.pid)
         except table.Refused as refusal:
             link.send(control.Abort(table.EXIT_FAILURE, str(refusal)))
             link.close()

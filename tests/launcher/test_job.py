@@ -352,34 +352,48 @@ def test_only_the_first_failure_counts():
 
 class TestPlace:
     def test_claimed_rank(self):
-        assert Fixture(2).job.place(1) == 1
+        assert Fixture(2).job.place(1, 1) == 1
 
     @pytest.mark.parametrize("wanted", [2, -1, hello.RANK_ANY, 2**31 - 1])
     def test_no_such_rank_in_a_launched_job(self, wanted: int):
         with pytest.raises(Refused):
-            Fixture(2).job.place(wanted)
+            Fixture(2).job.place(wanted, 1)
 
     def test_taken(self):
         fixture = Fixture(2).run_up()
+        with pytest.raises(Refused, match="rank 1 has joined already; a process that a rank starts"):
+            fixture.job.place(1, 1)
+
+    @pytest.mark.parametrize("started", [101, 1])
+    def test_taken_by_the_same_process(self, started: int):
+        """Which the one that was started may have started."""
+        fixture = Fixture(2)
+        fixture.job.started(1, started)
+        fixture.run_up()
+        with pytest.raises(Refused, match="this process is rank 1 already: a program joins its job once"):
+            fixture.job.place(1, 101)
+
+    def test_taken_by_a_process_of_another_machine(self):
+        fixture = Fixture(2, spawned=False).run_up()
         with pytest.raises(Refused, match="rank 1 has joined already"):
-            fixture.job.place(1)
+            fixture.job.place(1, 101)
 
     def test_order_of_arrival(self):
         fixture = Fixture(3, spawned=False)
         fixture.receive(1, control.Join(1))
-        assert fixture.job.place(hello.RANK_ANY) == 0
+        assert fixture.job.place(hello.RANK_ANY, 1) == 0
         fixture.receive(0, control.Join(1))
-        assert fixture.job.place(hello.RANK_ANY) == 2
+        assert fixture.job.place(hello.RANK_ANY, 1) == 2
         fixture.receive(2, control.Join(1))
         with pytest.raises(Refused, match="complete"):
-            fixture.job.place(hello.RANK_ANY)
+            fixture.job.place(hello.RANK_ANY, 1)
 
     def test_not_while_the_job_ends(self):
         fixture = Fixture(2)
         fixture.exit(1, 1)
         assert fixture.job.phase is Phase.ENDING
         with pytest.raises(Refused, match="ending"):
-            fixture.job.place(0)
+            fixture.job.place(0, 1)
 
 
 class TestServed:
@@ -429,10 +443,10 @@ def test_ranks_have_their_numbers_in_the_world(part: Fixture):
     universe = {"native": False}
     welcome = control.Welcome(4, 6, "test", "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe)
     assert part.receive(4, control.Join(104)) == [Send(4, welcome)]
-    assert part.job.place(3) == 3
+    assert part.job.place(3, 1) == 3
     for absent in (0, 2, 5, 6):
         with pytest.raises(Refused, match=f"no rank {absent} in this job, only 3 to 4"):
-            part.job.place(absent)
+            part.job.place(absent, 1)
     part.exit(3, 7)
     part.receive(3, Closed())
     assert part.verdict == "rank 3 exited with status 7"

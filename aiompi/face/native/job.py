@@ -66,6 +66,10 @@ class Session:
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
 
+    @property
+    def joined(self) -> bool:
+        return self._runtime.joined
+
     async def _start(self) -> World:
         try:
             await self._runtime.start()
@@ -182,17 +186,19 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         Whatever `main` raised, after the job was ended because of it.
     """
     contact = Contact.from_environ()
+    session = Session(contact, None)
 
-    async def session() -> T:
-        async with Session(contact, None) as world:
+    async def body() -> T:
+        async with session as world:
             return await main(world)
 
     try:
-        return aio.run(session())
-    except JobAbortedError:
+        return aio.run(body())
+    except JobAbortedError as error:
         if contact is None or not contact.launched:
             raise
-        sys.exit(1)  # the launcher reports the cause, once for all ranks
+        # The cause of what happens to a rank the launcher reports, once for all.
+        sys.exit(1 if session.joined else f"aiompi.run: {error}")
 
 
 def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -144,6 +145,39 @@ async def main(world):
 print(aiompi.run(main))
 """
     assert site.ok(2, program, "a", "b c").lines == ["['a', 'b c']", "sender"]
+
+
+@pytest.mark.parametrize("before", ["MPI.COMM_WORLD.Get_rank()", "aiompi.run(main)"])
+def test_a_program_joins_its_job_once(site: Site, before: str) -> None:
+    """With a launcher; a job of its own a process may have any number of times."""
+    text = f"""
+import aiompi
+from aiompi import MPI
+
+async def main(world):
+    pass
+
+{before}
+aiompi.run(main)
+"""
+    result = site.run(2, text)
+    assert result.code == 1
+    assert re.search("^aiompi.run: this process is rank . already: a program joins its job once, by", result.err, re.M)
+    alone = site.start(sys.executable, site.program(text)).finish()
+    assert (alone.code, alone.err) == (0, "")
+
+
+def test_a_process_that_a_rank_starts_is_no_rank(site: Site) -> None:
+    program = """
+import subprocess, sys, aiompi
+
+async def main(world):
+    if len(sys.argv) == 1:
+        print(subprocess.run([sys.executable, __file__, "again"], capture_output=True, text=True))
+
+aiompi.run(main)
+"""
+    assert "returncode=1, stdout='', stderr='aiompi.run: rank 0 has joined already; a pro" in site.ok(1, program).out
 
 
 def test_exit_with_status_zero_inside_main_leaves_in_good_order(site: Site) -> None:
