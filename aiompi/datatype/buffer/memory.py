@@ -178,5 +178,11 @@ memory = buffer
 
 
 def Free_mem(mem: buffer) -> None:
-    """Give memory back that `Alloc_mem` has given (MPI_Free_mem, MPI-2)."""
+    """Give memory back that `Alloc_mem` has given (MPI_Free_mem, MPI-2).
+
+    Raises:
+        TypeError: it is none of that kind.
+    """
+    if not isinstance(mem, buffer):
+        raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem has given")
     mem.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,6 +71,13 @@ def test_new_memory() -> None:
         buffer.allocate(-1)
     Free_mem(memory)
     assert (memory.address, memory.nbytes, len(memory)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [None, bytearray(3), memoryview(bytearray(3)), np.zeros(3, np.uint8)])
+def test_only_memory_of_its_own_is_freed(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=rf"mem is of type {type(wrong).__name__}: expected the MPI.buffer that Alloc"):
+        Free_mem(wrong)
+    assert wrong is None or len(wrong) == 3
 
 
 def test_memory_at_an_address() -> None:
