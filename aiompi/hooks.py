@@ -233,12 +233,6 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
     return namespace
 
 
-def surfaces() -> Iterator[tuple[Namespace, tuple[str, ...]]]:
-    """All that has been declared: namespaces, and the names of their calls."""
-    for declared in _surfaces:
-        yield declared.namespace, declared.names
-
-
 def _public_names(namespace: Namespace) -> Iterator[str]:
     for name in dir(namespace):
         if not name.startswith("_") and _is_call(inspect.getattr_static(namespace, name)):

@@ -225,7 +225,7 @@ def test_modules() -> None:
     module.Wtime = lambda: 1.5  # type: ignore[attr-defined]
     module._private = lambda: None  # type: ignore[attr-defined]
     hooks.surface(module)
-    assert list(hooks.surfaces()) == [(module, ("Wtime",))]
+    assert [(declared.namespace, declared.names) for declared in hooks._surfaces] == [(module, ("Wtime",))]
     with hooks.added(Record()) as record:
         assert module.Wtime() == 1.5
     assert record.calls == [("Wtime", None, (), {})]

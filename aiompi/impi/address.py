@@ -10,8 +10,6 @@ from typing import Final
 
 from aiompi.errors import InvalidArgumentError
 
-IDENTIFIER_BYTES: Final = 16
-
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _COMPATIBLE: Final = bytes(12)
 # Short numbers behind twelve zeros are IPv6's own "unspecified" and "loopback", not 0.0.0.0 and 0.0.0.1.

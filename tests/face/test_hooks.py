@@ -24,7 +24,7 @@ from aiompi.face.native import World
 from aiompi.face.native.communicator import Cartcomm
 from aiompi.info import Info
 
-SURFACES = dict(hooks.surfaces())
+SURFACES = {declared.namespace: declared.names for declared in hooks._surfaces}
 CLASSES = [
     aiompi.Comm, aiompi.Intracomm, aiompi.Intercomm, Cartcomm, World, aiompi.Message, MPI.Comm, MPI.Intracomm,
     MPI.Intercomm, MPI.Cartcomm, MPI.Request, MPI.Prequest, MPI.Grequest, MPI.Message, MPI.Group, aiompi.Datatype,

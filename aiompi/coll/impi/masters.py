@@ -37,10 +37,6 @@ class Masters:
         """Whether this is the lowest rank of its client."""
         return self.local_master_rank(rank) == rank
 
-    def master_num(self, rank: int) -> int:
-        """Number of the master that this rank is, -1 if it is none."""
-        return self._numbers[rank] if self.is_master(rank) else -1
-
     def local_master_num(self, rank: int) -> int:
         """Number of the master of this rank's client."""
         return self._numbers[rank]
@@ -48,10 +44,6 @@ class Masters:
     def local_master_rank(self, rank: int) -> int:
         """Rank of the master of this rank's client."""
         return self.master_rank(self._numbers[rank])
-
-    def num_local_to_rank(self, rank: int) -> int:
-        """Number of ranks in this rank's client, itself included."""
-        return self.num_local_to_master(self._numbers[rank])
 
     def num_local_to_master(self, number: int) -> int:
         """Number of ranks in the client of a master, itself included."""
