@@ -1,6 +1,6 @@
 """How long a program spends in its MPI calls: a profiler in the manner of chapter 8 of the standard.
 
-    aiompi-launch -n 4 examples/timecalls.py examples/pi.py --samples 1000000
+    aiompi-launch -n 4 examples/timecalls.py examples/pi.py --intervals 1000000
 
 It runs a program of the blocking face, whatever that is, with a hook around every call, and prints what each kind of
 call took, all ranks together. The program itself is not changed, and does not notice.

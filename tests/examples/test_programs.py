@@ -29,6 +29,17 @@ def test_every_example_is_tested() -> None:
     assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in tests] == []
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_commands_name_options_that_there_are(path: Path) -> None:
+    """Of the programs in the commands with which an example begins."""
+    commands = path.read_text(encoding="utf-8").split('"""')[1]
+    programs = re.findall(r"examples/(\w+\.py)((?: (?!examples/)\S+)*)", commands)
+    assert path.name in dict(programs)
+    for name, arguments in programs:
+        for option in re.findall(r"--\w+", arguments):
+            assert f'"{option}"' in (EXAMPLES / name).read_text(encoding="utf-8"), f"{name} has no {option}"
+
+
 def test_hello(site: Site) -> None:
     lines = run(site, 3, "hello.py").lines
     host = lines[0].split()[-1]
