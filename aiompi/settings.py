@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
+from aiompi import arguments
 from aiompi.errors import InvalidArgumentError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
@@ -151,7 +152,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         if variable.startswith(_PREFIX):
             name = variable.removeprefix(_PREFIX).lower()
             if name in _DEFAULTS and variable.isupper():
-                values[name] = _parse(name, text)
+                values[name] = _read(name, text, f"{variable}={text!r}")
             elif name not in _PLACE and len(name) > _SHORT:
                 _refuse_misspelt(variable, name)
     values.update(rc._values)
@@ -174,7 +175,8 @@ class RC:
         """Set several values at once.
 
         Raises:
-            InvalidArgumentError: there is no such setting.
+            InvalidArgumentError: there is no such setting, or a text cannot be read.
+            TypeError: a value is of another type.
         """
         for name, value in values.items():
             setattr(self, name, value)
@@ -182,8 +184,10 @@ class RC:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _DEFAULTS:
             raise InvalidArgumentError(f"no such setting: {name}; there are {', '.join(_DEFAULTS)}")
-        readable = isinstance(value, str) and not isinstance(_DEFAULTS[name], str)
-        self._values[name] = _parse(name, value) if readable else value
+        if isinstance(value, str):
+            self._values[name] = _read(name, value, f"aiompi.rc.{name} = {value!r}")
+        else:
+            self._values[name] = _KINDS[type(_DEFAULTS[name])].take(value, f"aiompi.rc.{name}")
 
     def __getattr__(self, name: str) -> Any:
         if name not in _DEFAULTS:
@@ -199,31 +203,23 @@ def _refuse_misspelt(variable: str, name: str) -> None:
         raise InvalidArgumentError(f"{variable} is no setting; is {_PREFIX}{meant.upper()} meant?")
 
 
-def _parse(name: str, text: str) -> Any:
+def _read(name: str, text: str, given: str) -> Any:
+    """The value that a text means, the default if it is empty; `given` is what messages call it."""
     default = _DEFAULTS[name]
-    variable = f"{_PREFIX}{name.upper()}"
     try:
-        if isinstance(default, bool):
-            return _boolean(text)
-        if isinstance(default, int):
-            return _size(text)
-        if default is None:
-            return float(text) if text else None
-        if isinstance(default, float):
-            return float(text)
-        if isinstance(default, tuple):
-            return tuple(part.strip() for part in text.split(",") if part.strip())
-        if isinstance(default, Mapping):
-            return dict(_pair(part) for part in text.split(",") if part.strip())
+        return _KINDS[type(default)].read(text) if text.strip() else default
     except ValueError as error:
-        raise InvalidArgumentError(f"{variable}={text!r} cannot be read: {error}") from None
-    return text
+        raise InvalidArgumentError(f"{given} cannot be read: {error}") from None
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _pair(text: str) -> tuple[str, str]:
     parts = [part.strip() for part in text.split("=")]
     if len(parts) != 2:
-        raise ValueError(f"{text.strip()!r} is no NAME=VALUE")
+        raise ValueError(f"{text!r} is no NAME=VALUE")
     return parts[0], parts[1]
 
 
@@ -241,6 +237,52 @@ def _size(text: str) -> int:
     return int(digits.removesuffix(unit)) * _UNITS[unit]
 
 
+def _flag(value: object, name: str) -> bool:
+    return arguments.instance(value, bool, name, "True or False")
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: expected a number") from None
+
+
+def _number_or_none(value: object, name: str) -> float | None:
+    return None if value is None else _number(value, name)
+
+
+def _texts(values: object, name: str) -> tuple[str, ...]:
+    several = arguments.several(values, name, "strings")
+    return tuple(arguments.text(value, f"{name}[{i}]") for i, value in enumerate(several))
+
+
+def _texts_by_name(values: object, name: str) -> dict[str, str]:
+    given = arguments.instance(values, dict, name, "a dict, such as {'bcast': 'binomial'}")
+    return {arguments.text(key, f"a key of {name}"): arguments.text(given[key], f"{name}[{key!r}]") for key in given}
+
+
+class _Kind(NamedTuple):
+    """What settings have in common whose defaults are of one type.
+
+    Attributes:
+        read: the value that a text means; a ValueError says what is wrong with it.
+        take: the value for one of the program, given with its name; a TypeError says what is expected.
+    """
+
+    read: Callable[[str], Any]
+    take: Callable[[Any, str], Any]
+
+
+_KINDS: Final[dict[type, _Kind]] = {
+    bool: _Kind(_boolean, _flag),
+    int: _Kind(_size, arguments.integer),
+    float: _Kind(float, _number),
+    type(None): _Kind(float, _number_or_none),
+    str: _Kind(str, arguments.text),
+    tuple: _Kind(lambda text: tuple(_parts(text)), _texts),
+    dict: _Kind(lambda text: dict(map(_pair, _parts(text))), _texts_by_name),
+}
 _DEFAULTS: Final[dict[str, Any]] = {
     field.name: getattr(Settings(), field.name) for field in dataclasses.fields(Settings)
 }

@@ -105,13 +105,11 @@ def test_variable_of_another_purpose(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("eager_limit", ""),
         ("eager_limit", "K"),
         ("eager_limit", "many"),
         ("eager_limit", "1.5M"),
         ("eager_limit", "1T"),
         ("eager_limit", "0x10"),
-        ("pickle", ""),
         ("pickle", "maybe"),
         ("connect_timeout", "soon"),
         ("spin", "auto"),
@@ -122,6 +120,55 @@ def test_variable_of_another_purpose(name: str) -> None:
 def test_value_that_cannot_be_read(name: str, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"AIOMPI_{name.upper()}='{text}' cannot be read"):
         load({f"AIOMPI_{name.upper()}": text})
+
+
+@pytest.mark.parametrize("text", ["", " "])
+@pytest.mark.parametrize("name", Settings.__dataclass_fields__)
+def test_empty_means_the_default(name: str, text: str) -> None:
+    assert load({f"AIOMPI_{name.upper()}": text}) == Settings()
+    setattr(rc, name, text)
+    assert getattr(rc, name) == getattr(Settings(), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "given"),
+    [
+        ("ring_size", 2**12, 2**12),
+        ("spin", 1, 1.0),
+        ("spin", None, None),
+        ("connect_timeout", 5, 5.0),
+        ("transports", ["tcp", "unix"], ("tcp", "unix")),
+        ("coll", {"bcast": "linear"}, {"bcast": "linear"}),
+        ("bind", "::", "::"),
+    ],
+)
+def test_rc_takes_values(name: str, value: Any, given: Any) -> None:
+    setattr(rc, name, value)
+    assert getattr(load({}), name) == given
+    assert type(getattr(load({}), name)) is type(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("ring_size", 4096.5, " is 4096.5: expected an integer"),
+        ("ring_size", None, " is None: expected an integer"),
+        ("connect_timeout", None, " is None: expected a number"),
+        ("spin", [1], r" is \[1\]: expected a number"),
+        ("single_copy", None, " is None: expected True or False"),
+        ("pickle", 2, " is 2: expected True or False"),
+        ("transports", 5, " is 5: expected a sequence of strings"),
+        ("impi_native_order", [0], r"\[0\] is 0: expected a string"),
+        ("coll", ["bcast"], r" is \['bcast'\]: expected a dict"),
+        ("coll", {"bcast": 1}, r"\['bcast'\] is 1: expected a string"),
+        ("bind", 5, " is 5: expected a string"),
+        ("thread_level", 3, " is 3: expected a string"),
+    ],
+)
+def test_rc_refuses_values_of_other_types(name: str, value: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=f"^aiompi.rc.{name}{complaint}"):
+        setattr(rc, name, value)
+    assert getattr(rc, name) == getattr(Settings(), name)
 
 
 def test_what_is_wrong_with_a_list_of_algorithms() -> None:
@@ -213,7 +260,7 @@ def test_rc_reads_what_the_environment_would_hold() -> None:
     rc = settings.RC()
     rc(eager_limit="64K", transports="unix, tcp", pickle="0")
     assert (rc.eager_limit, rc.transports, rc.pickle) == (65536, ("unix", "tcp"), False)
-    with pytest.raises(InvalidArgumentError, match="AIOMPI_EAGER_LIMIT"):
+    with pytest.raises(InvalidArgumentError, match=r"^aiompi\.rc\.eager_limit = 'much' cannot be read"):
         rc.eager_limit = "much"
 
 
