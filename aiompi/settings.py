@@ -17,6 +17,7 @@ from aiompi.errors import InvalidArgumentError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
 
+TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
 #: by what `Init_thread` calls them: THREAD_SINGLE is 0
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 
@@ -111,6 +112,12 @@ class Settings:
             raise InvalidArgumentError(
                 f"limits of messages are byte counts: they cannot be negative, and the window at most {MAX_WINDOW}; "
                 f"given are {given}"
+            )
+        unknown = [name for name in self.transports if name not in TRANSPORTS]
+        if unknown:
+            raise InvalidArgumentError(
+                f"transports lists names of transports and cannot have {', '.join(unknown)}: there are "
+                f"{', '.join(TRANSPORTS)}"
             )
         if not 2**12 <= self.ring_size <= 2**30 or self.ring_size & (self.ring_size - 1):
             raise InvalidArgumentError(

@@ -256,6 +256,13 @@ def test_spin_is_a_time(spin: float) -> None:
         Settings(spin=spin)
 
 
+def test_transports_have_names() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"transports .* cannot have ib, dove: there are loopback, shared_memory, unix"
+    ):
+        load({"AIOMPI_TRANSPORTS": "tcp,ib,dove"})
+
+
 def test_rc_reads_what_the_environment_would_hold() -> None:
     rc = settings.RC()
     rc(eager_limit="64K", transports="unix, tcp", pickle="0")

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from aiompi.engine import Link, Peer
-from aiompi.errors import InvalidArgumentError, OtherError
+from aiompi.errors import OtherError
 from aiompi.transport.loopback import Loopback
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.tcp import TCP
@@ -18,15 +18,8 @@ TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopb
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:
-    """The transports with these names, all without a name, the preferred ones first.
-
-    Raises:
-        InvalidArgumentError: there is no transport of that name.
-    """
+    """The transports with these names, all without a name, the preferred ones first."""
     wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
-    unknown = wanted - TRANSPORTS.keys()
-    if unknown:
-        raise InvalidArgumentError(f"no transport {', '.join(sorted(unknown))}; there are {', '.join(TRANSPORTS)}")
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello
 from aiompi_launcher.jobspec import RunSpec, ServeSpec
@@ -44,8 +45,10 @@ def run(spec: RunSpec, name: str) -> int:
 
     Raises:
         OSError: there is no place for the directory of the job, or for its output.
-        InvalidArgumentError: the job has an IMPI server, but no authentication method is available.
+        InvalidArgumentError: a setting is wrong, or the job has an IMPI server, but no authentication method is
+            available.
     """
+    settings = load_settings()
     credentials = None
     if spec.server is not None:
         from aiompi.impi.auth import Credentials
@@ -54,7 +57,7 @@ def run(spec: RunSpec, name: str) -> int:
     if spec.output_dir:
         os.makedirs(spec.output_dir, exist_ok=True)
     with _home() as (directory, watchdog):
-        return _Launch(spec, name, credentials, directory, watchdog).run()
+        return _Launch(spec, name, settings, credentials, directory, watchdog).run()
 
 
 class _Launch:
@@ -64,12 +67,14 @@ class _Launch:
         self,
         spec: RunSpec,
         name: str,
+        settings: Settings,
         credentials: Credentials | None,
         directory: RunDirectory,
         watchdog: Watchdog,
     ) -> None:
         self._spec = spec
         self._name = name
+        self._settings = settings
         self._credentials = credentials
         self._directory = directory
         self._watchdog = watchdog
@@ -98,7 +103,7 @@ class _Launch:
         if await supervisor.meet(self._rendezvous(supervisor)):
             if started is None:
                 supervisor.adopt(*self._start(job.world.first, job.world.size))
-            return await _host(supervisor, self._key, self._listener)
+            return await _host(supervisor, self._key, self._listener, self._settings)
         return await supervisor.finish()
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
@@ -110,7 +115,7 @@ class _Launch:
         from aiompi_launcher.impi_client import RemoteServer
         from aiompi_launcher.impi_hosts import Home, Hosts
 
-        settings = load_settings()
+        settings = self._settings
         home = Home(directory=self._directory.path, key=self._key, owner=supervisor)
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, home)
         return RemoteServer(
@@ -139,7 +144,9 @@ def serve(spec: ServeSpec, name: str) -> int:
     Raises:
         OSError: the port is taken or not permitted, or there is no place for the directory of the job.
         AuthenticationError: AIOMPI_KEY is not a key.
+        InvalidArgumentError: a setting is wrong.
     """
+    settings = load_settings()
     text = os.environ.get(control.ENV_KEY)
     key = hello.new_key() if text is None else hello.parse_key(text)
     with _home() as (directory, _):
@@ -151,10 +158,12 @@ def serve(spec: ServeSpec, name: str) -> int:
         announce(address_of(listener))
         import asyncio
 
-        return asyncio.run(_serve(spec, name, directory.name, key, listener))
+        return asyncio.run(_serve(spec, name, directory.name, key, listener, settings))
 
 
-async def _serve(spec: ServeSpec, name: str, job_name: str, key: bytes, listener: socket.socket) -> int:
+async def _serve(
+    spec: ServeSpec, name: str, job_name: str, key: bytes, listener: socket.socket, settings: Settings
+) -> int:
     from aiompi_launcher.job import Job
     from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
@@ -162,7 +171,7 @@ async def _serve(spec: ServeSpec, name: str, job_name: str, key: bytes, listener
     job = Job(spec.size, name=job_name, directory="", spawned=False)
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     if await supervisor.meet(ServerInMemory(spec.size)):
-        return await _host(supervisor, key, listener)
+        return await _host(supervisor, key, listener, settings)
     return await supervisor.finish()
 
 
@@ -184,10 +193,10 @@ def _contact(directory: RunDirectory) -> str:
     return f"unix:{directory.join(_CONTROL)}"
 
 
-async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket) -> int:
+async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket, settings: Settings) -> int:
     from aiompi_launcher.control import ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=load_settings().connect_timeout)
+    server = ControlServer(supervisor, key, listener, hello_timeout=settings.connect_timeout)
     try:
         return await supervisor.finish()
     finally:

@@ -186,6 +186,17 @@ def test_background_processes_do_not_outlive_the_job(launch, is_gone):
     assert is_gone(int(result.stdout))
 
 
+@pytest.mark.parametrize("words", [("-n", "2", "echo", "started"), ("--serve", "2"), ("--server", "1")])
+@pytest.mark.parametrize(
+    ("variable", "complaint"),
+    [("AIOMPI_TRANSPORTS", "transports lists names of transports and cannot have x"), ("AIOMPI_RING_SIZE", "AIOMPI_R")],
+)
+def test_wrong_settings_are_told_once_and_start_nothing(launch, words, variable: str, complaint: str):
+    result = launch(*words, env={variable: "x", "IMPI_AUTH_NONE": "1"})
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
+    assert result.stderr.startswith(f"aiompi-launch: {complaint}")
+
+
 def test_start_up_of_the_launcher_is_light():
     script = "import sys, aiompi_launcher.cli, aiompi_launcher.launch; print(*sys.modules)"
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -41,6 +41,9 @@ assert not MPI.Is_initialized()
     assert (result.code, result.err) == (0, "")
     result = site.start(*python, path, env=junk).finish()
     assert result.code == 1
+    assert "transports lists names of transports and cannot have none" in result.err
+    result = site.start(*python, path, env=junk | {"AIOMPI_TRANSPORTS": ""}).finish()
+    assert result.code == 1
     assert "the key of the job must be hexadecimal" in result.err
 
 
