@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from frames import Header
+
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.aio import AsyncioDriver
@@ -33,7 +35,7 @@ from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
-from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Header, Payload, Reader
+from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Payload, Reader
 from aiompi.wire.hello import ROLE_PEER, Connector
 
 KEY = bytes(range(32))

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 EAGER: Final = 1
 EAGER_SYNC: Final = 2
@@ -49,6 +49,7 @@ INVITE: Final = 15
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
+#: kind; tag, source, credit; context, length, srqid, drqid
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
 HEADER_BYTES: Final = HEADER.size
 _unpack_from: Final = HEADER.unpack_from
@@ -73,19 +74,6 @@ def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes |
         found.append(piece if len(piece) <= nbytes else memoryview(piece)[:nbytes])
         nbytes -= len(piece)
     return found
-
-
-class Header(NamedTuple):
-    """Fields of a frame in wire order."""
-
-    kind: int
-    tag: int = 0
-    source: int = 0
-    credit: int = 0
-    context: int = 0
-    length: int = 0
-    srqid: int = 0
-    drqid: int = 0
 
 
 class Landing(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frames import Header
 from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -15,7 +16,7 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Link, Party
 from aiompi.engine.peer import OVERHEAD
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER_BYTES, Header
+from aiompi.wire.frame import HEADER_BYTES
 
 WINDOW = 4096
 

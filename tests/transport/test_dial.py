@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from descriptors import no_more_descriptors
+from frames import Header
 from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 
 from aiompi import errors
@@ -18,7 +19,7 @@ from aiompi.transport import stream
 from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 from aiompi.wire.hello import ROLE_PEER, Connector
 
 NewPolled = Callable[..., PolledWorld]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from descriptors import no_more_descriptors
+from frames import Header
 from worlds import (
     PolledWorld,
     RawPeer,
@@ -33,7 +34,7 @@ from aiompi.engine.peer import OVERHEAD
 from aiompi.transport import stream
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 NewPolled = Callable[..., PolledWorld]

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from coll.wires import Wire, World
+from frames import Header
 from universes import universe
 
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Peer, Request
 from aiompi.engine.seams import Owner
-from aiompi.wire.frame import EAGER, HEADER, Header, Payload
+from aiompi.wire.frame import EAGER, HEADER, Payload
 
 #: (procs of each client, order of the world ranks in the communicator), whose clients come in blocks or mixed
 SHAPES = [

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -20,7 +21,7 @@ from aiompi.transport.shared_memory.area import ARENA, PREFIX
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.ring import LENT, PLACE, Offer
 from aiompi.wire import frame, memory
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 300_000

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -33,7 +34,7 @@ from aiompi.transport.shared_memory.cma import (
 )
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PIECES, PLACE, Ring
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 MANY = 9 * 2**20 + 1

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -21,7 +22,7 @@ from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, LENT, PLA
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
-from aiompi.wire.frame import HEADER, HEADER_BYTES, Header
+from aiompi.wire.frame import HEADER, HEADER_BYTES
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 300_000

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -25,7 +26,7 @@ from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, Outbound
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 

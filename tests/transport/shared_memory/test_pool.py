@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
@@ -22,7 +23,7 @@ from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import ALIGN, LENT, PLACE
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
-from aiompi.wire.frame import HEADER, Header
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 100_000

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from frames import Header
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import pattern
@@ -40,7 +41,7 @@ from aiompi.transport.shared_memory.ring import (
 )
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, HEADER_BYTES, Header, Offer
+from aiompi.wire.frame import HEADER, HEADER_BYTES, Offer
 
 SIZE = 4096
 
