@@ -20,8 +20,9 @@ from aiompi.bench.measure.turns import Work
 
 #: seconds until an answer is given up
 PATIENCE: Final = 120.0
-#: seconds that processes get to end by themselves
+#: seconds that processes get to end by themselves, and when something has gone wrong
 _GRACE: Final = 10.0
+_SHORT_GRACE: Final = 1.0
 
 #: what the processes of a contender have measured, by rank
 Answer: TypeAlias = list[Any]
@@ -198,15 +199,19 @@ class Conversation:
         code = self._process.wait(_GRACE)
         return BenchError(f"{self._contender.name}: ended with exit code {code} instead of answering; see above")
 
-    def close(self) -> None:
-        """Let the processes end, and see that they do."""
+    def close(self, grace: float = _GRACE) -> None:
+        """Let the processes end, which then leave no files behind, and see that they do.
+
+        Args:
+            grace: seconds after which they are killed.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(turns.NO_MORE)
             self._process.stdin.close()
         try:
-            self._process.wait(_GRACE)
+            self._process.wait(grace)
         except subprocess.TimeoutExpired:
             self.kill()
         self._process.stdout.close()
@@ -226,9 +231,7 @@ class Conversation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
-            self.kill()
-        self.close()
+        self.close(_GRACE if kind is None else _SHORT_GRACE)
 
 
 def on_core(contender: Contender, core: int) -> Contender:

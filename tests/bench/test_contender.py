@@ -21,6 +21,15 @@ for line in sys.stdin:
 """
 
 
+DEAF = """
+import sys, signal
+for line in sys.stdin:
+    if line == "null\\n":
+        sys.exit(5)
+signal.pause()
+"""
+
+
 def contender(program: str) -> Contender:
     return Contender("test", (sys.executable, "-c", program))
 
@@ -75,12 +84,18 @@ def test_silence_is_told_and_ended() -> None:
     assert gone(silent._process.pid)
 
 
-def test_who_hears_of_no_end_of_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_hears_of_no_end_of_input_is_told() -> None:
     """Open MPI's launcher keeps it from the ranks."""
-    monkeypatch.setattr(contender_module, "_GRACE", 30.0)
-    deaf = "import sys, signal\nfor line in sys.stdin:\n  if line == 'null\\n': sys.exit(5)\nsignal.pause()"
-    with Conversation(contender(deaf)) as conversation:
-        pass
+    conversation = Conversation(contender(DEAF))
+    conversation.close(30.0)
+    assert conversation._process.returncode == 5
+
+
+def test_who_is_interrupted_lets_others_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contender_module, "_SHORT_GRACE", 30.0)
+    conversation = Conversation(contender(DEAF))
+    with pytest.raises(KeyboardInterrupt), conversation:
+        raise KeyboardInterrupt
     assert conversation._process.returncode == 5
 
 
