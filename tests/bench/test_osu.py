@@ -70,8 +70,9 @@ def test_table() -> None:
     ]
 
 
-def test_plot(tmp_path: Path) -> None:
-    rows = [row("bw", size, aiompi=[1.0, 2.0], other=[3.0, 4.0]) for size in (8, 1024)]
+@pytest.mark.parametrize("sizes", [(8, 1024), (0,), (0, 8)], ids=str)
+def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    rows = [row("latency", size, aiompi=[1.0, 2.0], other=[3.0, 4.0]) for size in sizes]
     path = tmp_path / "out.png"
     plot.save([*rows, row("barrier", None, aiompi=[1.0, 3.0])], path)
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -151,8 +152,9 @@ def test_who_is_not_installed_is_named_and_left_out(
         (["--compare", "mpi5py"], "'mpi5py' is none of mpi4py, openmpi"),
         (["-n", "3"], "3 is odd"),
         (["--sizes", "8q"], "'8q' is no size"),
+        (["latency", "bibw", "bw", "--sizes", "0,8"], "0 bytes have no bandwidth: leave 0 out, or bibw, bw"),
     ],
-    ids=["benchmark", "peer", "ranks", "sizes"],
+    ids=["benchmark", "peer", "ranks", "sizes", "no bytes"],
 )
 def test_wrong_arguments(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from aiompi.bench import arguments
 from aiompi.bench.contender import BenchError
 from aiompi.bench.machine import idle_cores
 from aiompi.bench.osu import table
-from aiompi.bench.osu.benchmarks import BENCHMARKS
+from aiompi.bench.osu.benchmarks import BENCHMARKS, RATE, Benchmark
 from aiompi.bench.osu.peers import OURS, PEERS, Peer
 from aiompi.bench.osu.run import TURN, Plan, Row, measure
 from aiompi.bench.results import Results
@@ -47,11 +47,15 @@ def main(argv: Sequence[str]) -> None:
     Raises:
         BenchError, OSError: something could not be measured or written.
     """
-    chosen = _parser().parse_args(argv)
+    parser = _parser()
+    chosen = parser.parse_args(argv)
+    benchmarks = [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS]
+    if 0 in chosen.sizes and (empty := _names(benchmark for benchmark in benchmarks if benchmark.unit == RATE)):
+        parser.error(f"argument --sizes: 0 bytes have no bandwidth: leave 0 out, or {empty}")
     if chosen.plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib")
     plan = Plan(
-        [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS],
+        benchmarks,
         {**OURS, **_installed(chosen.compare, chosen.ranks)},
         chosen.sizes,
         chosen.ranks,
@@ -67,6 +71,10 @@ def main(argv: Sequence[str]) -> None:
             results.save(rows=[row.record() for row in rows])
     if chosen.plot is not None:
         _plot(rows, chosen.plot)
+
+
+def _names(benchmarks: Iterable[Benchmark]) -> str:
+    return ", ".join(benchmark.name for benchmark in benchmarks)
 
 
 def _plot(rows: Sequence[Row], path: Path) -> None:

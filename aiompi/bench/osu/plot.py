@@ -55,7 +55,7 @@ def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
         least, most = ([bound(row.samples[name]) for row in rows] for bound in (min, max))
         axes.plot(sizes, medians, marker=".", color=colors[name])
         axes.fill_between(sizes, least, most, color=colors[name], alpha=0.15, linewidth=0)
-    axes.set_xscale("log", base=2)
+    axes.set_xscale("symlog", base=2, linthresh=1)  # logarithmic, with a place for 0
     axes.set_yscale("log")
     axes.set_xticks(sizes, [numerals.size(size) for size in sizes], fontsize=8)
     axes.grid(alpha=0.3)
