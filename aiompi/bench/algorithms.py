@@ -41,6 +41,7 @@ def sizes_of(collective: str, sizes: Sequence[int]) -> Sequence[int]:
 def add_arguments(parser: argparse.ArgumentParser, ranks: str, sizes: str, most_ranks: int) -> None:
     """Which collectives, numbers of ranks and sizes; the last two as the user would write the defaults."""
     add, of_ranks = parser.add_argument, arguments.ascending(arguments.count(most_ranks))
-    add("collectives", nargs="*", metavar="collective", type=arguments.name(COLLECTIVES), help="all by default")
+    known = arguments.name(COLLECTIVES)
+    add("collectives", nargs="*", action=arguments.Once, metavar="collective", type=known, help="all by default")
     add("--ranks", type=of_ranks, default=of_ranks(ranks), metavar="N,...", help=f"at most {most_ranks} ({ranks})")
     arguments.add_sizes(parser, sizes)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20}
 _MOST_TURNS: Final = 1000
+
+
+class Once(argparse.Action):
+    """Keeps each of several words once."""
+
+    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, _option: object = None) -> None:
+        setattr(namespace, self.dest, list(dict.fromkeys(values)))
 
 
 def parser(command: str, description: str, epilog: str) -> argparse.ArgumentParser:

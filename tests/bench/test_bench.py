@@ -81,6 +81,12 @@ def test_interrupted_while_it_measures(signum: signal.Signals, site: Site) -> No
     assert result.code == (-signum if signum == signal.SIGKILL else 128 + signum)
 
 
+def test_a_family_twice(site: Site) -> None:
+    result = site.start(*BENCH, "matching", "matching", "--quick", "--repeat", "1").finish()
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("floor") == 1
+
+
 def test_unknown_family(site: Site) -> None:
     result = site.start(*BENCH, "speed").finish()
     assert result.code == 2

@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "families",
         nargs="*",
+        action=arguments.Once,
         metavar="family",
         type=known,
         help=f"what to measure: {families} by default, or {comparisons}",
