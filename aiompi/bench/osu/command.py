@@ -50,13 +50,15 @@ def main(argv: Sequence[str]) -> None:
     parser = _parser()
     chosen = parser.parse_args(argv)
     benchmarks = [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS]
-    if 0 in chosen.sizes and (empty := _names(benchmark for benchmark in benchmarks if benchmark.unit == RATE)):
+    if 0 in chosen.sizes and (empty := _names(one for one in benchmarks if one.unit == RATE)):
         parser.error(f"argument --sizes: 0 bytes have no bandwidth: leave 0 out, or {empty}")
+    if chosen.ranks % 2 and (paired := _names(one for one in benchmarks if one.paired)):
+        parser.error(f"argument -n/--ranks: {chosen.ranks} is odd: take an even number, or leave out {paired}")
     if chosen.plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib")
     plan = Plan(
         benchmarks,
-        {**OURS, **_installed(chosen.compare, chosen.ranks)},
+        {**OURS, **_able(chosen.compare, benchmarks, chosen.ranks)},
         chosen.sizes,
         chosen.ranks,
         chosen.repeat,
@@ -86,16 +88,19 @@ def _plot(rows: Sequence[Row], path: Path) -> None:
         raise BenchError(f"--plot {path}: {error}") from None
 
 
-def _installed(names: Sequence[str], ranks: int) -> Mapping[str, Peer]:
-    """The peers of these names that are there; the others are named."""
+def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> Mapping[str, Peer]:
+    """The peers of these names that are installed and can run any of the benchmarks; the others are named."""
     found = {}
     for name in names:
+        peer = PEERS[name]
         try:
-            PEERS[name].start(ranks)
+            peer.start(ranks)
+            if not any(map(peer.can, benchmarks)):
+                raise BenchError(f"it cannot run {_names(benchmarks)}")
         except BenchError as error:
             print(f"without {name}: {error}", file=sys.stderr)
         else:
-            found[name] = PEERS[name]
+            found[name] = peer
     return found
 
 
@@ -109,9 +114,10 @@ def _shown(rows: Iterator[Row]) -> Iterator[Row]:
 def _parser() -> argparse.ArgumentParser:
     parser = arguments.parser("", "Run the OSU micro-benchmarks, of aiompi and of its peers by turns.", _EPILOG)
     add, peers = parser.add_argument, arguments.list_of(arguments.name(PEERS))
-    add("benchmarks", nargs="*", metavar="benchmark", type=_benchmark, help="which to run (all)")
+    ranks = arguments.count(MOST_RANKS)
+    add("benchmarks", nargs="*", action=arguments.Once, metavar="benchmark", type=_benchmark, help="which to run (all)")
     add("--compare", type=peers, default=[], metavar="PEER,...", help=f"of {','.join(PEERS)}")
-    add("-n", "--ranks", type=_ranks, default=4, metavar="N", help="of benchmarks for more than two (%(default)s)")
+    add("-n", "--ranks", type=ranks, default=4, metavar="N", help="of benchmarks for more than two (%(default)s)")
     arguments.add_sizes(parser, SIZES)
     arguments.add_turns(parser, 5)
     arguments.add_results(parser)
@@ -122,10 +128,3 @@ def _parser() -> argparse.ArgumentParser:
 
 def _benchmark(text: str) -> str:
     return arguments.name(BENCHMARKS)(text.removeprefix("osu_"))
-
-
-def _ranks(text: str) -> int:
-    count = arguments.count(MOST_RANKS)(text)
-    if count % 2:
-        raise argparse.ArgumentTypeError(f"{text} is odd: multi_lat and mbw_mr need pairs of ranks")
-    return count
