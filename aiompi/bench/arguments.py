@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -44,7 +45,7 @@ def add_turns(parser: argparse.ArgumentParser, default: int) -> None:
 
 def add_results(parser: argparse.ArgumentParser) -> None:
     """--json and --quick."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write all samples there too")
     parser.add_argument("--quick", action="store_true", help="only see that everything runs; the figures mean little")
 
 
@@ -95,6 +96,18 @@ def positive(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
     return value
+
+
+def writable(text: str) -> Path:
+    """Reads the name of a file that can be written."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a directory: name a file")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: permission denied")
+    return path
 
 
 def sizes(text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from importlib import import_module, metadata
@@ -78,14 +79,31 @@ def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_plot_of_no_known_kind(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("name", ["out.xyz", "out"])
+def test_a_plot_of_no_known_kind_is_refused_before_measuring(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter([row("barrier", None, aiompi=[1.0])]))
-    results, picture = tmp_path / "out.json", tmp_path / "out.xyz"
-    assert main(["barrier", "--json", str(results), "--plot", str(picture)]) == 1
-    assert f"aiompi.bench: --plot {picture}: Format 'xyz' is not supported" in capsys.readouterr().err
-    assert json.loads(results.read_text(encoding="utf8"))["rows"]
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: pytest.fail("it measures"))
+    picture = tmp_path / name
+    assert main(["barrier", "--plot", str(picture)]) == 1
+    told = capsys.readouterr().err
+    assert f"aiompi.bench: --plot {picture}: its suffix is none of" in told
+    assert ".png" in told
+
+
+@pytest.mark.parametrize("command", [["--json"], ["--plot"], ["targets", "--json"], ["tune", "--output"]], ids=" ".join)
+def test_files_that_cannot_be_written_are_refused_before_measuring(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    locked = tmp_path / "locked.png"
+    locked.touch(0o444)
+    refused = {tmp_path: "is a directory", tmp_path / "no" / "a.png": f"there is no directory {tmp_path / 'no'}"}
+    if not os.access(locked, os.W_OK):  # as root may
+        refused[locked] = "permission denied"
+    for path, told in refused.items():
+        with pytest.raises(SystemExit, match="2"):
+            main([*command, str(path)])
+        assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", MODULES)

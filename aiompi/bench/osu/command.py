@@ -54,8 +54,8 @@ def main(argv: Sequence[str]) -> None:
         parser.error(f"argument --sizes: 0 bytes have no bandwidth: leave 0 out, or {empty}")
     if chosen.ranks % 2 and (paired := _names(one for one in benchmarks if one.paired)):
         parser.error(f"argument -n/--ranks: {chosen.ranks} is odd: take an even number, or leave out {paired}")
-    if chosen.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise BenchError("--plot needs matplotlib: pip install matplotlib")
+    if chosen.plot is not None:
+        _check_format(chosen.plot)
     plan = Plan(
         benchmarks,
         {**OURS, **_able(chosen.compare, benchmarks, chosen.ranks)},
@@ -72,20 +72,23 @@ def main(argv: Sequence[str]) -> None:
             rows.append(row)
             results.save(rows=[row.record() for row in rows])
     if chosen.plot is not None:
-        _plot(rows, chosen.plot)
+        from aiompi.bench.osu import plot
+
+        plot.save(rows, chosen.plot)
 
 
 def _names(benchmarks: Iterable[Benchmark]) -> str:
     return ", ".join(benchmark.name for benchmark in benchmarks)
 
 
-def _plot(rows: Sequence[Row], path: Path) -> None:
+def _check_format(path: Path) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib")
     from aiompi.bench.osu import plot
 
-    try:
-        plot.save(rows, path)
-    except ValueError as error:
-        raise BenchError(f"--plot {path}: {error}") from None
+    known = plot.formats()
+    if path.suffix.lower() not in known:
+        raise BenchError(f"--plot {path}: its suffix is none of {', '.join(known)}")
 
 
 def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> Mapping[str, Peer]:
@@ -122,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     arguments.add_turns(parser, 5)
     arguments.add_results(parser)
     arguments.add_awake(parser)
-    add("--plot", type=Path, metavar="FILE", help="draw a picture of them, such as out.png or out.svg")
+    add("--plot", type=arguments.writable, metavar="FILE", help="draw a picture of them, such as out.png or out.svg")
     return parser
 
 

@@ -16,6 +16,13 @@ _ACROSS: Final = 3
 _WIDTH, _HEIGHT = 4.6, 3.6
 
 
+def formats() -> list[str]:
+    """Suffixes of pictures."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    return sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
+
+
 def save(rows: Sequence[Row], path: Path) -> None:
     """Write the picture.
 
@@ -26,7 +33,7 @@ def save(rows: Sequence[Row], path: Path) -> None:
     Raises:
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
-        ValueError: the suffix says nothing.
+        ValueError: the suffix is none of `formats`.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch

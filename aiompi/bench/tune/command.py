@@ -7,7 +7,6 @@ import os
 import platform
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from aiompi.bench import algorithms, arguments
@@ -98,5 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = arguments.parser("tune", description, _EPILOG)
     algorithms.add_arguments(parser, "2,4", "8,512,4k,32k,256k,2m", MOST_RANKS)
     arguments.add_turns(parser, 5)
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the rules there, not to standard output")
+    parser.add_argument(
+        "--output", type=arguments.writable, metavar="FILE", help="write the rules there, not to standard output"
+    )
     return parser
