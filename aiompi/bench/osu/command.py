@@ -64,7 +64,14 @@ def main(argv: Sequence[str]) -> None:
         chosen.repeat,
         chosen.quick,
     )
-    results = Results(chosen.json, chosen.repeat, chosen.quick, chosen.awake)
+    results = Results(
+        chosen.json,
+        repeat=chosen.repeat,
+        quick=chosen.quick,
+        awake=chosen.awake,
+        ranks=chosen.ranks,
+        compare=chosen.compare,
+    )
     print(f"{results.head}\n{table.LEGEND}", flush=True)
     rows: list[Row] = []
     with idle_cores(chosen.awake):

@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> None:
     """
     chosen = _parser().parse_args(argv)
     options = Options(chosen.repeat, chosen.quick)
-    results = Results(chosen.json, chosen.repeat, chosen.quick, chosen.awake)
+    results = Results(chosen.json, repeat=chosen.repeat, quick=chosen.quick, awake=chosen.awake)
     print(results.head, flush=True)
     figures: dict[str, list[dict[str, Any]]] = {}
     with idle_cores(chosen.awake):
