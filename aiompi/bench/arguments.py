@@ -54,7 +54,7 @@ def add_awake(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--awake",
         action="store_true",
-        help="keep idle cores awake, as root: to wake who sleeps takes some 5 us then, and no 40 on a virtual machine",
+        help="keep idle cores awake, as root: to wake who sleeps takes some 5 us then, not 40 on a virtual machine",
     )
 
 
