@@ -71,6 +71,17 @@ def test_table() -> None:
     ]
 
 
+def test_messages_of_all_pairs_are_counted() -> None:
+    one = row("mbw_mr", 8, aiompi=[4.0, 2.0, 9.0], other=[8.0])
+    assert f"{table.head(one)}\n{table.line(one)}" == (
+        "\nmbw_mr: bandwidth of all pairs, 2 ranks, MB/s and millions of messages/s\n"
+        "                        aiompi                 other\n"
+        "8 B         4.00 ±125%            8.00   ±0%   x2.00\n"
+        "  Mmsg/s    0.50                  1.00"
+    )
+    assert one.record()["peers"]["other"]["messages_per_second"] == 1e6
+
+
 @pytest.mark.parametrize("sizes", [(8, 1024), (0,), (0, 8)], ids=str)
 def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
     rows = [row("latency", size, aiompi=[1.0, 2.0], other=[3.0, 4.0]) for size in sizes]
@@ -216,9 +227,10 @@ def test_wrong_arguments(arguments: list[str], told: str, capsys: pytest.Capture
     assert told in capsys.readouterr().err
 
 
-def test_the_sizes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_and_peers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
     assert SIZES in text
+    assert all(f"{name} " in text.partition("Of the peers, ")[2] for name in PEERS)
     assert "python -m aiompi.bench targets" in text

@@ -32,6 +32,7 @@ class Benchmark(NamedTuple):
         value: makes the samples.
         ranks: how many there are, None for as many as one likes.
         sized: whether there is anything to be sent.
+        counted: whether the rate of messages is told as well as that of bytes.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Benchmark(NamedTuple):
     value: Value
     ranks: int | None = None
     sized: bool = True
+    counted: bool = False
 
     @property
     def paired(self) -> bool:
@@ -122,7 +124,7 @@ _ALL: Final = (
         ranks=2,
     ),
     Benchmark("multi_lat", "latency of pairs, one way", {"work": "latency"}, MICROSECONDS, one_way),
-    Benchmark("mbw_mr", "bandwidth of all pairs", {"work": "bandwidth"}, RATE, rate),
+    Benchmark("mbw_mr", "bandwidth of all pairs", {"work": "bandwidth"}, RATE, rate, counted=True),
     *(_collective(name, of_objects=False) for name in _COLLECTIVES),
     *(_collective(name, of_objects=True) for name in _OBJECTS),
 )

@@ -26,13 +26,14 @@ _EPILOG: Final = f"""\
 benchmarks: {", ".join(BENCHMARKS)}
 
 aiompi is the blocking face, asyncio the other one on uvloop. Of the peers, mpi4py runs with MPICH and openmpi with
-Open MPI, uvloop is a bare protocol on a Unix socket, and distributed is a comm over TCP: pip install 'aiompi[bench]'
-installs all of them.
-They take turns of {round(TURN * 1e3)} ms in the same session, and each column is compared with the first. Latency is
-half a round trip; bandwidth that of a window of 64 messages, or as many as have 64 MiB, and a short answer. The time of
-a collective is that of a call which begins after a barrier, until its slowest rank has ended; sizes are those of a
-rank's block, or of the vector. AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core
-each, as far as there are as many: taskset -c 0 python -m aiompi.bench has them share one.
+Open MPI, socket is a bare Unix socket that blocks, uvloop a bare protocol on one, distributed a comm over TCP, and
+pyzmq a pair of its asyncio sockets over ipc: pip install 'aiompi[bench]' installs all of them.
+They take turns of {round(TURN * 1e3)} ms in the same session, and each column is compared with the first: a ratio
+below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth that of a window of 64 messages,
+or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second, too. The time of a collective is
+that of a call which begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
+the vector. AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as
+there are as many: taskset -c 0 python -m aiompi.bench has them share one.
 
 Other commands, see their --help:
   python -m aiompi.bench targets    figures that are to be reached, and whether they are

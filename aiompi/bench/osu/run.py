@@ -63,6 +63,11 @@ class Row:
         first = next(iter(self.samples.values()))
         return statistics.median(self.samples[peer]) / statistics.median(first)
 
+    def message_rate(self, peer: str) -> float:
+        """Messages per second of a peer, the median."""
+        assert self.nbytes
+        return statistics.median(self.samples[peer]) * 1e6 / self.nbytes
+
     def record(self) -> dict[str, Any]:
         """The row in types of JSON."""
         return {
@@ -77,6 +82,7 @@ class Row:
                     "min": min(samples),
                     "max": max(samples),
                     "ratio": self.ratio(peer),
+                    **({"messages_per_second": self.message_rate(peer)} if self.benchmark.counted else {}),
                     "samples": list(samples),
                 }
                 for peer, samples in self.samples.items()

@@ -9,8 +9,11 @@ from typing import Final
 from aiompi.bench import numerals
 from aiompi.bench.osu.run import Row
 
-LEGEND: Final = "Medians of the turns, how far the farthest turn is from the median, and the ratio to the first column."
+LEGEND: Final = """\
+Medians of the turns, how far the farthest turn is from the median, and the ratio to the first column: below x1 means
+faster in us, above x1 in MB/s."""
 _SIZE: Final = 10
+_MESSAGES: Final = "  Mmsg/s"
 _CELL: Final = "{:>6} {:>5} {:>7}  "
 
 
@@ -18,17 +21,24 @@ def head(row: Row) -> str:
     """What was measured, and the columns: one per peer."""
     benchmark = row.benchmark
     columns = "".join(f"{name:>{len(_CELL.format('', '', '')) - 2}}  " for name in row.samples)
-    return f"\n{benchmark.name}: {benchmark.title}, {row.ranks} ranks, {benchmark.unit}\n{'':{_SIZE}}{columns}".rstrip()
+    unit = f"{benchmark.unit} and millions of messages/s" if benchmark.counted else benchmark.unit
+    return f"\n{benchmark.name}: {benchmark.title}, {row.ranks} ranks, {unit}\n{'':{_SIZE}}{columns}".rstrip()
 
 
 def line(row: Row) -> str:
-    """A size: for each peer the median, the spread and the ratio."""
+    """A size: for each peer the median, the spread and the ratio; the rate of messages below, if they are counted."""
     size = "" if row.nbytes is None else numerals.size(row.nbytes)
     cells = "".join(
         _CELL.format(numerals.number(statistics.median(samples)), _spread(samples), _ratio(row, name))
         for name, samples in row.samples.items()
     )
-    return f"{size:{_SIZE}}{cells}".rstrip()
+    text = f"{size:{_SIZE}}{cells}".rstrip()
+    return f"{text}\n{_rates(row)}" if row.benchmark.counted else text
+
+
+def _rates(row: Row) -> str:
+    cells = "".join(_CELL.format(numerals.number(row.message_rate(name) / 1e6), "", "") for name in row.samples)
+    return f"{_MESSAGES:{_SIZE}}{cells}".rstrip()
 
 
 def _spread(samples: Sequence[float]) -> str:
