@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi.bench.measure import bare_socket, bare_uvloop, blocking, distributed, native, pyzmq, turns
+from aiompi.bench.measure import (
+    bare_socket,
+    bare_uvloop,
+    blocking,
+    distributed,
+    native,
+    payloads,
+    pyzmq,
+    responsive,
+    turns,
+)
 
 TIMED = {"iterations": 3, "blocks": 2}
 MATCHING = {"outstanding": 7, "blocks": 2}
@@ -190,3 +200,20 @@ def test_works_come_by_the_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert turns.next_work() is None, "it is the end"
     turns.answer([[0.5], None])
     assert json.loads(capsys.readouterr().out) == [[0.5], None]
+
+
+def test_memory_is_made_before_callbacks_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def told(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: (steps.append(step), function(*arguments))[1]
+
+    monkeypatch.setattr(responsive, "Clock", told("clock", responsive.Clock))
+    monkeypatch.setattr(payloads, "touched", told("memory", payloads.touched))
+
+    async def main() -> None:
+        await asyncio.gather(*(responsive.responsiveness(comm, 3, 8, 0.001) for comm in aiompi.local_world(2)))
+
+    asyncio.run(main())
+    assert set(steps[: steps.index("clock")]) == {"memory"}
+    assert set(steps[steps.index("clock") :]) == {"clock"}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from aiompi.bench.measure import payloads
 from aiompi.engine import Request
@@ -15,6 +19,8 @@ from aiompi.status import Status
 TICK: Final = 0.001
 #: messages of the stream that are outstanding at once
 WINDOW: Final = 64
+
+Buffers: TypeAlias = Sequence[npt.NDArray[np.uint8]]
 
 _DATA: Final = 0
 _MORE: Final = 1
@@ -58,12 +64,13 @@ async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds
         seconds: for which the stream lasts.
     """
     waiting = payloads.touched(8 * outstanding).reshape(-1, 8)
+    buffers = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
     requests: list[Request[Status]] = []
     if comm.rank == 1:
         requests = [comm.Irecv(item, 0, _FIRST + number) for number, item in enumerate(waiting)]
     await comm.Barrier()
     clock = Clock()
-    await (_answer(comm, nbytes) if comm.rank else _stream(comm, nbytes, seconds))
+    await (_answer(comm, buffers) if comm.rank else _stream(comm, buffers, seconds))
     if comm.rank == 0:
         for number, item in enumerate(waiting):
             await comm.Send(item, 1, _FIRST + number)
@@ -74,9 +81,8 @@ async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds
     return clock.late
 
 
-async def _stream(comm: Intracomm, nbytes: int, seconds: float) -> None:
+async def _stream(comm: Intracomm, messages: Buffers, seconds: float) -> None:
     loop = asyncio.get_running_loop()
-    messages = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
     end = loop.time() + seconds
     while loop.time() < end:
         if not messages:
@@ -88,8 +94,7 @@ async def _stream(comm: Intracomm, nbytes: int, seconds: float) -> None:
     await comm.send(False, 1, _MORE)
 
 
-async def _answer(comm: Intracomm, nbytes: int) -> None:
-    buffers = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
+async def _answer(comm: Intracomm, buffers: Buffers) -> None:
     while await comm.recv(0, _MORE):
         requests = [comm.Irecv(buffer, 0, _DATA) for buffer in buffers]
         for request in requests:
