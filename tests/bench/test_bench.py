@@ -60,6 +60,7 @@ def test_family(family: str, site: Site) -> None:
     for record in records:
         check(record)
         assert record["name"] in result.out
+        assert "1 waiting ranks" not in record["name"]
 
 
 def test_impi_by_its_own_name(site: Site) -> None:

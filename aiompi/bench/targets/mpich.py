@@ -166,7 +166,8 @@ def _slow_down(ranks: int, options: Options) -> Figure:
     with conversations(aiompi_job(ranks + 1), mpich_job(ranks + 1), processes=ranks + 1) as everyone:
         ours, theirs = map(beside, everyone)
         goal, turns = Goal("ours", "at most", 1.1), min(options.repeat, _MOST_TURNS)
-        return compare(f"computing beside {ranks} waiting ranks", "x", turns, ours, theirs, goal)
+        noun = "rank" if ranks == 1 else "ranks"
+        return compare(f"computing beside {ranks} waiting {noun}", "x", turns, ours, theirs, goal)
 
 
 def _beside(side: Conversation, options: Options) -> float:
