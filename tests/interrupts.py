@@ -15,10 +15,12 @@ class Late(Exception):
 
 @contextlib.contextmanager
 def interrupted(when: Callable[[], bool]) -> Iterator[None]:
-    """A block in which a handler raises as soon as a function has returned, and a condition holds."""
+    """A block in which a handler raises as soon as a function begins, or one that is built in has returned, and a
+    condition holds: that is where Python runs handlers.
+    """
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        if event in ("return", "c_return") and when():
+        if event in ("call", "c_return") and when():
             sys.setprofile(None)
             raise Late
 

@@ -215,17 +215,23 @@ class Engine:
             receive.fail(self.error)
             return
         matcher = receive.matcher
-        if matcher.arrivals:
-            message = matcher.find_unexpected(receive.want_source, receive.want_tag)
-            if message is not None:
-                message.peer.match(message, receive)
-                return
-        if self.troubled:
-            error = self._hopeless(receive.peer_rank)
-            if error is not None:
-                receive.fail(error)
-                return
-        matcher.post(receive)
+        try:
+            if matcher.arrivals:
+                message = matcher.find_unexpected(receive.want_source, receive.want_tag)
+                if message is not None:
+                    message.peer.match(message, receive)
+                    return
+            if self.troubled:
+                error = self._hopeless(receive.peer_rank)
+                if error is not None:
+                    receive.fail(error)
+                    return
+            matcher.post(receive)
+        except BaseException:
+            # Nobody else has it, so nothing may come into its memory any more.
+            if not receive.cancel() and receive.landing is not None:
+                receive.withdraw()
+            raise
 
     def convene(self, current: Round) -> None:
         """Wait for the others of a round, if they can still come."""

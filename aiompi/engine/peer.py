@@ -113,7 +113,11 @@ class Peer(Party):
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
             request = Send(engine, self, payload, nbytes)
-            self._send_acknowledged(request, context, source, tag, mode, note)
+            try:
+                self._send_acknowledged(request, context, source, tag, mode, note)
+            except BaseException:
+                request.withdraw()  # nobody else has it
+                raise
             return request
         link = self.link or self.connect()
         header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
@@ -122,8 +126,12 @@ class Peer(Party):
         if link.dispatch(header, payload):
             return engine.gone
         request = Send(engine, self, payload, nbytes)
-        if link.send(header, payload, request):
-            request.sent()
+        try:
+            if link.send(header, payload, request):
+                request.sent()
+        except BaseException:
+            request.withdraw()
+            raise
         return request
 
     def borrows(self, nbytes: int) -> bool:

@@ -1,0 +1,77 @@
+"""Signal handlers that raise while a call is at work: whatever point it was at, nothing touches its memory any more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from interrupts import Late, interrupted
+from worlds import PolledWorld, irecv, irecv_into, isend, pattern
+
+_TURNS = 100
+
+
+def connected(directory: Path) -> PolledWorld:
+    w = PolledWorld("shared_memory", 2, str(directory), ring_size=2**16)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    w.finish(isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
+    return w
+
+
+def everywhere(directory: Path, call: Callable[[PolledWorld], object]) -> Iterator[PolledWorld]:
+    """Worlds in each of which the call was interrupted, one step later than in the one before."""
+    for last in itertools.count():
+        with connected(directory) as w:
+            step, inside = -1, True
+
+            def due() -> bool:
+                nonlocal step
+                step += inside
+                return step == last
+
+            try:
+                with interrupted(due):
+                    call(w)
+                    inside = False
+            except Late:
+                yield w
+            else:
+                assert step > 5
+                return
+
+
+@pytest.mark.parametrize("size", [100, 60_000, 300_000, 3 * 2**20], ids=["inline", "in pieces", "lent", "exposed"])
+def test_a_message_is_what_it_was_when_its_send_was_interrupted(tmp_path: Path, size: int) -> None:
+    memory = bytearray(pattern(size))
+    for w in everywhere(tmp_path, lambda w: isend(w.comms[0], memory, 1, 1)):
+        memory[:] = bytes(size)
+        for _ in range(_TURNS):
+            w.poll()
+        receive = irecv(w.comms[1], 0, 1)
+        for _ in range(_TURNS):
+            w.poll()
+        assert not receive.done() or receive.result() == pattern(size)
+        memory[:] = pattern(size)
+
+
+@pytest.mark.parametrize("first", ["receive", "message"])
+@pytest.mark.parametrize("size", [100, 60_000, 300_000, 3 * 2**20], ids=["inline", "in pieces", "lent", "exposed"])
+def test_nothing_comes_into_the_memory_of_a_receive_that_was_interrupted(tmp_path: Path, size: int, first: str) -> None:
+    memory = bytearray(size)
+
+    def receive(w: PolledWorld) -> None:
+        irecv_into(w.comms[1], memory, 0, 1)
+
+    def receive_late(w: PolledWorld) -> None:
+        isend(w.comms[0], pattern(size), 1, 1)
+        w.until(lambda: w.comms[1].iprobe(0, 1) is not None)
+        receive(w)
+
+    for w in everywhere(tmp_path, receive if first == "receive" else receive_late):
+        memory[:] = mine = b"\xaa" * size
+        isend(w.comms[0], pattern(size), 1, 1)
+        for _ in range(_TURNS):
+            w.poll()
+        assert memory == mine
