@@ -456,12 +456,18 @@ class StreamTransport(Transport):
 
 
 def bound(family: int, address: Any) -> socket.socket:
-    """A listening socket, unless the address cannot be had."""
+    """A listening socket.
+
+    Raises:
+        OSError: the address cannot be had; it names the file, if that is one.
+    """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.bind(address)
         listener.listen(BACKLOG)
-    except BaseException:
+    except BaseException as error:
         listener.close()
+        if isinstance(error, OSError) and family == socket.AF_UNIX:
+            error.filename = address
         raise
     return listener

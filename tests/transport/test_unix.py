@@ -70,7 +70,7 @@ def test_end_of_a_rank_that_may_not_remove_its_socket(unix: NewUnix, tmp_path: P
 def test_file_of_another_job_is_not_removed(unix: NewUnix, tmp_path: Path) -> None:
     (tmp_path / "rank-0").touch()
     transport = unix(str(tmp_path))
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match=rf"in use: '{tmp_path}/rank-0'"):
         transport.address()
     transport.close()
     assert (tmp_path / "rank-0").exists()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
+from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
 from aiompi.face.common import clear_attributes
@@ -68,6 +69,7 @@ class Session:
 
     @property
     def joined(self) -> bool:
+        """Whether the job has taken this process as a rank."""
         return self._runtime.joined
 
     async def _start(self) -> World:
@@ -183,8 +185,10 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         What `main` returned.
 
     Raises:
+        BlockingCallError: an event loop is running in this thread.
         Whatever `main` raised, after the job was ended because of it.
     """
+    refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
     contact = Contact.from_environ()
     session = Session(contact, None)
 

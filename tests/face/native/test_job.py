@@ -102,6 +102,14 @@ def test_init_in_a_running_loop(run: Run) -> None:
     run(main())
 
 
+def test_run_in_a_running_loop(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(aiompi.BlockingCallError, match=r"use `async with aiompi.init\(\) as world`"):
+            aiompi.run(lambda world: world.Barrier())
+
+    run(main())
+
+
 def test_two_sessions_in_one_loop_are_two_jobs(run: Run) -> None:
     async def main() -> list[int]:
         async with aiompi.init() as first, aiompi.init() as second:
