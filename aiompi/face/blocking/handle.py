@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sys import modules
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
 from aiompi.driver.blocking import EVENTS, get_ident, refuse_running_loop
 from aiompi.engine import Request
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import process, wait
 from aiompi.face.common import Membership
 from aiompi.opaque import Opaque
 
@@ -109,13 +109,5 @@ class Handle(Membership, Opaque):
 
     def _finish(self, request: Request[T]) -> T:
         if not request._done:
-            self._wait(request)
+            wait(request)
         return request.result()
-
-    def _wait(self, request: Request[Any]) -> None:
-        """Wait for an operation that belongs to the call: when a signal handler raises, nothing of it stays behind."""
-        try:
-            process.driver.finish(request)
-        except BaseException:
-            request.withdraw()
-            raise

@@ -11,7 +11,7 @@ from aiompi.comm.conversion import Place
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.errors import InvalidRequestError
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.requests import Request
 from aiompi.opaque import Reference
 from aiompi.status import Status
@@ -103,11 +103,7 @@ class Message(Reference[_Taken]):
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
         """Receive the message; when a signal handler raises meanwhile, it is here again."""
         receive = self._start(memory, status)
-        try:
-            process.driver.finish(receive)
-        except BaseException:
-            receive.withdraw()
-            raise
+        wait(receive)
         return receive.result()
 
     def _start(self, memory: Place | None, status: Status | None = None) -> engine.Receive:

@@ -19,7 +19,7 @@ from aiompi.engine.exchange import exchange
 from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.requests import Prequest, Request
 from aiompi.face.common import attach
 from aiompi.status import Status
@@ -91,7 +91,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.Recv", "await comm.Recv(buf, source)")
         request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
-            self._wait(request)
+            wait(request)
         if status is not None or request._error is not None:
             request.result()
 
@@ -244,7 +244,7 @@ class PointToPoint(Handle):
         core = self._entered("Comm.recv", "await comm.recv(source)")
         request = core.irecv(None, source, tag, process.codec.loads, status)
         if not request._done:
-            self._wait(request)
+            wait(request)
         return request.result()
 
     def sendrecv(

@@ -22,6 +22,7 @@ from aiompi.driver.blocking import (
     refuse_running_loop,
     tell_of_failed_threads,
 )
+from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError
 from aiompi.objects import Codec
@@ -207,3 +208,12 @@ class Process:
 
 
 process = Process()
+
+
+def wait(request: Request[Any]) -> None:
+    """Wait for an operation that belongs to the call: when a signal handler raises, nothing of it stays behind."""
+    try:
+        process.driver.finish(request)
+    except BaseException:
+        request.withdraw()
+        raise
