@@ -74,3 +74,25 @@ def test_messages_to_ranks_that_have_ended(site: Site) -> None:
     result = site.launch("--mpi4py", "-n", "2", site.program(LATE)).finish()
     assert (result.code, result.err) == (0, "")
     assert result.lines == ["rank 1 has finalized and will send nothing more"] * 2
+
+
+LEAVING = """
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    ended = False
+    while not ended:
+        try:
+            comm.iprobe(source=1)
+        except MPI.Exception:
+            ended = True
+        comm.send(None, 1)
+    print("all sent")
+"""
+
+
+def test_messages_to_a_rank_that_is_ending(site: Site) -> None:
+    """Also those that find its connection closed before this rank is told why."""
+    result = site.launch("--mpi4py", "-n", "2", site.program(LEAVING)).finish()
+    assert (result.code, result.err, result.out) == (0, "", "all sent\n")

@@ -126,6 +126,7 @@ class Peer(Party):
         if link.dispatch(header, payload):
             return engine.gone
         request = Send(engine, self, payload, nbytes)
+        request.expendable = engine.lenient
         try:
             if link.send(header, payload, request):
                 request.sent()
@@ -179,9 +180,7 @@ class Peer(Party):
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         short, long = _KINDS[mode]
-        if short == EAGER and nbytes <= self.engine.eager_limit and self.engine.lenient and self.has_finalized:
-            request.sent()
-            return
+        request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
         self._fail_if_gone(request)
         if request.done():
             return

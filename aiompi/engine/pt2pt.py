@@ -43,15 +43,16 @@ class Send(Request[None]):
         srqid: id under which the receiver answers; 0 when it need not.
         acknowledged: whether no answer is awaited before the send is complete.
         recalling: whether the receiver has been asked to give the message back, and has not answered.
+        expendable: whether it is no error if the message is lost because the receiver has finalized.
     """
 
-    __slots__ = ("acknowledged", "released", "nbytes", "payload", "peer", "recalling", "srqid")
+    __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
     def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
         self._done = self.released = False
-        self._cancelled = self._told = self.recalling = False
+        self._cancelled = self._told = self.recalling = self.expendable = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
@@ -83,6 +84,13 @@ class Send(Request[None]):
                 "post the receive first, or send in standard mode"
             )
         )
+
+    def fail(self, error: BaseException) -> None:
+        """The message cannot be delivered; no effect on a complete request."""
+        if self.expendable and self.peer.has_finalized:
+            self._complete_once()
+        else:
+            super().fail(error)
 
     def recalled(self) -> None:
         """The receiver will not get the message."""

@@ -356,6 +356,32 @@ def test_peer_that_has_finalized_ends_what_it_has_begun() -> None:
     assert recalled.cancelled()
 
 
+@pytest.mark.parametrize("end", ENDS)
+def test_small_messages_under_way_to_a_peer_that_finalizes_are_lost_where_that_is_no_error(
+    end: Callable[[WireWorld], None],
+) -> None:
+    """Whether they are under way in a link that breaks, or wait for credit; in other modes, or long, they fail."""
+    w = WireWorld(3, eager_limit=100, eager_window=2 * (100 + OVERHEAD))
+    engine, comm = w.engines[1], w.comms[1]
+    engine.lenient = True
+    under_way = [isend(comm, bytes(100), 0) for _ in range(3)]
+    assert [bool(send.srqid) for send in under_way] == [False, False, True]
+    refused = [isend(comm, bytes(101), 0), isend(comm, b"", 0, sync=True)]
+    elsewhere = isend(comm, bytes(101), 2)
+    assert not any(send.done() for send in [*under_way, *refused])
+    w.wire(1, 0).close()
+    for send in under_way[:2]:
+        engine.peer(0).orphan(send)
+    end(w)
+    finalized = end is end_by_part
+    for send in [*under_way, isend(comm, bytes(100), 0)]:
+        assert (send.exception() is None) is finalized
+    for send in [*refused, isend(comm, bytes(101), 0)]:
+        assert isinstance(send.exception(), errors.ProcessFailedError)
+    assert not elsewhere.done()
+    assert [send.peer.rank for send in engine.sends.values()] == [2]
+
+
 def test_recall_that_comes_too_late_for_a_peer_that_has_finalized_fails() -> None:
     w = WireWorld(2)
     send = isend(w.comms[1], b"", 0, 6, sync=True)
