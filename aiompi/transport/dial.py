@@ -14,6 +14,8 @@ from aiompi.wire.hello import Handshake
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
 BACKLOG_RETRY: Final = 0.005
+#: errors which say that this process, or its machine, has too little left for one more connection
+EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Greeting:
@@ -168,4 +170,6 @@ def describe(error: OSError) -> str:
     """
     if error.errno is None:
         raise error
+    if error.errno in EXHAUSTED:
+        return f"this process has no resources left for its connection: {error.strerror}; raise its limits (ulimit -a)"
     return f"its connection failed: {error.strerror or error}"

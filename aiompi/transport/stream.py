@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from aiompi import errors
 from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
 from aiompi.engine.seams import Owner
-from aiompi.transport.dial import Dialling, Greeting, describe
+from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import READ_AHEAD, Payload, Reader, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
@@ -39,7 +39,6 @@ BACKLOG: Final = 4096
 HALF_OPEN: Final = 128
 #: seconds without accepting when descriptors run out
 BREATHER: Final = 1.0
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class SocketLink(Link, Protocol):
@@ -388,7 +387,7 @@ class StreamTransport(Transport):
             except OSError as error:
                 if error.errno == errno.ECONNABORTED:
                     continue
-                if error.errno in _EXHAUSTED:
+                if error.errno in EXHAUSTED:
                     self._breathe()
                 return
             sock.setblocking(False)

@@ -72,17 +72,28 @@ def test_a_handler_waits_in_a_thread_for_which_another_one_works(site: Site) -> 
     """When that one ends, it is the wait of the handler that goes on."""
     body = """
 import threading
+
+def receive(tag):
+    print(comm.recv(source=1, tag=tag), flush=True)
+    comm.send("printed", dest=1)
+
+def begin():
+    comm.send("begun", dest=1)
+    receive(2)
+
 if rank == 0:
-    other = threading.Thread(target=lambda: print(comm.recv(source=1, tag=1), flush=True))
+    other = threading.Thread(target=receive, args=(1,))
     other.start()
     time.sleep(0.1)
-    handle(lambda: print(comm.recv(source=1, tag=2), flush=True), 0.1)
-    print(comm.recv(source=1, tag=3), flush=True)
+    handle(begin, 0.1)
+    receive(3)
     other.join()
 else:
     for tag in (1, 2, 3):
-        time.sleep(0.3)
+        comm.recv(source=0)
+        time.sleep(0.1)
         comm.send(tag, dest=0, tag=tag)
+    comm.recv(source=0)
 """
     job = site.ok(2, HEAD + body, env=environment("multiple", "0"))
     assert job.out.splitlines() == ["1", "2", "3"]
