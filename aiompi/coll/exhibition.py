@@ -7,34 +7,35 @@ each takes it away when he has seen enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import meet, post, together
+from aiompi.coll.meeting import Content, meet, post, together
 from aiompi.comm import Channel
 from aiompi.engine import ROOM, Assembly
 from aiompi.errors import OtherError
+
+#: is given what each rank shows
+Look: TypeAlias = Callable[[Sequence[Content]], None]
 
 _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-def exhibit(
-    channel: Channel, value: memoryview, look: Callable[[Sequence[memoryview]], None]
-) -> Coroutine[Any, None, bool]:
+def exhibit(channel: Channel, value: memoryview, look: Look) -> Coroutine[Any, None, bool]:
     """Show a value, as long as those of all others, and look at all of them; see `exhibit_written`."""
+    nbytes = value.nbytes
+    if nbytes <= ROOM:
+        return _post(channel, bytes(value), look)
 
     def write(memory: memoryview) -> None:
         memory[:] = value
 
-    return exhibit_written(channel, value.nbytes, write, look)
+    return _expose(channel, nbytes, write, look)
 
 
-async def exhibit_written(
-    channel: Channel,
-    nbytes: int,
-    write: Callable[[memoryview], None],
-    look: Callable[[Sequence[memoryview]], None],
-) -> bool:
+def exhibit_written(
+    channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look
+) -> Coroutine[Any, None, bool]:
     """Show something, and look at what all show.
 
     Args:
@@ -50,33 +51,34 @@ async def exhibit_written(
         ProcessFailedError: a rank is dead.
     """
     if nbytes > ROOM:
-        return bool(await together(channel, lambda assembly: _exposed(channel, assembly, nbytes, write, look)))
+        return _expose(channel, nbytes, write, look)
     own = memoryview(bytearray(nbytes))
     write(own)
+    return _post(channel, own, look)
+
+
+async def _post(channel: Channel, own: Content, look: Look) -> bool:
     contents = await meet(channel, own)
     if contents is None:
         return False
-    look([memoryview(content) for content in contents])
+    look(contents)
     return True
 
 
-async def _exposed(
-    channel: Channel,
-    assembly: Assembly,
-    nbytes: int,
-    write: Callable[[memoryview], None],
-    look: Callable[[Sequence[memoryview]], None],
-) -> bool:
-    exhibition = Exhibition(channel, assembly, nbytes)
-    try:
-        if exhibition.own is not None:
-            write(exhibition.own)
-        if not await exhibition.open():
-            return False
-        look(exhibition.views)
-        return True
-    finally:
-        exhibition.leave()
+async def _expose(channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look) -> bool:
+    async def act(assembly: Assembly) -> bool:
+        exhibition = Exhibition(channel, assembly, nbytes)
+        try:
+            if exhibition.own is not None:
+                write(exhibition.own)
+            if not await exhibition.open():
+                return False
+            look(exhibition.views)
+            return True
+        finally:
+            exhibition.leave()
+
+    return bool(await together(channel, act))
 
 
 class Exhibition:

@@ -90,7 +90,7 @@ class Operand(ABC):
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
         raise self._whole()
 
-    def fold(self, contributions: Sequence[memoryview], result: memoryview, near: int | None = None) -> None:
+    def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
         """Combine some items of all ranks, which are not changed, in other memory.
 
         Args:
@@ -247,12 +247,12 @@ class Vector(Operand):
             self.adopt()
         return Slot(self._value)
 
-    def fold(self, contributions: Sequence[memoryview], result: memoryview, near: int | None = None) -> None:
+    def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
         first = near if near is not None and self._op.commute else len(contributions) - 1
         result[:] = contributions[first]
-        lower: Iterable[memoryview] = reversed([*contributions[:first], *contributions[first + 1 :]])
+        lower: Iterable[bytes | memoryview] = reversed([*contributions[:first], *contributions[first + 1 :]])
         # Nothing keeps a function of the user from changing what it is to look at only.
         combine(lower if self._op.is_predefined else map(copied, lower), result)
 
@@ -308,9 +308,6 @@ class VectorOperand(Vector):
         result: where the result belongs: as many items, and then partial results may be there, too; or as many as the
             algorithm leaves of them. None where no result is wanted.
         op: operation, defined for the datatype.
-
-    Raises:
-        InvalidTypeError: a function of the user cannot be given items of the datatype.
     """
 
     __slots__ = ("_home", "_result")
@@ -322,7 +319,6 @@ class VectorOperand(Vector):
         packed = self._home if value is result and self._home is not None else value.packed()
         own = value is result or not value.contiguous
         super().__init__(op, value.datatype, packed, self._home, own=own, pool=Pool())
-        self._combine = combiner(op, value.datatype, value.count)
 
     def finish(self) -> None:
         """Put the result where it belongs."""

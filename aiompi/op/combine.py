@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from aiompi.op.operation import Op
 
 # Takes packed vectors, and combines one after the other, which is of lower ranks each time, with the last, in place.
-Combine: TypeAlias = Callable[[Iterable[memoryview], memoryview], None]
+Combine: TypeAlias = Callable[[Iterable[bytes | memoryview], memoryview], None]
 
 
 def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
-    """What an operation does with packed vectors of `count` items.
+    """What an operation does with packed vectors of `count` items of a datatype for which it is defined.
 
     Raises:
         InvalidTypeError: items of the datatype begin before their address, so that a function of the user, which is
@@ -39,7 +39,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     else:
         return _spread(op, datatype, count)
 
-    def combine(lefts: Iterable[memoryview], right: memoryview) -> None:
+    def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
         invecs = (np.ndarray((count,), dtype, left) for left in lefts)
         op.fold(invecs, np.ndarray((count,), dtype, right), datatype)
 
@@ -63,12 +63,12 @@ def _spread(op: Op, datatype: Datatype, count: int) -> Combine:
         )
     invec, inoutvec = (np.zeros(max(layout.ub, count * datatype.extent), np.uint8) for _ in range(2))
 
-    def spread(lefts: Iterable[memoryview]) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
+    def spread(lefts: Iterable[bytes | memoryview]) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
         for left in lefts:
-            move.unpack(layout, left, invec.data, 0)
+            move.unpack(layout, memoryview(left), invec.data, 0)
             yield invec
 
-    def combine(lefts: Iterable[memoryview], right: memoryview) -> None:
+    def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
         move.unpack(layout, right, inoutvec.data, 0)
         op.fold(spread(lefts), inoutvec, datatype)
         move.pack(layout, inoutvec.data, 0, right)

@@ -161,14 +161,12 @@ class Op(Reference[Operation]):
         Raises:
             InvalidOpError: the operation is not defined for the datatype.
         """
+        self.check(datatype)
         self.fold((invec,), inoutvec, datatype)
 
     def fold(self, invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        """As `reduce`, for one invec after the other."""
-        operation = self._valid
-        if not operation.takes(datatype):
-            raise self._undefined(datatype)
-        operation.kernel(invecs, inoutvec, datatype)
+        """As `reduce`, for one invec after the other, of a datatype for which the operation is known to be defined."""
+        self._valid.kernel(invecs, inoutvec, datatype)
 
     def Reduce_local(self, inbuf: object, inoutbuf: object) -> None:
         """Combine two buffers of this process (MPI_Reduce_local, MPI-2.2): inoutbuf[i] becomes inbuf[i] o inoutbuf[i].

@@ -26,7 +26,7 @@ async def board(channel: Channel, slots: Sequence[Slot]) -> None:
     """
     rank, size = channel.rank, channel.size
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         # Each begins with another rank, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
             slots[other].store(views[other])

@@ -26,7 +26,7 @@ async def board(channel: Channel, operand: Operand) -> None:
     """
     value = operand.slot().data
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         operand.fold(views, operand.replacement().data)
 
     if not await exhibit(channel, value, look):

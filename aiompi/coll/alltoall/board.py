@@ -30,7 +30,7 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
         for other in others:
             memory[blocks[other]] = outgoing[other].data
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         incoming[rank].copy(outgoing[rank])
         for other in others:
             incoming[other].store(views[other][blocks[rank]])

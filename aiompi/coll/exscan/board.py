@@ -28,7 +28,7 @@ async def board(channel: Channel, operand: Operand) -> None:
     """
     rank, value = channel.rank, operand.slot().data
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         if rank:
             operand.fold(views[:rank], operand.replacement().data)
 

@@ -25,7 +25,7 @@ async def board(channel: Channel, operand: Operand, root: int) -> None:
     """
     value = operand.slot().data
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         if channel.rank == root:
             operand.fold(views, operand.replacement().data)
 

@@ -28,7 +28,7 @@ async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> No
     stop = start + counts[rank]
     value = operand.slot().data
 
-    def look(views: Sequence[memoryview]) -> None:
+    def look(views: Sequence[bytes | memoryview]) -> None:
         own, part = operand.span(start, stop), operand.part(start, stop)
         operand.fold([view[own] for view in views], part.replacement().data, near=rank)
         operand.keep(part)

@@ -55,7 +55,7 @@ def allocate(nbytes: int) -> memoryview:
     return _Lease(size, np.uint8, _again(size) or _fresh(size)).data[:nbytes]
 
 
-def copied(data: memoryview) -> memoryview:
+def copied(data: bytes | memoryview) -> memoryview:
     """A copy of bytes."""
     if len(data) < LARGE:
         return memoryview(bytearray(data))

@@ -40,6 +40,9 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     Exact for a few strided blocks, and for anything of up to `MOST_RUNS` runs of bytes; beyond that only disjoint
     bounds are seen, and buffers whose bounds meet are taken to be disjoint.
     """
+    # Others than plain buffers may lie in several memories.
+    if type(one) is type(other) is Buffer and not _near(one.memory.obj, other.memory.obj):
+        return False
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
         return _near(one.obj, other.obj) and np.may_share_memory(one, other)  # compares bounds
