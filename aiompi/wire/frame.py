@@ -64,6 +64,8 @@ READ_AHEAD: Final = 68 * 2**10
 _BRIEF: Final = 512
 _LITTLE: Final = 16 * 2**10
 
+_WASTE: Final = memoryview(bytearray(64 * 2**10))
+
 
 def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes | memoryview]:
     """The first `nbytes` of memory in pieces, from where they lie."""
@@ -84,6 +86,26 @@ class Landing(Protocol):
 
     def advance(self, nbytes: int) -> bool:
         """`nbytes` more have been written; True when the payload is complete."""
+
+
+class Waste:
+    """Takes the payload of a frame that nobody gets, because an error has come between.
+
+    Args:
+        length: bytes of it.
+    """
+
+    __slots__ = ("_missing",)
+
+    def __init__(self, length: int) -> None:
+        self._missing = length
+
+    def room(self) -> memoryview:
+        return _WASTE[: self._missing]
+
+    def advance(self, nbytes: int) -> bool:
+        self._missing -= nbytes
+        return not self._missing
 
 
 class Offer(Protocol):
@@ -133,7 +155,7 @@ class Reader:
         landing: where the payload goes that is being read.
     """
 
-    __slots__ = ("_brief", "_buffer", "_end", "_frame", "_sink", "_view", "landing")
+    __slots__ = ("_brief", "_buffer", "_end", "_frame", "_missing", "_sink", "_view", "landing")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -142,6 +164,7 @@ class Reader:
         self._view = memoryview(self._buffer)
         self._end = 0
         self._brief = False
+        self._missing = 0  # of the payload that is read into the landing
         self.landing: Landing | None = None
 
     @property
@@ -152,7 +175,7 @@ class Reader:
     def get_buffer(self) -> memoryview:
         """Memory for the next bytes of the stream."""
         if self.landing is not None:
-            return self.landing.room()
+            return self.landing.room()[: self._missing]
         if self._brief:
             return self._view[self._end : _LITTLE]
         return self._view[self._end :] if self._end else self._view
@@ -163,10 +186,12 @@ class Reader:
         Raises:
             RemoteProtocolError: the sink did not accept a frame; the connection must be closed.
         """
-        landing, self.landing = self.landing, None
+        landing = self.landing
         if landing is not None:
-            if not landing.advance(nbytes):
-                self.landing = landing
+            self._missing -= nbytes
+            if not self._missing:
+                self.landing = None
+            landing.advance(nbytes)
             return
         buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
@@ -177,7 +202,8 @@ class Reader:
                 begin = start + HEADER_BYTES
                 start = begin + header[5] if header[0] in WITH_PAYLOAD else begin
                 if start > end:
-                    start = end
+                    self._missing = start - end
+                    self.landing, start = Waste(self._missing), end
                     self.landing = self._land(header, begin, end)
                     break
                 self._frame(header, view[begin:start])

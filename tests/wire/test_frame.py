@@ -302,3 +302,40 @@ def test_stream_stays_in_step_when_a_handler_is_interrupted(interrupted: int) ->
     while not reader.between_frames:
         reader.buffer_updated(0)
     assert seen == payloads
+
+
+@pytest.mark.parametrize("where", ["land", "at first", "at last"])
+@pytest.mark.parametrize("cut", [HEADER_BYTES + 10, READ_AHEAD])
+def test_stream_stays_in_step_when_it_is_interrupted_in_a_long_payload(where: str, cut: int) -> None:
+    """That message is gone; what it held is not taken for frames, and the ones after it come."""
+
+    class Late(Landing):
+        def advance(self, nbytes: int) -> bool:
+            if (where == "at first") == (self.filled == 0):
+                raise KeyboardInterrupt  # before it has counted them
+            return super().advance(nbytes)
+
+    class Interrupted(Sink):
+        def land(self, header: tuple[int, ...]) -> Landing:
+            if where == "land":
+                raise KeyboardInterrupt
+            return Late(header[5])
+
+    sink = Interrupted()
+    reader = frame.Reader(sink)
+    forged = encode(Header(frame.EAGER, 666, length=16), bytes(16))
+    payload = forged * (-(-2 * READ_AHEAD // len(forged)))
+    stream = memoryview(encode(Header(frame.DATA, length=len(payload)), payload) + encode(Header(frame.EAGER, 1)))
+    interrupts = 0
+    while stream:
+        room = reader.get_buffer()
+        nbytes = min(len(room), len(stream), cut)
+        room[:nbytes] = stream[:nbytes]
+        stream = stream[nbytes:]
+        try:
+            reader.buffer_updated(nbytes)
+        except KeyboardInterrupt:
+            interrupts += 1
+    assert interrupts
+    assert [header.tag for header, _ in sink.frames] == [1]
+    assert reader.between_frames

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from aiompi.datatype.buffer.process import address_of
-from aiompi.transport.shared_memory.area import ARENA, PREFIX, Area
+from aiompi.transport.shared_memory.area import ARENA, PREFIX, Area, Loan
 
 #: bytes at most; addresses and no memory, until it is used
 MOST: Final = 2**36
@@ -113,3 +113,30 @@ class _Room(np.ndarray[Any, np.dtype[np.uint8]]):
     def __del__(self) -> None:
         if self.give_back is not None:
             self.give_back()
+
+
+class Lying:
+    """A message that lies in the arena of the writer."""
+
+    __slots__ = ("_epoch", "_loan", "_memory")
+
+    def __init__(self, loan: Loan, memory: memoryview, epoch: int) -> None:
+        self._loan = loan
+        self._memory = memory
+        self._epoch = epoch
+
+    def invite(self, memory: memoryview) -> None:
+        """The sender does something else meanwhile."""
+
+    def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
+        stop = min(start + most, length)
+        room = memory[start:stop]
+        room[:] = self._memory[start : start + len(room)]
+        return stop
+
+    def stands(self) -> bool:
+        """Whether its sender has not taken the memory back."""
+        return self._loan.epoch == self._epoch
+
+    def close(self, wait: bool = True) -> bool:
+        return True

@@ -43,9 +43,9 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
+from aiompi.transport.shared_memory.arena import Lying
 from aiompi.transport.shared_memory.pool import Inflow
-from aiompi.wire import frame as wire_frame
-from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink
+from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
 
 ALIGN: Final = 64
 _PADDING: Final = ALIGN - 1
@@ -107,35 +107,8 @@ def _nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
-def _nothing_exposed(pieces: list[tuple[int, int]], number: int) -> wire_frame.Offer:
+def _nothing_exposed(pieces: list[tuple[int, int]], number: int) -> Offer:
     raise RemoteProtocolError("it told of memory of a process that is unknown")
-
-
-class Offer:
-    """A message that lies in the arena of the writer."""
-
-    __slots__ = ("_epoch", "_loan", "_memory")
-
-    def __init__(self, loan: Loan, memory: memoryview, epoch: int) -> None:
-        self._loan = loan
-        self._memory = memory
-        self._epoch = epoch
-
-    def invite(self, memory: memoryview) -> None:
-        """The sender does something else meanwhile."""
-
-    def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
-        stop = min(start + most, length)
-        room = memory[start:stop]
-        room[:] = self._memory[start : start + len(room)]
-        return stop
-
-    def stands(self) -> bool:
-        """Whether its sender has not taken the memory back."""
-        return self._loan.epoch == self._epoch
-
-    def close(self, wait: bool = True) -> bool:
-        return True
 
 
 class Ring:
@@ -340,7 +313,7 @@ class Inbound(Ring):
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
-        self.exposed: Callable[[list[tuple[int, int]], int], wire_frame.Offer] = _nothing_exposed
+        self.exposed: Callable[[list[tuple[int, int]], int], Offer] = _nothing_exposed
         self.stopped = False
 
     @property
@@ -455,13 +428,13 @@ class Inbound(Ring):
         self._move(self._tail + ALIGN)
         if kind == RTS:
             loan = self.lender(ARENA)
-            sink.offer((kind, *header[1:]), Offer(loan, loan.read(start, length), epoch))
+            sink.offer((kind, *header[1:]), Lying(loan, loan.read(start, length), epoch))
             return length + FRAME_COST  # it may have been copied at once
         loan = self.lender(POOL)
         if epoch:
             inflow = Inflow(loan, start, length)
+            self.landing, self._inflow = Waste(length), inflow
             self.landing = sink.land((kind, *header[1:]))
-            self._inflow = inflow
             return self._follow(inflow) + FRAME_COST
         try:
             sink.frame((kind, *header[1:]), loan.read(start, length))
@@ -513,8 +486,10 @@ class Inbound(Ring):
         """A frame whose payload is not there as a whole, or goes on at the beginning of the ring."""
         if header[0] not in WITH_PAYLOAD:
             self._move(self._tail + ALIGN)  # which is beyond the head
-        self._tail += HEADER_BYTES
+        # First: whatever the sink raises, what follows in the ring is payload.
+        self.landing = Waste(header[5])
         self._missing = header[5]
+        self._tail += HEADER_BYTES
         self.landing = sink.land(header)
 
     def _fill(self, landing: Landing) -> None:
@@ -522,7 +497,7 @@ class Inbound(Ring):
         tail = self._tail
         place = tail & self._mask
         room = landing.room()
-        nbytes = min(len(room), self._head - tail, self._size - place, CHUNK)
+        nbytes = min(len(room), self._head - tail, self._size - place, self._missing, CHUNK)
         room[:nbytes] = self._memory[place : place + nbytes]
         end = _aligned(tail + nbytes)  # a call: a signal handler that raises does so here, and it is copied again
         self._missing -= nbytes

@@ -18,8 +18,8 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
 from aiompi.transport.shared_memory import arena as arena_module
 from aiompi.transport.shared_memory.area import ARENA, PREFIX
-from aiompi.transport.shared_memory.arena import Arena
-from aiompi.transport.shared_memory.ring import LENT, PLACE, Offer
+from aiompi.transport.shared_memory.arena import Arena, Lying
+from aiompi.transport.shared_memory.ring import LENT, PLACE
 from aiompi.wire import frame, memory
 from aiompi.wire.frame import HEADER
 
@@ -138,7 +138,7 @@ def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld
 
 def test_what_has_been_taken_back_is_not_even_copied(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    monkeypatch.setattr(Offer, "copy", lambda self, memory, start, most, length: copied.append(start))
+    monkeypatch.setattr(Lying, "copy", lambda self, memory, start, most, length: copied.append(start))
     request = send(world, allocated(world, pattern(LONG)))
     world.drivers[1].poll()
     request.withdraw()

@@ -104,6 +104,24 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
     assert nothing_held(w)
 
 
+def test_a_message_for_which_there_is_no_memory_is_gone(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its block is free again, and the messages after it come."""
+    w = world
+
+    def refuse(nbytes: int) -> memoryview:
+        monkeypatch.undo()
+        raise MemoryError(f"{nbytes} bytes")
+
+    monkeypatch.setattr("aiompi.engine.peer.allocate", refuse)
+    isend(w.comms[0], pattern(LONG), 1)
+    with pytest.raises(MemoryError):
+        w.drivers[1].poll()
+    assert w.finish(irecv(w.comms[1]), isend(w.comms[0], b"next", 1))[0] == b"next"
+    own: Any = w.transports[0]
+    own._pool._room(1)
+    assert not own._pool._blocks
+
+
 def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the beginning, so that he wakes up meanwhile, and at the end, if he has fallen asleep again."""
     w = world

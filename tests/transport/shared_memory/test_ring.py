@@ -282,6 +282,44 @@ def test_error_of_a_handler_leaves_the_stream_in_step(takes: bool) -> None:
     assert [header.tag for header, _ in pair.frames] == ([3, 4] if takes else [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize("where", ["land", "at first", "at last"])
+def test_error_in_a_payload_that_comes_in_pieces_leaves_the_stream_in_step(where: str) -> None:
+    """That message is gone; what it held is not taken for frames, and the ones after it come."""
+
+    class Late(Landed):
+        def advance(self, nbytes: int) -> bool:
+            if (where == "at first") == (self._filled == 0):
+                raise Interrupted  # before it has counted them
+            return super().advance(nbytes)
+
+    class Interruptible(Pair):
+        interrupts = 0
+
+        def land(self, header: tuple[int, ...]) -> Any:
+            if where == "land":
+                raise Interrupted
+            return Late(Header(*header), self.frames, 2**30)
+
+        def read(self, budget: int = 2**30) -> int:
+            try:
+                return super().read(budget)
+            except Interrupted:
+                self.interrupts += 1
+                return 0
+
+    pair = Interruptible()
+    forged = eager(bytes(16), 666) + bytes(16)
+    payload = forged.ljust(2 * ALIGN, b"\0") * (3 * SIZE // (2 * ALIGN))
+    pair.write(eager(payload), payload)
+    while pair.inbound.pending():
+        pair.read()
+    assert pair.interrupts
+    assert pair.inbound.between_frames
+    assert pair.outbound.put(eager(b"x", 1), b"x")
+    pair.read()
+    assert [header.tag for header, _ in pair.frames] == [1]
+
+
 @pytest.mark.parametrize(
     "read", [lambda pair: pair.inbound.take(pair, range(1)), Pair.read], ids=["a message alone", "whatever there is"]
 )
