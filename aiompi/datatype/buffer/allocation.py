@@ -10,6 +10,7 @@ a page, so that what is aligned in a message is aligned in memory.
 from __future__ import annotations
 
 import mmap
+import sys
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
@@ -25,6 +26,9 @@ KEPT: Final = 8
 GRAIN: Final = 64 * 2**10
 #: of memory that belongs to nobody else, also in the copy of a fork, and whose pages are there at once
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+
+#: references to a block that nothing uses, while it is looked at
+_UNUSED: Final = 2
 
 # Operations on it are atomic: the last reference may be dropped anywhere, in another thread too.
 _kept: Final[deque[mmap.mmap]] = deque(maxlen=KEPT)
@@ -84,6 +88,8 @@ def _again(size: int) -> mmap.mmap | None:
             block = _kept.pop()
         except IndexError:
             return None
+        if sys.getrefcount(block) > _UNUSED:
+            continue  # its lease was in a cycle of garbage, of which a finalizer has saved something
         if len(block) == size:
             return block
         _kept.appendleft(block)

@@ -151,3 +151,22 @@ def test_joined(nbytes: int) -> None:
     copy = joined(pieces, nbytes)
     assert bytes(copy) == source
     assert not copy.readonly
+
+
+def test_a_block_that_a_finalizer_saves_is_not_used_again() -> None:
+    """The collector has finalized its lease by then, which was garbage together with what saves it."""
+    saved: list[memoryview] = []
+
+    class Saver:
+        def __del__(self) -> None:
+            saved.append(self.view)
+
+    for order in range(2):
+        saver = Saver()
+        saver.view = allocate(LARGE)  # type: ignore[attr-defined]
+        saver.cycle = [saver]  # type: ignore[attr-defined]
+        del saver
+        gc.collect()
+        assert len(saved) == order + 1
+    others = [allocate(LARGE) for _ in range(KEPT + 1)]
+    assert not {*map(address, saved)} & {*map(address, others)}
