@@ -85,11 +85,14 @@ class PersistentRequest(Request[T_co]):
         if operation is None or self._taken:
             value: T_co = self._empty()
             return value
-        try:
-            return (yield from operation.__await__())
-        finally:
-            if operation.done() and self._operation is operation:
-                self._taken = True
+        if not operation.done():
+            yield from operation.suspend()
+        elif self._engine.turn_due():
+            yield
+        # Not before: who is cancelled while it waits has not got the outcome.
+        if self._operation is operation:
+            self._taken = True
+        return operation.result()
 
     def cancelled(self) -> bool:
         return self._operation is not None and self._operation.cancelled()

@@ -248,3 +248,28 @@ async def timeout_of_a_persistent_request(world: World) -> None:
                 await receive
     await asyncio.gather(world[0].Send(b"x", 1), receive)
     assert target == b"x"
+
+
+@check
+@pytest.mark.spec("S3.9-6")
+async def cancelled_wait_in_the_turn_of_completion(world: World) -> None:
+    """Who has been cancelled has not got the outcome: it is there for the next wait."""
+    target = bytearray(1)
+    request = world[1].Recv_init(target, ANY_SOURCE, ANY_TAG)
+    for number in range(3):
+        request.start()
+        waiting = asyncio.ensure_future(_awaited(request))
+        await asyncio.sleep(0)
+        await world[0].Send(bytes([number]), 1, number)
+        while not request.done():
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        if waiting.cancelled():
+            assert fields(await request) == (0, number, 1)
+        assert target[0] == number
+        assert await request == Status(), "the outcome has been taken"
+
+
+async def _awaited(request: PersistentRequest[Status]) -> Status:
+    return await request
