@@ -27,7 +27,7 @@ class Matcher:
         probes: those that wait.
     """
 
-    __slots__ = ("_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes")
+    __slots__ = ("_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes")
 
     def __init__(self) -> None:
         self._only: Receive | None = None
@@ -36,6 +36,7 @@ class Matcher:
         self._wildcards = 0
         self._unexpected: dict[tuple[int, int], OrderedDict[int, Message]] = {}
         self.arrivals: OrderedDict[int, Message] = OrderedDict()
+        self._disordered: dict[int, OrderedDict[int, Message]] = {}  # of these two kinds, by what tells them apart
         self._order = 0
         self.probes: list[Probe] = []
 
@@ -131,6 +132,8 @@ class Matcher:
 
     def unexpected(self) -> Iterator[Message]:
         """All unexpected messages in order of arrival; the caller may remove them meanwhile."""
+        if self._disordered:
+            self._sort()
         return iter(list(self.arrivals.values()))
 
     def add_unexpected(self, message: Message) -> None:
@@ -147,14 +150,25 @@ class Matcher:
 
     def restore(self, message: Message) -> None:
         """Put a message back to where it was before it was matched: no later one of its sender is ahead of it."""
+        order = message.order
         place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
         for queue in (place, self.arrivals):
-            queue[message.order] = message
-            if next(iter(queue)) > message.order:
-                queue.move_to_end(message.order, last=False)
+            if queue and next(reversed(queue)) > order:
+                queue[order] = message
+                if next(iter(queue)) > order:
+                    queue.move_to_end(order, last=False)
+                else:
+                    # Sorted when somebody looks: of thousands of receives that are given up at once each comes here.
+                    self._disordered[id(queue)] = queue
             else:
-                for order in sorted(order for order in queue if order > message.order):
-                    queue.move_to_end(order)
+                queue[order] = message
+
+    def _sort(self) -> None:
+        queues = list(self._disordered.values())
+        for queue in queues:
+            for order in sorted(queue):
+                queue.move_to_end(order)
+        self._disordered.clear()
 
     def put_back(self, message: Message) -> None:
         """A message has lost the receive that it had matched: the next one gets it, or it is unexpected again."""
@@ -167,6 +181,8 @@ class Matcher:
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
         """The message that a receive with these arguments would get now (section 3.8)."""
+        if self._disordered:
+            self._sort()
         if source != ANY_SOURCE and tag != ANY_TAG:
             place = self._unexpected.get((source, tag))
             return next(iter(place.values())) if place else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -256,3 +256,20 @@ def test_queues_of_reversed_receives_are_short() -> None:
         isend(w.comms[0], b"x", 1, tag)
         assert receives[tag].done()
     assert not matcher._posted
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]], ids=str)
+@pytest.mark.parametrize("given_up", [range(6), (1, 2, 4), (5,)], ids=str)
+def test_messages_that_are_given_back_are_where_they_were(order: list[int], given_up: Iterable[int]) -> None:
+    w = LocalWorld(1)
+    (comm,) = w.comms
+    for number in range(6):
+        isend(comm, bytes([number]), 0, number % 2)
+    receives = [irecv(comm, 0, number % 2) for number in range(6)]
+    for number in order:
+        if number in given_up:
+            receives[number].withdraw()
+    late = isend(comm, b"late", 0, 1)
+    assert [irecv(comm, 0, ANY_TAG).result() for _ in given_up] == [bytes([number]) for number in given_up]
+    assert irecv(comm, 0, 1).result() == b"late"
+    assert late.done()
