@@ -279,7 +279,7 @@ class Runtime:
         if self.engine.gateway is not None:
             self.engine.gateway.conclude()  # the barrier among them has ended
         self.engine.finish()
-        await self.engine.settled(self.engine.sends.values())
+        await self.engine.settled(self.engine.undelivered())
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Finalize())
@@ -301,9 +301,9 @@ class Runtime:
 
     async def _leave(self) -> None:
         self._closing()
-        if self.engine.unattended:
+        if self.engine.undelivered():
             self.engine.finish()  # so that nobody waits for this rank while it waits for him
-            await self.engine.settled(self.engine.unattended)
+            await self.engine.settled(self.engine.undelivered())
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())

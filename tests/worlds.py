@@ -129,6 +129,8 @@ class NoDriver:
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.soon.append(lambda: callback(*args))
 
+    call_soon_threadsafe = call_soon
+
     def desert(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: who steps the world decides when to stop."""
 

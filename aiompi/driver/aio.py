@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
@@ -120,6 +121,10 @@ class AsyncioDriver:
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)
+
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         return self.loop.call_later(delay, callback)

@@ -337,6 +337,9 @@ class BlockingDriver:
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))
 
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
+        self._soon.append(callback)
+
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         timer = _Timer(time.monotonic() + delay, callback)
         heapq.heappush(self._timers, timer)

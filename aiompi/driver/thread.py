@@ -205,6 +205,10 @@ class ThreadDriver(BlockingDriver):
             super().call_soon(callback, *args)
             self._wake()
 
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
+        super().call_soon_threadsafe(callback)  # without the lock, for which who holds others must not wait
+        self._wake()
+
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         with self._lock:
             timer = super().call_later(delay, callback)

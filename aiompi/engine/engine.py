@@ -6,7 +6,9 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from threading import get_ident
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
@@ -32,6 +34,12 @@ T = TypeVar("T")
 #: awaits of what is complete already, between which an event loop gets a turn. Each costs some microseconds, or the
 #: copy of a message; without a turn a task that is served promptly would keep all else of its loop from running.
 _AWAITS_PER_TURN: Final = 16
+
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
 
 
 class Engine:
@@ -62,7 +70,8 @@ class Engine:
         error: set when the job is over; every operation then fails with it.
         closing: whether this rank starts no operation any more.
         finished: whether this rank has told its peers that it starts no operation any more.
-        unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed.
+        unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed;
+            this rank does not end before them.
         gone: the request of every message that had left when its send returned, and of those to PROC_NULL.
         attachment: the buffer of the process for buffered sends.
         lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
@@ -89,8 +98,10 @@ class Engine:
         self.error: Exception | None = None
         self.troubled = False
         self.closing = self.finished = self.lenient = False
-        self.unattended: set[Request[Any]] = set()
+        self.unattended: set[Send] = set()
         self.attachment = Attachment(self)
+        self._dropped: deque[Callable[[], object]] = deque()  # what undoes it
+        self._thread = get_ident()
         self.gone: Request[None] = Request(self)
         self.gone.complete()
         self.fatal: Callable[[BaseException], object] = self._ignore
@@ -157,20 +168,22 @@ class Engine:
         self._awaits = 0
         return True
 
-    def attend(self, request: Request[Any]) -> None:
-        """See to it that this rank does not end before a send that nobody will wait for is complete."""
-        if not request.done():
-            self.unattended.add(request)
-            request.when_done(self.unattended.discard)
+    def undelivered(self) -> list[Send]:
+        """The sends that are not complete; without those to this rank itself, of which nobody else can receive any."""
+        return [send for send in {*self.sends.values(), *self.unattended} if send.peer.rank != self.rank]
 
     def disown(self, request: Request[Any]) -> None:
         """Let a request complete by itself (MPI_Request_free); if it fails, nobody but the job can be told."""
-        if isinstance(request, Send):
-            self.attend(request)
         if request.done():
             self._check_disowned(request)
-        else:
-            request.when_done(self._check_disowned)
+            return
+        if isinstance(request, Send):
+            self.unattended.add(request)
+            request.when_done(self._attended)
+        request.when_done(self._check_disowned)
+
+    def _attended(self, send: Request[Any]) -> None:
+        self.unattended.remove(cast(Send, send))
 
     def _check_disowned(self, request: Request[Any]) -> None:
         error = request.untold_error()
@@ -209,8 +222,29 @@ class Engine:
                 "reduction, must not communicate (section 4.9.4); let it compute only"
             )
 
+    def drop(self, undo: Callable[[], object], where: FrameType | None = None) -> None:
+        """Undo something that nobody refers to any more; for finalizers.
+
+        Garbage is collected in any thread, and in the midst of everything. So it is undone at once only where that is
+        the program's own doing; otherwise before the next receive or probe, or in the next turn.
+
+        Args:
+            where: what the finalizer has interrupted, if it may be undone at once.
+        """
+        if where is not None and get_ident() == self._thread and not _is_ours(where):
+            undo()
+            return
+        self._dropped.append(undo)
+        self.driver.call_soon_threadsafe(self._clear_up)
+
+    def _clear_up(self) -> None:
+        while self._dropped:
+            self._dropped.popleft()()
+
     def receive(self, receive: Receive) -> None:
         """Start a receive: match it with an unexpected message, or post it."""
+        if self._dropped:
+            self._clear_up()
         if self.error is not None:
             receive.fail(self.error)
             return
@@ -254,6 +288,8 @@ class Engine:
 
     def probe(self, probe: Probe) -> None:
         """Start a probe."""
+        if self._dropped:
+            self._clear_up()
         message = probe.matcher.find_unexpected(probe.want_source, probe.want_tag)
         error = self._hopeless(probe.peer_rank)
         if message is not None:
@@ -271,6 +307,8 @@ class Engine:
         Raises:
             ProcessFailedError: there is none, and none can come.
         """
+        if self._dropped:
+            self._clear_up()
         message = matcher.find_unexpected(source, tag)
         if message is not None:
             return message

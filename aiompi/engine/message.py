@@ -87,6 +87,10 @@ class Message:
         self.peer.expose(self)
         self.matcher.put_back(self)
 
+    def drop(self) -> None:
+        """Undo `extract`: nobody refers any more to what stood for the message."""
+        self.peer.engine.drop(self.put_back)
+
     @property
     def lost(self) -> bool:
         """Whether its payload can come no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -281,5 +282,6 @@ class OwnedReceive(Owned[T_co]):
     __slots__ = ()
 
     def __del__(self) -> None:
-        if self._request is not None:
-            self._withdraw()
+        request = self._request
+        if request is not None:
+            request._engine.drop(request.withdraw, sys._getframe(1))

@@ -91,6 +91,9 @@ class Driver(Protocol):
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""
 
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
+        """The same, from any thread and in the midst of anything, as finalizers run; never if the rank has ended."""
+
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         """Call back after `delay` seconds."""
 

@@ -26,13 +26,17 @@ class _Taken:
     Args:
         core: communicator on which the message has arrived; None: COMM_SELF.
         message: None is the message from PROC_NULL.
+
+    Attributes:
+        dropped: makes the message unexpected again when nobody refers to this any more, if a receive has given it back.
     """
 
-    __slots__ = ("__weakref__", "core", "message")
+    __slots__ = ("__weakref__", "core", "dropped", "message")
 
     def __init__(self, core: Communicator | None, message: engine.Message | None) -> None:
         self.core = core
         self.message = message
+        self.dropped: weakref.finalize[[], _Taken] | None = None
 
 
 class Message(Reference[_Taken]):
@@ -120,9 +124,13 @@ class Message(Reference[_Taken]):
             if holder is None:
                 message.put_back()
             else:
-                holder._denoted = _Taken(taken.core, message)
+                holder._denoted = again = _Taken(taken.core, message)
+                again.dropped = dropped = weakref.finalize(again, message.drop)
+                dropped.atexit = False
 
         receive = core.imrecv(taken.message, memory, decode, status, keep)
+        if taken.dropped is not None:
+            taken.dropped.detach()
         if self is not MESSAGE_NO_PROC:
             self._denoted = None
         return receive

@@ -25,13 +25,14 @@ class Message:
         status: its envelope.
     """
 
-    __slots__ = ("__weakref__", "_codec", "_core", "_message", "_received", "status")
+    __slots__ = ("__weakref__", "_codec", "_core", "_dropped", "_message", "_received", "status")
 
     def __init__(self, core: Communicator, codec: Codec, message: engine.Message | None) -> None:
         self._core = core
         self._codec = codec
         self._message = message
         self._received = False
+        self._dropped: weakref.finalize[[], Message] | None = None
         self.status = core.envelope(message)
 
     def irecv(self, status: Status | None = None) -> Request[Any]:
@@ -72,8 +73,12 @@ class Message:
                 message.put_back()
             else:
                 holder._message, holder._received = message, False
+                holder._dropped = dropped = weakref.finalize(holder, message.drop)
+                dropped.atexit = False
 
         receive = self._core.imrecv(self._message, memory, decode, status, keep)
+        if self._dropped is not None:
+            self._dropped.detach()
         self._message, self._received = None, True
         return receive
 

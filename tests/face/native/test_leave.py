@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from jobs import Site, in_face
 
 
@@ -22,3 +23,22 @@ def test_leaving_alone(site: Site) -> None:
         "farewell",
         "rank 1 has finalized and will send nothing more",
     ]
+
+
+@pytest.mark.parametrize("nbytes", [10**3, 10**5, 3 * 10**6])
+@pytest.mark.parametrize("freed", ["", "request.free()"])
+def test_what_was_sent_arrives_before_a_rank_leaves(site: Site, nbytes: int, freed: str) -> None:
+    """Also a message that its receiver must ask for; but for none of its own it waits."""
+    program = f"""
+    import asyncio
+    if comm.rank == 1:
+        for dest in (0, 1):
+            request = comm.isend(bytes({nbytes}), dest=dest)
+            {freed}
+        await comm.leave()
+        return
+    await asyncio.sleep(0.1)
+    print(len(await comm.recv(source=1)))
+    await comm.leave()
+    """
+    assert site.ok(2, in_face("native", program)).lines == [str(nbytes)]

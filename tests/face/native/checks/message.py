@@ -176,3 +176,30 @@ async def cancelled_receive_of_a_message(world: World) -> None:
                 await world[1].Recv(buffer, 0)
             assert (buffer == letter).all()
         await asyncio.gather(*sends)
+
+
+@check
+async def cancelled_receive_in_a_function_that_holds_the_message(world: World) -> None:
+    """With the function ends the handle, and the message is unexpected again."""
+
+    async def get() -> object:
+        message = await world[1].mprobe(0)
+        receive = message.recv()
+        matched.set()
+        return await receive
+
+    for pauses in range(4):
+        matched = asyncio.Event()
+        sends = [world[0].isend((text, bytes(LARGE)), 1) for text in ("first", "second")]
+        task = asyncio.ensure_future(get())
+        await matched.wait()
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        received = None if task.cancelled() else task.result()
+        del task  # whose error refers to the function
+        first = await world[1].recv(0) if received is None else received
+        assert first == ("first", bytes(LARGE))
+        assert await world[1].recv(0) == ("second", bytes(LARGE))
+        await asyncio.gather(*sends)
