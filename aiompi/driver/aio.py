@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
-from aiompi.driver.spin import Spin, let_rest
+from aiompi.driver.spin import Spin, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class AsyncioDriver:
         for _ in _GLANCE:
             for poller in pollers:
                 if poller.poll(looks):
+                    if len(pollers) > 1:
+                        take_turns(pollers, poller)
                     return True
         return False
 

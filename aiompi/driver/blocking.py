@@ -18,7 +18,7 @@ from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.spin import ONCE, Spin, let_rest
+from aiompi.driver.spin import ONCE, Spin, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -246,11 +246,14 @@ class BlockingDriver:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LOOK_BUSY
-            self._spin.review(self._pollers, now)
-            if self._look(0.0):
+            found = self._spin.review(self._pollers, now)
+            if self._look(0.0) or found:
                 return True
-        for poller in self._pollers:
+        pollers = self._pollers
+        for poller in pollers:
             if poller.poll(ONCE):
+                if len(pollers) > 1:
+                    take_turns(pollers, poller)
                 return True
         return timeout != 0.0 and self._keep_asking(now)
 
@@ -265,6 +268,8 @@ class BlockingDriver:
             for poller in pollers:
                 if poller.poll(looks):
                     self._spin.won()
+                    if len(pollers) > 1:
+                        take_turns(pollers, poller)
                     return True
             now = time.monotonic()
             if now >= until or now >= due:

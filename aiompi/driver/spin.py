@@ -123,14 +123,30 @@ class Spin:
         self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
         self._due = max(self._due, self._pause)
 
-    def review(self, pollers: list[Poller], now: float) -> None:
-        """Have those rest who had nothing to do lately, if others have: to ask them too holds up what these find."""
+    def review(self, pollers: list[Poller], now: float) -> bool:
+        """Have those rest who had nothing to do lately, if others have: to ask them too holds up what these find.
+
+        Returns:
+            Whether one of them has had something to do: those that have something again and again may hide it.
+        """
         if now < self._review:
-            return
+            return False
         self._review = now + _REVIEW
         stale = [poller for poller in pollers if poller.stale()]
-        if len(stale) < len(pollers):
-            let_rest(pollers, stale)
+        if len(stale) == len(pollers):
+            return False
+        let_rest(pollers, stale)
+        found = False
+        for poller in stale:
+            found |= poller in pollers and poller.poll(ONCE)
+        return found
+
+
+def take_turns(pollers: list[Poller], served: Poller) -> None:
+    """Ask one that has found something after the others next time: it may have more for ever."""
+    if served in pollers:
+        pollers.remove(served)
+        pollers.append(served)
 
 
 def let_rest(pollers: list[Poller], some: Iterable[Poller]) -> None:

@@ -569,3 +569,48 @@ def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, gives_way: boo
             await asyncio.sleep(0)
 
     run(main())
+
+
+# Several that may have something to do.
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_who_has_something_again_and_again_keeps_nobody_from_being_asked(driver: BlockingDriver, first: bool) -> None:
+    """Whether it is found at once, or by the spin."""
+    pollers = [Asked(*[first, True] * 50) for _ in range(3)]
+    for poller in pollers:
+        assert driver.linger(poller)
+    for _ in range(9):
+        asked = [poller.asked for poller in pollers]
+        driver._turn(None)
+        assert [poller.asked for poller in pollers] != asked
+    assert max(poller.calls for poller in pollers) <= 2 * min(poller.calls for poller in pollers)
+
+
+def test_who_seems_to_have_nothing_to_do_and_cannot_rest_is_asked(driver: BlockingDriver) -> None:
+    busy, hidden = Asked(*[True] * 100), Asked(True)
+    for poller in (busy, hidden):
+        driver.linger(poller)
+    hidden.idle, hidden.restless = True, 10**6
+    driver._pollers[:] = [busy, hidden]
+    driver._spin._review = driver._due = 0.0
+    assert driver._ask(None)
+    assert hidden.calls == 1
+
+
+def test_the_loop_asks_in_turns(run: Any) -> None:
+    async def main() -> None:
+        driver = AsyncioDriver()
+        driver.spin(0.001)
+        pollers = [Asked(*[True] * 10**4) for _ in range(3)]
+        for poller in pollers:
+            driver.linger(poller)
+        for _ in range(9):
+            assert driver._look()
+        assert [poller.calls for poller in pollers] == [3, 3, 3]
+        for poller in pollers:
+            poller.answers.clear()
+        while driver._pollers:
+            await asyncio.sleep(0)
+
+    run(main())
