@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ import pytest
 from jobs import LIMIT, Site
 
 from aiompi.bench.__main__ import main
-from aiompi.bench.osu import plot, table
+from aiompi.bench.contender import Answer
+from aiompi.bench.measure.turns import Work
+from aiompi.bench.osu import plot, run, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
-from aiompi.bench.osu.run import Plan, Row
+from aiompi.bench.osu.run import MOST_ROUNDS, TURN, Plan, Row
 
 BENCH = (sys.executable, "-m", "aiompi.bench")
 MODULES = {
@@ -32,12 +36,44 @@ MODULES = {
 
 
 def row(name: str, nbytes: int | None, **samples: list[float]) -> Row:
-    return Row(BENCHMARKS[name], 2, nbytes, samples)
+    return Row(BENCHMARKS[name], 2, nbytes, samples, dict.fromkeys(samples, 7))
 
 
 def test_latency_is_half_a_round_trip_and_the_mean_of_the_pairs() -> None:
     blocks = [[2e-6, 4e-6, 100.0], [8e-6], [1.0], [1.0]]
     assert BENCHMARKS["multi_lat"].value(blocks, 8) == pytest.approx(3.0)
+
+
+class Slow:
+    """A conversation with ranks that are slow to answer.
+
+    Args:
+        seconds: that a round takes by their clocks, after so many.
+    """
+
+    def __init__(self, seconds: Callable[[int], float]) -> None:
+        self._seconds = seconds
+
+    def ask(self, work: Work) -> Answer:
+        time.sleep(0.005)
+        seconds = self._seconds(work.get("iterations") or work["calls"])
+        return [[seconds] * work.get("calls", 1)] * 2
+
+
+@pytest.mark.parametrize("name", ["latency", "bw", "allreduce"])
+@pytest.mark.parametrize(
+    ("seconds", "rounds"),
+    [
+        (lambda rounds: 1e-6, MOST_ROUNDS),
+        (lambda rounds: 1e-4, round(TURN / 1e-4)),
+        (lambda rounds: 1.0, 1),
+        (lambda rounds: 1e-3 if rounds < 10 else 1e-4, round(TURN / 1e-4)),
+    ],
+    ids=["short", "longer", "too long", "slow at first"],
+)
+def test_turns_are_as_long_by_the_clocks_of_the_ranks(name: str, seconds: Callable[[int], float], rounds: int) -> None:
+    conversation: Any = Slow(seconds)
+    assert abs(run._rounds(BENCHMARKS[name], 8, conversation) - rounds) <= 1
 
 
 def test_bandwidth_is_that_of_all_pairs() -> None:
@@ -55,7 +91,8 @@ def test_a_window_has_place() -> None:
 
 def test_ratio_is_to_the_first() -> None:
     record = row("latency", 8, aiompi=[4.0, 9.0, 3.0], other=[2.0, 1.0, 3.0]).record()
-    assert record["peers"]["other"] == {"median": 2.0, "min": 1.0, "max": 3.0, "ratio": 0.5, "samples": [2.0, 1.0, 3.0]}
+    figures = {"median": 2.0, "min": 1.0, "max": 3.0, "ratio": 0.5, "rounds": 7, "samples": [2.0, 1.0, 3.0]}
+    assert record["peers"]["other"] == figures
     assert (record["better"], record["unit"], record["nbytes"]) == ("less", "us", 8)
     assert row("bw", 8, aiompi=[1.0]).record()["better"] == "more"
 

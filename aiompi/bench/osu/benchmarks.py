@@ -67,6 +67,10 @@ class Benchmark(NamedTuple):
             work["window"] = window(nbytes)
         return {**work, "iterations": rounds, "blocks": 1}
 
+    def seconds(self, answer: Answer) -> float:
+        """What a round has taken."""
+        return call_time(answer) / 1e6 if self._collective else statistics.fmean(_leaders(answer))
+
 
 def window(nbytes: int) -> int:
     """Number of messages that are outstanding at once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -17,8 +16,10 @@ from aiompi.bench.samples import calls_within, in_turns
 #: seconds that a turn takes, about; and at most how many rounds it has
 TURN: Final = 0.03
 MOST_ROUNDS: Final = 1000
-#: of a trial, which tells how many fit into a turn
+#: of the first trial that tells how many fit into a turn, and how many trials there are: those before it pay for what
+#: is done once, and have too few rounds
 _TRIAL_ROUNDS: Final = 2
+_TRIALS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class Row:
         ranks: how many there were.
         nbytes: the size, None if there is none.
         samples: by peer, taken by turns.
+        rounds: by peer, of which each sample is the mean.
     """
 
     benchmark: Benchmark
     ranks: int
     nbytes: int | None
     samples: Mapping[str, Sequence[float]]
+    rounds: Mapping[str, int]
 
     def ratio(self, peer: str) -> float:
         """Median of a peer / median of the first one."""
@@ -83,6 +86,7 @@ class Row:
                     "max": max(samples),
                     "ratio": self.ratio(peer),
                     **({"messages_per_second": self.message_rate(peer)} if self.benchmark.counted else {}),
+                    "rounds": self.rounds[peer],
                     "samples": list(samples),
                 }
                 for peer, samples in self.samples.items()
@@ -101,8 +105,11 @@ def measure(plan: Plan) -> Iterator[Row]:
         with conversations(*contenders, processes=ranks) as everyone:
             for benchmark in benchmarks:
                 for nbytes in plan.sizes if benchmark.sized else (None,):
-                    samples = _samples(plan, benchmark, nbytes or 0, everyone)
-                    yield Row(benchmark, ranks, nbytes, dict(zip(names, samples, strict=True)))
+                    size = nbytes or 0
+                    rounds = [1 if plan.quick else _rounds(benchmark, size, each) for each in everyone]
+                    turns = [_turn(benchmark, size, *of_one) for of_one in zip(rounds, everyone, strict=True)]
+                    samples = dict(zip(names, in_turns(plan.repeat, *turns), strict=True))
+                    yield Row(benchmark, ranks, nbytes, samples, dict(zip(names, rounds, strict=True)))
 
 
 def _who(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
@@ -111,19 +118,15 @@ def _who(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
     return benchmark.ranks or plan.ranks, names
 
 
-def _samples(plan: Plan, benchmark: Benchmark, nbytes: int, everyone: Sequence[Conversation]) -> list[list[float]]:
-    def turn(conversation: Conversation) -> Callable[[], float]:
-        rounds = 1 if plan.quick else _rounds(benchmark, nbytes, conversation)
-        work = benchmark.at(nbytes, rounds)
-        return lambda: benchmark.value(conversation.ask(work), nbytes)
-
-    return in_turns(plan.repeat, *[turn(conversation) for conversation in everyone])
+def _turn(benchmark: Benchmark, nbytes: int, rounds: int, conversation: Conversation) -> Callable[[], float]:
+    work = benchmark.at(nbytes, rounds)
+    return lambda: benchmark.value(conversation.ask(work), nbytes)
 
 
 def _rounds(benchmark: Benchmark, nbytes: int, conversation: Conversation) -> int:
-    """How many rounds fit into a turn: the second trial does not pay for what is done once."""
-    work = benchmark.at(nbytes, _TRIAL_ROUNDS)
-    conversation.ask(work)
-    start = time.perf_counter()
-    conversation.ask(work)
-    return calls_within(TURN, (time.perf_counter() - start) / (2 * _TRIAL_ROUNDS), MOST_ROUNDS)
+    """How many rounds fit into a turn by the peer's own clock, so that neither starting nor reporting counts."""
+    rounds = _TRIAL_ROUNDS
+    for _ in range(_TRIALS):
+        seconds = benchmark.seconds(conversation.ask(benchmark.at(nbytes, rounds)))
+        rounds = calls_within(TURN, seconds, MOST_ROUNDS)
+    return rounds
