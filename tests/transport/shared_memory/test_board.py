@@ -93,6 +93,21 @@ def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     assert written(w) == before
 
 
+def test_what_was_exposed_for_a_call_that_another_rank_has_not_made_is_free_again(together):
+    w = together()
+    call, results = allreduce([np.full(ROOM, float(rank)) for rank in range(3)])
+    everyone(w, call)
+    for _ in range(5):
+        requests = [buffers.barrier(comm) if comm.rank == 1 else call(comm) for comm in w.comms]
+        w.until(lambda: all(request.done() for request in requests))
+        assert all(isinstance(request.exception(), errors.OtherError) for request in requests)
+    for pool in [own._pool for own in w.transports if own._pool is not None]:
+        pool._room(1)
+        assert not pool._blocks
+    everyone(w, call)
+    assert [{*result.tolist()} for result in results] == [{3.0}] * 3
+
+
 def test_all_ranks_get_the_same_bits(together):
     w = together(4)
     a, b, c, d = (np.random.default_rng(rank).normal(size=ROOM // 8) for rank in range(4))
