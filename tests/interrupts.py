@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -24,9 +25,12 @@ def interrupted(when: Callable[[], bool]) -> Iterator[None]:
             sys.setprofile(None)
             raise Late
 
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what is raised in a callback of the collector, or in a finalizer, is lost
     sys.setprofile(profile)
     try:
         yield
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
