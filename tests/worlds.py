@@ -119,6 +119,7 @@ class NoDriver:
     """
 
     background = True
+    in_own_thread = True
 
     def __init__(self) -> None:
         self.soon: deque[Callable[[], object]] = deque()

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
@@ -29,6 +30,7 @@ class AsyncioDriver:
     background = True
 
     def __init__(self) -> None:
+        self._thread = get_ident()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
         self._pollers: list[Poller] = []
@@ -42,6 +44,10 @@ class AsyncioDriver:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
+
+    @property
+    def in_own_thread(self) -> bool:
+        return get_ident() == self._thread
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
         if self._glances_end and self._glance(request):

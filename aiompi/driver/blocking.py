@@ -77,6 +77,10 @@ class BlockingDriver:
         """Whether the calling thread is the one that has made this driver, or takes its place after its end."""
         return threading.current_thread() is self._first or not self._first.is_alive()
 
+    @property
+    def in_own_thread(self) -> bool:
+        return get_ident() == self._owner
+
     def admit(self) -> None:
         """Refuse the call of a thread that may not make it.
 

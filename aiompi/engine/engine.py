@@ -6,7 +6,6 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
-from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -101,7 +100,6 @@ class Engine:
         self.unattended: set[Send] = set()
         self.attachment = Attachment(self)
         self._dropped: deque[Callable[[], object]] = deque()  # what undoes it
-        self._thread = get_ident()
         self.gone: Request[None] = Request(self)
         self.gone.complete()
         self.fatal: Callable[[BaseException], object] = self._ignore
@@ -231,7 +229,7 @@ class Engine:
         Args:
             where: what the finalizer has interrupted, if it may be undone at once.
         """
-        if where is not None and get_ident() == self._thread and not _is_ours(where):
+        if where is not None and self.driver.in_own_thread and not _is_ours(where):
             undo()
             return
         self._dropped.append(undo)

@@ -58,6 +58,10 @@ class Driver(Protocol):
 
     background: bool
 
+    @property
+    def in_own_thread(self) -> bool:
+        """Whether the calling thread is the only one in which the rank does anything."""
+
     def waiter(self, request: Request[Any]) -> Waiter | None:
         """What awaiting code yields in order to wait for a request; None if that is complete now."""
 
