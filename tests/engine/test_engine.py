@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
+from typing import Any
+
 import pytest
+from spmd import Run
 from worlds import LocalWorld, NoDriver, WireWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, CONTEXT_SELF
+from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Engine
+from aiompi.engine.pt2pt import Probe, Receive
 from aiompi.settings import Settings
 
 
@@ -84,3 +92,39 @@ def test_completed_operations_leave_nothing_in_the_tables() -> None:
         assert not engine.schedules
         assert not engine.peer(1 - engine.rank).landings
         assert not engine.peer(1 - engine.rank).orphans
+
+
+@pytest.mark.parametrize("then", ["a receive", "a probe", "a look", "a turn"])
+@pytest.mark.parametrize("where", ["in the engine", "in another thread", "unknown"])
+def test_what_is_dropped_is_undone_later(run: Run, then: str, where: str) -> None:
+    """By the thread of the rank, out of the way of the engine."""
+    undone: list[int] = []
+
+    async def main() -> None:
+        driver = AsyncioDriver()
+        assert driver.loop is asyncio.get_running_loop(), "as every rank knows that has joined"
+        engine = Engine(0, 2, Settings(), driver)
+        matcher = engine.matcher(0)
+        undo, frame = (lambda: undone.append(threading.get_ident())), sys._getframe()
+        if where == "in the engine":
+            inside: Any = eval("sys._getframe()", {"sys": sys, "__name__": "aiompi.engine.match"})
+            engine.drop(undo, inside)
+        elif where == "in another thread":
+            await asyncio.get_running_loop().run_in_executor(None, engine.drop, undo, frame)
+        else:
+            engine.drop(undo)
+        assert where == "in another thread" or not undone
+        if then == "a receive":
+            engine.receive(Receive(engine, matcher, None, 1, 0, 1))
+        elif then == "a probe":
+            engine.probe(Probe(engine, matcher, 1, 0, 1))
+        elif then == "a look":
+            engine.iprobe(matcher, 1, 0, 1)
+        else:
+            await asyncio.sleep(0.01)
+        assert undone == [threading.get_ident()]
+        await asyncio.sleep(0.01)
+        engine.drop(undo, frame)
+        assert undone == [threading.get_ident()] * 2, "at once: nobody is in the way"
+
+    run(main())
