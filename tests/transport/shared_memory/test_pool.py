@@ -333,6 +333,23 @@ def test_more_readers_than_there_is_place_for(world: NewPolled, monkeypatch: pyt
         assert blocks(w) == 0
 
 
+def test_a_ring_without_room_for_one_more_reference(world: NewPolled) -> None:
+    """The message is copied, and neither memory nor credit is lost."""
+    w = world(3, ring_size=4096, eager_window=2**26)
+    own: Any = w.transports[0]
+    sends = []
+    for number in range(100):
+        sends += multicast(w, pattern(LEAST, number), number)
+    assert 0 < len(own._pool._blocks) < 100, "the last ones had no room"
+    for number in range(100):
+        assert got(w, receive(w, number)) == [pattern(LEAST, number)] * 2
+    w.finish(*sends, *multicast(w, pattern(LEAST, 100), 100))
+    assert got(w, receive(w, 100)) == [pattern(LEAST, 100)] * 2
+    assert blocks(w) == 0
+    for rank in (1, 2):
+        assert w.balanced(0, rank)
+
+
 @pytest.mark.parametrize("lack", ["ENOMEM", "EMFILE"])
 def test_a_reader_that_cannot_have_the_memory_does_without(
     world: NewPolled, monkeypatch: pytest.MonkeyPatch, lack: str
