@@ -1,0 +1,175 @@
+"""Between a store and a load that may not pass each other is a fence: the other side steps there, and is seen.
+
+Processors that are tested on hardly ever let a load pass a store; so the fence itself is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from frames import Header
+
+from aiompi.transport.shared_memory import cma
+from aiompi.transport.shared_memory.board import Board
+from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, HEARD, UNHEARD, Inbound, Outbound, Ring
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER, HEADER_BYTES
+
+SIZE = 4096
+#: of an invitation, and where its sender's position begins
+NUMBER = 3
+MARK = NUMBER << cma._BITS
+
+
+class Fence:
+    """In the place of the lock: has the other side do something when it is taken."""
+
+    def __init__(self, step: Callable[[], object]) -> None:
+        self._step = step
+        self.seen: list[object] = []
+
+    def __enter__(self) -> None:
+        self.seen.append(self._step())
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is locked."""
+
+
+class Ends:
+    """Both ends of a ring, of which the other one steps at the fence of this one."""
+
+    def __init__(self) -> None:
+        memory, self.words = memoryview(bytearray(SIZE)), memoryview(bytearray(CONTROL_BYTES)).cast("Q")
+        self.outbound, self.inbound = Outbound(memory, self.words), Inbound(memory, self.words)
+        self.read: list[bytes] = []
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self.read.append(bytes(payload))
+
+    def put(self, nbytes: int = 1) -> int:
+        return self.outbound.put(HEADER.pack(*Header(frame.EAGER, length=nbytes)), bytes(nbytes))
+
+    def at_fence(self, end: Ring, step: Callable[[], object]) -> list[object]:
+        """What the steps have given."""
+        fence: Any = Fence(step)
+        end._lock = fence
+        return fence.seen  # type: ignore[no-any-return]
+
+
+def test_who_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
+    ends = Ends()
+    watching = ends.at_fence(ends.outbound, ends.inbound.watch)
+    assert ends.put() == HEARD, "he looks by himself"
+    assert watching == [False]
+
+
+def test_who_begins_to_wait_while_a_part_of_a_frame_is_told_sees_it() -> None:
+    ends = Ends()
+    assert ends.outbound.write(bytes(HEADER_BYTES), last=True)
+    watching = ends.at_fence(ends.outbound, ends.inbound.watch)
+    assert not ends.outbound.unheard()
+    assert watching == [False]
+
+
+def test_a_frame_that_is_put_while_its_reader_begins_to_wait_is_told_of_and_seen() -> None:
+    ends = Ends()
+    put = ends.at_fence(ends.inbound, ends.put)
+    assert not ends.inbound.watch()
+    assert put == [UNHEARD]
+
+
+def test_the_rest_of_a_message_that_is_written_while_its_reader_begins_to_wait_is_seen() -> None:
+    ends = Ends()
+    inflow: Any = SimpleNamespace(pending=False)
+    ends.inbound._inflow = inflow
+    assert ends.inbound.watch()
+    seen = ends.at_fence(ends.inbound, lambda: setattr(inflow, "pending", True))
+    assert not ends.inbound.watch()
+    assert seen == [None]
+
+
+def test_room_that_is_made_while_a_writer_begins_to_wait_for_it_is_seen() -> None:
+    ends = Ends()
+    while ends.put(SIZE // 4 - HEADER_BYTES):
+        pass
+
+    def read() -> bool:
+        ends.inbound.read(ends, SIZE * 16)  # type: ignore[arg-type]
+        return ends.inbound.unheard()
+
+    heard = ends.at_fence(ends.outbound, read)
+    assert not ends.outbound.want()
+    assert ends.read
+    assert heard == [True], "the reader sees that somebody waits"
+
+
+def test_what_is_on_a_board_is_there_before_its_owner_looks_at_others() -> None:
+    board = Board()
+    cells = board._cells
+    try:
+        fence: Any = Fence(lambda: list(cells[:6]))
+        board._lock = fence
+        board.post(0, 7, 1, 2, b"x")
+        board.sleep(0, 7)
+        posted, asleep = fence.seen
+        assert posted[0] == 7
+        assert (posted, asleep).count(posted) == 1
+        assert asleep.count(7) == 2
+    finally:
+        cells.release()
+        board.close()
+
+
+@pytest.fixture
+def ring() -> Ring:
+    return Ring(memoryview(bytearray(SIZE)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
+
+
+def at_fence(ring: Ring, step: Callable[[], object]) -> list[object]:
+    fence: Any = Fence(step)
+    ring._lock = fence
+    return fence.seen  # type: ignore[no-any-return]
+
+
+def exposed(ring: Ring) -> Exposed:
+    """A message to whose receiver the sender has been invited."""
+    neighbour: Any = SimpleNamespace(alive=lambda: True)
+    found = Exposed(neighbour, [(0, SIZE)], ring, 0)
+    found._number = ring.words[INVITED] = NUMBER
+    ring.words[WRITING] = ring.words[WRITTEN] = MARK | SIZE
+    return found
+
+
+def test_a_receiver_reads_nothing_that_the_sender_has_just_begun_to_write(ring: Ring) -> None:
+    message = exposed(ring)
+    seen = at_fence(ring, lambda: ring.words.__setitem__(WRITING, MARK | 100))
+    assert message._claim(50, 150) == ring.words[READ] == 100
+    assert seen == [None]
+
+
+def test_a_receiver_waits_for_what_the_sender_has_just_begun_to_write(ring: Ring) -> None:
+    message = exposed(ring)
+    seen = at_fence(ring, lambda: ring.words.__setitem__(WRITING, MARK | 100))
+    assert not message.close(wait=False)
+    assert seen == [None]
+    ring.words[WRITTEN] = MARK | 100
+    assert message.close(wait=False)
+
+
+@pytest.mark.parametrize(("word", "value"), [(INVITED, 0), (INVITED, NUMBER + 1), (READ, 101)])
+def test_a_sender_writes_nothing_that_the_receiver_has_just_claimed_or_closed(
+    ring: Ring, word: int, value: int
+) -> None:
+    written: list[int] = []
+    receiver: Any = SimpleNamespace(write=lambda address, memory: written.append(address) or True)
+    ring.words[INVITED] = NUMBER
+    assistance = Assistance(receiver, [bytes(SIZE)], SIZE, 0, NUMBER, ring)
+    seen = at_fence(ring, lambda: ring.words.__setitem__(word, value))
+    assert not assistance._piece(100)
+    assert seen == [None]
+    assert not written
+    assert ring.words[WRITING] == ring.words[WRITTEN] == MARK | SIZE, "the receiver need not wait"
