@@ -19,6 +19,7 @@ in between.
 from __future__ import annotations
 
 import os
+import time
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
@@ -33,9 +34,9 @@ _GRAIN: Final = 4096
 _COUNT: Final = 64
 #: bytes that are written before they are counted: more, and the reader copies later, fewer, and both count more often
 _STEP: Final = 128 * 2**10
-#: how often a reader lets others run until the next bytes are there, before he sleeps: many times as long as a step
-#: takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
-_PATIENCE: Final = range(100)
+#: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
+#: step takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
+_PATIENCE: Final = 100e-6
 
 
 class Reader(Protocol):
@@ -174,14 +175,17 @@ class Inflow:
     def next(self) -> memoryview:
         """What is there and has not been read, after a while if need be; empty if the writer takes long."""
         number, read = self._number, self.read
-        for _ in _PATIENCE:
-            there = number[0]
-            if there != read:
-                if not read < there <= self._nbytes:
-                    raise RemoteProtocolError(f"{there} bytes are there of a message of {self._nbytes} bytes")
-                return self._memory[read:there]
+        there, until = number[0], 0.0
+        while there == read:
+            now = time.monotonic()
+            until = until or now + _PATIENCE
+            if now >= until:
+                return self._memory[:0]
             os.sched_yield()
-        return self._memory[:0]
+            there = number[0]
+        if not read < there <= self._nbytes:
+            raise RemoteProtocolError(f"{there} bytes are there of a message of {self._nbytes} bytes")
+        return self._memory[read:there]
 
     @property
     def pending(self) -> bool:

@@ -38,6 +38,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -77,8 +78,9 @@ EARLY: Final = 16 * 2**10
 _ONCE: Final = range(1)
 #: and for what is just being written for him: most often it takes a few microseconds
 _PATIENCE: Final = range(100)
-#: and, after those, in turns with whoever else wants the core: a system call slows down both sides
-_YIELDING: Final = range(40)
+#: seconds after those, in turns with whoever else wants the core: a system call slows down both sides. Not a number of
+#: times: who computes keeps the core for milliseconds each time.
+_YIELDING: Final = 30e-6
 #: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
 #: cache, and ranks that exchange short messages only touch no more of the ring than this
 REWIND: Final = 64 * 2**10
@@ -530,11 +532,12 @@ class Inbound(Ring):
         for _ in _PATIENCE:
             if words[HEAD] != tail:
                 return True
-        for _ in _YIELDING:
-            if words[HEAD] != tail:
-                return True
+        until = time.monotonic() + _YIELDING
+        while words[HEAD] == tail:
+            if time.monotonic() >= until:
+                return False
             os.sched_yield()
-        return False
+        return True
 
     def grant(self, nbytes: int) -> None:
         """Let the writer know of so many bytes of credit more, once it looks."""

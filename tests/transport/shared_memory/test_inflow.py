@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +106,24 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
     assert nothing_held(w)
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
+    number = memoryview(bytearray(8)).cast("Q")
+    loan: Any = SimpleNamespace(read=lambda place, nbytes: memoryview(bytearray(nbytes)))
+    inflow = pool.Inflow(loan, 0, LONG)
+    inflow._number = number
+    yields: list[int] = []
+
+    def keep() -> None:
+        yields.append(1)
+        time.sleep(1e-3)
+        number[0] = 100 * comes
+
+    monkeypatch.setattr(os, "sched_yield", keep)
+    assert len(inflow.next()) == 100 * comes
+    assert len(yields) == 1
+
+
 def test_a_message_for_which_there_is_no_memory_is_gone(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its block is free again, and the messages after it come."""
     w = world
@@ -125,7 +145,7 @@ def test_a_message_for_which_there_is_no_memory_is_gone(world: PolledWorld, monk
 def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the beginning, so that he wakes up meanwhile, and at the end, if he has fallen asleep again."""
     w = world
-    monkeypatch.setattr(pool, "_PATIENCE", range(1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     rung: list[Segment] = []
     ring = Segment.ring
     monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
@@ -174,7 +194,7 @@ def test_a_reader_who_spins(world: PolledWorld, monkeypatch: pytest.MonkeyPatch)
     w.drivers[1].spin(60.0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
-    monkeypatch.setattr(pool, "_PATIENCE", range(1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     counting(w, lambda number: w.drivers[1].poll())
     for i in range(3):
         receive = irecv(w.comms[1])

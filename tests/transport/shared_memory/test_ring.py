@@ -7,6 +7,7 @@ import mmap
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -391,6 +392,7 @@ class Late:
 def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     yields: list[None] = []
     monkeypatch.setattr("os.sched_yield", lambda: yields.append(None))
+    monkeypatch.setattr(ring, "_YIELDING", 60.0)
     for looks, yielded in ((0, 0), (90, 0), (110, 10)):
         pair = Pair()
         pair.words[COMING] = pair.words[HEAD] + 1
@@ -398,6 +400,22 @@ def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypat
         pair.outbound.put(eager(b"x"), b"x")
         assert pair.inbound.expect()
         assert len(yields) == yielded
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
+    pair, yields = Pair(), []
+
+    def keep() -> None:
+        yields.append(None)
+        time.sleep(1e-3)
+        if comes:
+            pair.outbound.put(eager(b"x"), b"x")
+
+    monkeypatch.setattr("os.sched_yield", keep)
+    pair.words[COMING] = pair.words[HEAD] + 1
+    assert pair.inbound.expect() is comes
+    assert len(yields) == 1
 
 
 def test_there_is_something_to_do_when_the_writer_waits() -> None:
@@ -490,6 +508,7 @@ def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pyt
     pair.read()
     assert not pair.inbound.expect(midst=False)
     monkeypatch.setattr(os, "sched_yield", lambda: pair.outbound.write(payload[500:], True))
+    monkeypatch.setattr(ring, "_YIELDING", 60.0)
     assert pair.inbound.expect(midst=True)
     pair.read()
     assert [data for _, data in pair.frames] == [payload]
