@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
-from aiompi.driver.spin import Spin, let_rest, take_turns
+from aiompi.driver.spin import Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 
 T = TypeVar("T")
@@ -120,6 +120,9 @@ class AsyncioDriver:
         finally:
             if pollers:
                 self.loop.call_soon(self._ask)
+
+    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
+        return give_way(ready, seconds)
 
     def now(self) -> float:
         return self.loop.time()

@@ -18,7 +18,7 @@ from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.spin import ONCE, Spin, let_rest, take_turns
+from aiompi.driver.spin import ONCE, Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -324,6 +324,9 @@ class BlockingDriver:
             return False
         self._pollers.insert(0 if first else len(self._pollers), poller)
         return True
+
+    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
+        return give_way(ready, seconds)
 
     def now(self) -> float:
         return time.monotonic()

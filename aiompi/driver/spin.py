@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -140,6 +140,16 @@ class Spin:
         for poller in stale:
             found |= poller in pollers and poller.poll(ONCE)
         return found
+
+
+def give_way(ready: Callable[[], bool], seconds: float) -> bool:
+    """Let whoever else wants the core have it until something is so, for so long; whether it is."""
+    until = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() >= until:
+            return False
+        os.sched_yield()
+    return True
 
 
 def take_turns(pollers: list[Poller], served: Poller) -> None:

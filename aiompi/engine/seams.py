@@ -86,6 +86,9 @@ class Driver(Protocol):
             first: whether to ask it before all others.
         """
 
+    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
+        """Let whoever else wants the core have it until something is so, for so long; whether it is."""
+
     def now(self) -> float:
         """Seconds since some moment in the past."""
 

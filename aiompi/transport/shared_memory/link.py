@@ -122,6 +122,7 @@ class RingLink:
         self._segment = segment
         segment.inbound.lender = self._lender
         segment.inbound.exposed = self._exposed
+        segment.inbound.give_way = self._driver.give_way
         segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)

@@ -18,8 +18,7 @@ in between.
 
 from __future__ import annotations
 
-import os
-import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
@@ -152,6 +151,7 @@ class Inflow:
     Args:
         loan: the pool of the writer.
         place, nbytes: of the message, as the writer has told.
+        give_way: lets others run, as of the driver.
 
     Attributes:
         read: bytes that have been read.
@@ -160,13 +160,16 @@ class Inflow:
         RemoteProtocolError: it is not there.
     """
 
-    __slots__ = ("_loan", "_memory", "_nbytes", "_number", "read")
+    __slots__ = ("_give_way", "_loan", "_memory", "_nbytes", "_number", "read")
 
-    def __init__(self, loan: Loan, place: int, nbytes: int) -> None:
+    def __init__(
+        self, loan: Loan, place: int, nbytes: int, give_way: Callable[[Callable[[], bool], float], bool]
+    ) -> None:
         memory = loan.read(place, _COUNT + nbytes)
         if place % _COUNT:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
         self._loan = loan
+        self._give_way = give_way
         self._number = memory[:8].cast("Q")
         self._memory = memory[_COUNT:]
         self._nbytes = nbytes
@@ -175,14 +178,9 @@ class Inflow:
     def next(self) -> memoryview:
         """What is there and has not been read, after a while if need be; empty if the writer takes long."""
         number, read = self._number, self.read
-        there, until = number[0], 0.0
-        while there == read:
-            now = time.monotonic()
-            until = until or now + _PATIENCE
-            if now >= until:
-                return self._memory[:0]
-            os.sched_yield()
-            there = number[0]
+        if number[0] == read and not self._give_way(lambda: number[0] != read, _PATIENCE):
+            return self._memory[:0]
+        there = number[0]
         if not read < there <= self._nbytes:
             raise RemoteProtocolError(f"{there} bytes are there of a message of {self._nbytes} bytes")
         return self._memory[read:there]

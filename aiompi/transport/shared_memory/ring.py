@@ -35,10 +35,8 @@ hence never torn.
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -107,6 +105,10 @@ def _aligned(position: int) -> int:
 
 def _nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
+
+
+def _never(ready: Callable[[], bool], seconds: float) -> bool:
+    return False
 
 
 def _nothing_exposed(pieces: list[tuple[int, int]], number: int) -> Offer:
@@ -304,10 +306,11 @@ class Inbound(Ring):
         lender: gives the area of the writer, of that kind, which has been handed over.
         exposed: gives the message in pieces, address and length, of the writer's process; the number is what came with
             them.
+        give_way: lets others run, as of the driver.
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "exposed", "landing", "lender", "stopped")
+    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "exposed", "give_way", "landing", "lender", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
@@ -316,6 +319,7 @@ class Inbound(Ring):
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.exposed: Callable[[list[tuple[int, int]], int], Offer] = _nothing_exposed
+        self.give_way: Callable[[Callable[[], bool], float], bool] = _never
         self.stopped = False
 
     @property
@@ -434,7 +438,7 @@ class Inbound(Ring):
             return length + FRAME_COST  # it may have been copied at once
         loan = self.lender(POOL)
         if epoch:
-            inflow = Inflow(loan, start, length)
+            inflow = Inflow(loan, start, length, self.give_way)
             self.landing, self._inflow = Waste(length), inflow
             self.landing = sink.land((kind, *header[1:]))
             return self._follow(inflow) + FRAME_COST
@@ -532,12 +536,7 @@ class Inbound(Ring):
         for _ in _PATIENCE:
             if words[HEAD] != tail:
                 return True
-        until = time.monotonic() + _YIELDING
-        while words[HEAD] == tail:
-            if time.monotonic() >= until:
-                return False
-            os.sched_yield()
-        return True
+        return self.give_way(lambda: words[HEAD] != tail, _YIELDING)
 
     def grant(self, nbytes: int) -> None:
         """Let the writer know of so many bytes of credit more, once it looks."""

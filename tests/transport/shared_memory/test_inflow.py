@@ -16,6 +16,7 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import PROC_NULL
+from aiompi.driver.spin import give_way
 from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
@@ -110,7 +111,7 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
 def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
     number = memoryview(bytearray(8)).cast("Q")
     loan: Any = SimpleNamespace(read=lambda place, nbytes: memoryview(bytearray(nbytes)))
-    inflow = pool.Inflow(loan, 0, LONG)
+    inflow = pool.Inflow(loan, 0, LONG, give_way)
     inflow._number = number
     yields: list[int] = []
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import pattern
 
+from aiompi.driver.spin import give_way
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import ring
 from aiompi.transport.shared_memory.ring import (
@@ -89,6 +90,7 @@ class Pair:
         self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
         self.outbound = Outbound(memoryview(self.memory), self.words)
         self.inbound = Inbound(memoryview(self.memory), self.words)
+        self.inbound.give_way = give_way
         self.frames: list[tuple[Header, bytes]] = []
         self._width = width
         self._takes = takes
