@@ -284,4 +284,4 @@ class OwnedReceive(Owned[T_co]):
     def __del__(self) -> None:
         request = self._request
         if request is not None:
-            request._engine.drop(request.withdraw, sys._getframe(1))
+            request._engine.drop(request.withdraw, sys._getframe().f_back)

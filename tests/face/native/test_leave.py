@@ -42,3 +42,13 @@ def test_what_was_sent_arrives_before_a_rank_leaves(site: Site, nbytes: int, fre
     await comm.leave()
     """
     assert site.ok(2, in_face("native", program)).lines == [str(nbytes)]
+
+
+def test_a_receive_that_is_dropped_when_the_interpreter_ends(site: Site) -> None:
+    """Nobody runs any more by then, and there is nothing to be undone."""
+    program = """
+    global kept
+    kept = comm.recv(source=1 - comm.rank)
+    """
+    result = site.ok(2, in_face("native", program))
+    assert (result.out, result.err) == ("", "")
