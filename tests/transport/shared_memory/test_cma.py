@@ -711,3 +711,28 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
         raw.segment.ring()
         w.until(receive.done)
     assert receive.result() == bytes(10)
+
+
+def test_a_link_that_breaks_takes_back_what_was_exposed(world: PolledWorld) -> None:
+    """The peer may still copy it, and must not take it for the message."""
+    isend(world.comms[0], pattern(MANY), 1)
+    seen = words(world)
+    before = seen[RETRACTED]
+    link: Any = world.engines[0].peer(1).link
+    link.lost("a test")
+    assert seen[RETRACTED] == before + 1
+
+
+def test_a_link_that_breaks_lets_the_sender_write_no_more(world: PolledWorld) -> None:
+    irecv_into(world.comms[1], bytearray(MANY))
+    isend(world.comms[0], pattern(MANY), 1)
+    seen = words(world)
+    while not seen[INVITED]:
+        world.drivers[1].poll()
+    (landing,) = world.engines[1].peer(0).landings
+    for link in world.links(1, 0):
+        link.close()
+    assert not seen[INVITED], "before it is known what has become of him"
+    assert world.engines[1].peer(0).landings == {landing}
+    world.engines[1].peer(0).gone("a test")
+    world.drivers[1].poll()
