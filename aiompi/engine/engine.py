@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
@@ -177,11 +177,8 @@ class Engine:
             return
         if isinstance(request, Send):
             self.unattended.add(request)
-            request.when_done(self._attended)
+            request.when_done(lambda _: self.unattended.remove(request))
         request.when_done(self._check_disowned)
-
-    def _attended(self, send: Request[Any]) -> None:
-        self.unattended.remove(cast(Send, send))
 
     def _check_disowned(self, request: Request[Any]) -> None:
         error = request.untold_error()

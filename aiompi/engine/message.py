@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aiompi.status import Status
+from aiompi.wire.frame import SCRATCH
 
 if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
     from aiompi.engine.pt2pt import Receive
     from aiompi.wire.frame import Offer
-
-_SCRATCH: Final = memoryview(bytearray(64 * 2**10))
 
 
 class Message:
@@ -87,9 +88,11 @@ class Message:
         self.peer.expose(self)
         self.matcher.put_back(self)
 
-    def drop(self) -> None:
-        """Undo `extract`: nobody refers any more to what stood for the message."""
-        self.peer.engine.drop(self.put_back)
+    def drop_with(self, holder: object) -> Callable[[], object]:
+        """Undo `extract` when nobody refers to what stands for the message any more; what calls that off."""
+        finalizer = weakref.finalize(holder, self.peer.engine.drop, self.put_back)
+        finalizer.atexit = False
+        return finalizer.detach
 
     @property
     def lost(self) -> bool:
@@ -148,7 +151,7 @@ class Landing:
     def room(self) -> memoryview:
         if self.filled < len(self.memory):
             return self.memory[self.filled : self.length]
-        return _SCRATCH[: self.length - self.filled]
+        return SCRATCH[: self.length - self.filled]
 
     def advance(self, nbytes: int) -> bool:
         self.filled += nbytes

@@ -64,7 +64,8 @@ READ_AHEAD: Final = 68 * 2**10
 _BRIEF: Final = 512
 _LITTLE: Final = 16 * 2**10
 
-_WASTE: Final = memoryview(bytearray(64 * 2**10))
+#: memory for bytes that nobody gets
+SCRATCH: Final = memoryview(bytearray(64 * 2**10))
 
 
 def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes | memoryview]:
@@ -101,7 +102,7 @@ class Waste:
         self._missing = length
 
     def room(self) -> memoryview:
-        return _WASTE[: self._missing]
+        return SCRATCH[: self._missing]
 
     def advance(self, nbytes: int) -> bool:
         self._missing -= nbytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from aiompi import engine
@@ -28,15 +29,16 @@ class _Taken:
         message: None is the message from PROC_NULL.
 
     Attributes:
-        dropped: makes the message unexpected again when nobody refers to this any more, if a receive has given it back.
+        retain: calls off that the message is unexpected again when nobody refers to this any more, as it is if a
+            receive has given it back.
     """
 
-    __slots__ = ("__weakref__", "core", "dropped", "message")
+    __slots__ = ("__weakref__", "core", "message", "retain")
 
     def __init__(self, core: Communicator | None, message: engine.Message | None) -> None:
         self.core = core
         self.message = message
-        self.dropped: weakref.finalize[[], _Taken] | None = None
+        self.retain: Callable[[], object] | None = None
 
 
 class Message(Reference[_Taken]):
@@ -125,12 +127,11 @@ class Message(Reference[_Taken]):
                 message.put_back()
             else:
                 holder._denoted = again = _Taken(taken.core, message)
-                again.dropped = dropped = weakref.finalize(again, message.drop)
-                dropped.atexit = False
+                again.retain = message.drop_with(again)
 
         receive = core.imrecv(taken.message, memory, decode, status, keep)
-        if taken.dropped is not None:
-            taken.dropped.detach()
+        if taken.retain is not None:
+            taken.retain()
         if self is not MESSAGE_NO_PROC:
             self._denoted = None
         return receive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from aiompi import engine, hooks
@@ -25,14 +26,14 @@ class Message:
         status: its envelope.
     """
 
-    __slots__ = ("__weakref__", "_codec", "_core", "_dropped", "_message", "_received", "status")
+    __slots__ = ("__weakref__", "_codec", "_core", "_message", "_received", "_retain", "status")
 
     def __init__(self, core: Communicator, codec: Codec, message: engine.Message | None) -> None:
         self._core = core
         self._codec = codec
         self._message = message
         self._received = False
-        self._dropped: weakref.finalize[[], Message] | None = None
+        self._retain: Callable[[], object] | None = None  # calls off that the message goes with this object
         self.status = core.envelope(message)
 
     def irecv(self, status: Status | None = None) -> Request[Any]:
@@ -73,12 +74,11 @@ class Message:
                 message.put_back()
             else:
                 holder._message, holder._received = message, False
-                holder._dropped = dropped = weakref.finalize(holder, message.drop)
-                dropped.atexit = False
+                holder._retain = message.drop_with(holder)
 
         receive = self._core.imrecv(self._message, memory, decode, status, keep)
-        if self._dropped is not None:
-            self._dropped.detach()
+        if self._retain is not None:
+            self._retain()
         self._message, self._received = None, True
         return receive
 

@@ -19,7 +19,7 @@ in between.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import POOL, Area, Loan
@@ -36,6 +36,15 @@ _STEP: Final = 128 * 2**10
 #: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
 #: step takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
 _PATIENCE: Final = 100e-6
+
+
+#: lets others run until something is so, for some seconds; whether it is
+GiveWay: TypeAlias = Callable[[Callable[[], bool], float], bool]
+
+
+def moved(words: memoryview, place: int, value: int) -> Callable[[], bool]:
+    """Whether a word has another value: as a function of its own, so that who need not wait has no closure."""
+    return lambda: words[place] != value
 
 
 class Reader(Protocol):
@@ -162,9 +171,7 @@ class Inflow:
 
     __slots__ = ("_give_way", "_loan", "_memory", "_nbytes", "_number", "read")
 
-    def __init__(
-        self, loan: Loan, place: int, nbytes: int, give_way: Callable[[Callable[[], bool], float], bool]
-    ) -> None:
+    def __init__(self, loan: Loan, place: int, nbytes: int, give_way: GiveWay) -> None:
         memory = loan.read(place, _COUNT + nbytes)
         if place % _COUNT:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
@@ -178,7 +185,7 @@ class Inflow:
     def next(self) -> memoryview:
         """What is there and has not been read, after a while if need be; empty if the writer takes long."""
         number, read = self._number, self.read
-        if number[0] == read and not self._give_way(lambda: number[0] != read, _PATIENCE):
+        if number[0] == read and not self._give_way(moved(number, 0, read), _PATIENCE):
             return self._memory[:0]
         there = number[0]
         if not read < there <= self._nbytes:

@@ -43,7 +43,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.arena import Lying
-from aiompi.transport.shared_memory.pool import Inflow
+from aiompi.transport.shared_memory.pool import GiveWay, Inflow, moved
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
 
 ALIGN: Final = 64
@@ -319,7 +319,7 @@ class Inbound(Ring):
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.exposed: Callable[[list[tuple[int, int]], int], Offer] = _nothing_exposed
-        self.give_way: Callable[[Callable[[], bool], float], bool] = _never
+        self.give_way: GiveWay = _never
         self.stopped = False
 
     @property
@@ -536,7 +536,7 @@ class Inbound(Ring):
         for _ in _PATIENCE:
             if words[HEAD] != tail:
                 return True
-        return self.give_way(lambda: words[HEAD] != tail, _YIELDING)
+        return self.give_way(moved(words, HEAD, tail), _YIELDING)
 
     def grant(self, nbytes: int) -> None:
         """Let the writer know of so many bytes of credit more, once it looks."""
