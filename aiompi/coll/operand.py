@@ -63,6 +63,11 @@ class Operand(ABC):
         """Number of items that can be told apart."""
         raise self._whole()
 
+    @property
+    def memory(self) -> memoryview:
+        """The partial result, to look at."""
+        raise self._whole()
+
     def span(self, start: int, stop: int) -> slice:
         """The bytes of the items `start` to `stop - 1`."""
         raise self._whole()
@@ -101,6 +106,10 @@ class Operand(ABC):
         """
         raise self._whole()
 
+    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+        """Become what some contributions make together; see `fold`."""
+        raise self._whole()
+
     def join(self, *parts: Operand) -> None:
         """Become what the parts, which cover the whole, are by now."""
         raise self._whole()
@@ -122,23 +131,17 @@ async def exchange(channel: Channel, given: Operand, kept: Operand, partner: int
     kept.absorb(lower=partner < channel.rank)
 
 
-class Pool:
-    """Memory for partial results that is used again."""
+class Pool(list[memoryview]):
+    """Memory for partial results that is used again; most often there is none."""
 
-    __slots__ = ("_free",)
-
-    def __init__(self) -> None:
-        self._free: list[memoryview] = []
+    __slots__ = ()
 
     def take(self, nbytes: int) -> memoryview:
-        for i, memory in enumerate(self._free):
+        for i, memory in enumerate(self):
             if len(memory) >= nbytes:
-                del self._free[i]
+                del self[i]
                 return memory[:nbytes]
         return allocate(nbytes)
-
-    def give(self, memory: memoryview) -> None:
-        self._free.append(memory)
 
 
 class Vector(Operand):
@@ -186,6 +189,10 @@ class Vector(Operand):
     def count(self) -> int:
         size = self._datatype.size
         return len(self._value) // size if size else 0
+
+    @property
+    def memory(self) -> memoryview:
+        return self._value
 
     def slot(self) -> Slot:
         return Slot(self._value)
@@ -242,10 +249,14 @@ class Vector(Operand):
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
     def replacement(self) -> Slot:
+        return Slot(self._replaced())
+
+    def _replaced(self) -> memoryview:
+        """Memory for a result in the place of the partial one."""
         if self._vacant or not self._own:
             self._incoming = self._room()
             self.adopt()
-        return Slot(self._value)
+        return self._value
 
     def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
         size = self._datatype.size
@@ -255,6 +266,9 @@ class Vector(Operand):
         lower: Iterable[bytes | memoryview] = reversed([*contributions[:first], *contributions[first + 1 :]])
         # Nothing keeps a function of the user from changing what it is to look at only.
         combine(lower if self._op.is_predefined else map(copied, lower), result)
+
+    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+        self.fold(contributions, self._replaced(), near)
 
     def join(self, *parts: Operand) -> None:
         for part in parts:
@@ -291,7 +305,7 @@ class Vector(Operand):
         if memory is self._place:
             self._vacant = True
         else:
-            self._pool.give(memory)
+            self._pool.append(memory)
 
     def _make_own(self) -> None:
         if not self._own:

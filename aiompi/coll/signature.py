@@ -3,7 +3,7 @@
 A signature travels as a number beside each message of a collective (see `aiompi.wire.frame`):
 
     bits 0-7     the collective, its place in NAMES + 1; or the constructor, its place in CONSTRUCTORS + 128
-    bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; USER for those of users; 0 for none
+    bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; 255 for those of users; 0 for none
     bits 16-47   the root + 1; 0 for none
     bits 48-63   a digest of the lengths of all blocks, where every rank passes them; 0 for none
 """
@@ -33,7 +33,11 @@ CONSTRUCTORS: Final = (
     "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
-USER: Final = 255
+#: what stands for the name of an operation of a user, and for its place
+BY_USER: Final = ""
+_USER: Final = 255
+#: the first bit of the digest
+LENGTHS: Final = 48
 
 _COLLECTIVE_NUMBERS: Final = {
     **{name: place for place, name in enumerate(NAMES, 1)},
@@ -41,7 +45,7 @@ _COLLECTIVE_NUMBERS: Final = {
 }
 _COLLECTIVES: Final = {number: name for name, number in _COLLECTIVE_NUMBERS.items()}
 _OPERATION_NUMBERS: Final[dict[str | None, int]] = {name: place for place, name in enumerate(OPERATIONS, 1)}
-_OPERATION_NUMBERS.update({None: 0, "": USER})
+_OPERATION_NUMBERS.update({None: 0, BY_USER: _USER})
 
 
 class Signature(NamedTuple):
@@ -50,7 +54,7 @@ class Signature(NamedTuple):
     Attributes:
         name: of the collective.
         root: rank, None if there is none.
-        operation: name of a predefined one; "" for those of users, None if there is none.
+        operation: name of a predefined one; BY_USER for those of users, None if there is none.
         lengths: the digest of those of all blocks, 0 if there is none.
     """
 
@@ -67,7 +71,7 @@ class Signature(NamedTuple):
     @property
     def note(self) -> int:
         """The signature as a number."""
-        return _note(self.name, self.root, self.operation) | self.lengths << 48
+        return note_of(self.name, self.root, self.operation) | self.lengths << LENGTHS
 
     @classmethod
     def from_note(cls, note: int) -> Signature:
@@ -80,8 +84,8 @@ class Signature(NamedTuple):
         return cls(
             _COLLECTIVES[name],
             root - 1 if root else None,
-            "" if operation == USER else OPERATIONS[operation - 1] if operation else None,
-            note >> 48,
+            BY_USER if operation == _USER else OPERATIONS[operation - 1] if operation else None,
+            note >> LENGTHS,
         )
 
     def __str__(self) -> str:
@@ -90,22 +94,18 @@ class Signature(NamedTuple):
         return f"{self.name} with {' and '.join(details)}" if details else self.name
 
 
-def note_of(name: str, root: int | None, op: object, lengths: int = 0) -> int:
-    """The number of the signature of a call, for which `Signature.of` need not be made."""
-    return _note(name, root, None if op is None else _operation(op)) | lengths << 48
-
-
 def digest(lengths: Sequence[int]) -> int:
     """A number from 1 to 65535 that most probably differs for other lengths."""
     return zlib.crc32(repr([*lengths]).encode()) % 0xFFFF + 1
 
 
 def _operation(op: object) -> str:
-    return op.name if isinstance(op, Op) and op.is_predefined else ""
+    return op.name if isinstance(op, Op) and op.is_predefined else BY_USER
 
 
 @functools.lru_cache(2**12)
-def _note(name: str, root: int | None, operation: str | None) -> int:
+def note_of(name: str, root: int | None, operation: str | None) -> int:
+    """The number of a signature without lengths, which need not be made for it."""
     number = 0 if root is None else root + 1
     return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
 

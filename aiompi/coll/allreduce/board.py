@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
 from aiompi.coll.exhibition import exhibit
 from aiompi.coll.operand import Operand
@@ -24,10 +22,5 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    value = operand.slot().data
-
-    def look(views: Sequence[bytes | memoryview]) -> None:
-        operand.fold(views, operand.replacement().data)
-
-    if not await exhibit(channel, value, look):
+    if not await exhibit(channel, operand.memory, operand.combine):
         await recursive_doubling(channel, operand)

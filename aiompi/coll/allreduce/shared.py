@@ -34,7 +34,7 @@ async def shared(channel: Channel, operand: Operand) -> None:
 async def _combined(channel: Channel, assembly: Assembly, operand: Operand) -> bool:
     """Make the operand the result; False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, operand.count
-    value = operand.slot().data
+    value = operand.memory
     segments = [operand.span(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = segments[rank]
     exhibition = Exhibition(channel, assembly, len(value))

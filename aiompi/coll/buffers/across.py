@@ -160,9 +160,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
 @reduction.allreduce.between_groups
 def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     sendbuf, recvbuf = call.send(sendspec), call.receive(recvspec)
-    call.check_types(sendbuf, recvbuf)
-    call.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
-    call.check_apart([sendbuf], [recvbuf])
+    call.check_pair(sendbuf, recvbuf)
     op = call.check_op(op, sendbuf)
 
     async def run(channel: Channel) -> None:

@@ -11,13 +11,13 @@ from aiompi.coll.external import ExternalOperand, TypedSlot
 from aiompi.coll.operand import VectorOperand
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select_for_buffers
-from aiompi.coll.signature import digest, note_of
+from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.buffer.allocation import allocate, joined
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
-from aiompi.datatype.buffer.disjoint import groups_share_memory
+from aiompi.datatype.buffer.disjoint import groups_share_memory, shares_memory
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.external32 import is_native
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
@@ -41,14 +41,14 @@ class Call:
         algorithm: that the caller wants, by name.
     """
 
-    __slots__ = ("_algorithm", "_lengths", "_op", "_root", "comm", "name")
+    __slots__ = ("_algorithm", "_lengths", "_operation", "_root", "comm", "name")
 
     def __init__(self, comm: Communicator, name: str, algorithm: str | None = None) -> None:
         self.comm = comm
         self.name = name
         self._algorithm = algorithm
         self._root: int | None = None
-        self._op: Op | None = None
+        self._operation: str | None = None
         self._lengths = 0
 
     @property
@@ -59,14 +59,17 @@ class Call:
     @property
     def note(self) -> int:
         """What other ranks must agree on, once the arguments have been checked."""
-        return note_of(self.name, self._root, self._op, self._lengths)
+        return note_of(self.name, self._root, self._operation) | self._lengths << LENGTHS
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What a function returns; its errors name the call."""
         try:
             return function(*args)
         except (errors.Exception, TypeError) as error:
-            raise type(error)(f"{self.where}: {error}") from None
+            raise self._located(error) from None
+
+    def _located(self, error: errors.Exception | TypeError) -> errors.Exception | TypeError:
+        return type(error)(f"{self.where}: {error}")
 
     @property
     def reach(self) -> int:
@@ -110,12 +113,19 @@ class Call:
     # Buffers.
 
     def send(self, spec: object) -> Buffer:
-        self._refuse_in_place(spec, "sendbuf")
-        return self.checked(resolve_send, spec, "sendbuf")
+        # Instead of `checked`, which takes longer: one or two of these are part of each call.
+        try:
+            return resolve_send(spec, "sendbuf")
+        except (errors.Exception, TypeError) as error:
+            self._refuse_in_place(spec, "sendbuf")
+            raise self._located(error) from None
 
     def receive(self, spec: object) -> Buffer:
-        self._refuse_in_place(spec, "recvbuf")
-        return self.checked(resolve_recv, spec, "recvbuf")
+        try:
+            return resolve_recv(spec, "recvbuf")
+        except (errors.Exception, TypeError) as error:
+            self._refuse_in_place(spec, "recvbuf")
+            raise self._located(error) from None
 
     def send_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
         """The equal blocks for all ranks in a send buffer, or for so many neighbours."""
@@ -168,9 +178,7 @@ class Call:
         if sendspec is IN_PLACE or sendspec is None:
             return recvbuf, recvbuf
         sendbuf = self.send(sendspec)
-        self.check_types(sendbuf, recvbuf)
-        self.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
-        self.check_apart([sendbuf], [recvbuf])
+        self.check_pair(sendbuf, recvbuf)
         return sendbuf, recvbuf
 
     # Checks of several arguments together.
@@ -185,15 +193,31 @@ class Call:
             raise InvalidOpError(
                 f"{self.where}: {op!r} is no reduction operation; pass one such as SUM, or make one with Op.Create"
             )
-        self.checked(op.check, vector.datatype)
-        if not op.is_predefined:
-            self.checked(combiner, op, vector.datatype, min(vector.count, 1))
-            op = Op(op)
-        self._op = op
-        return op
+        try:
+            op.check(vector.datatype)
+            if op.is_predefined:
+                self._operation = op.name
+                return op
+            combiner(op, vector.datatype, min(vector.count, 1))
+        except errors.Exception as error:
+            raise self._located(error) from None
+        self._operation = BY_USER
+        return Op(op)
+
+    def check_pair(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
+        """Check a contribution and the place of as long a result: equal datatypes and counts, and memory of their own.
+
+        In one function, since it is part of each call of a reduction.
+        """
+        if sendbuf.datatype is not recvbuf.datatype:
+            self.check_types(sendbuf, recvbuf)
+        if sendbuf.count != recvbuf.count:
+            self.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
+        if shares_memory(sendbuf, recvbuf):
+            raise self._shared()
 
     def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
-        if sendbuf.datatype is not recvbuf.datatype and sendbuf.datatype != recvbuf.datatype:
+        if sendbuf.datatype != recvbuf.datatype:
             raise InvalidTypeError(
                 f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
                 "datatype"
@@ -217,9 +241,10 @@ class Call:
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
         """Refuse memory that is read and written by the same call (section 2.2)."""
         if groups_share_memory(sources, places):
-            raise InvalidBufferError(
-                f"{self.where}: sendbuf and recvbuf share memory; pass IN_PLACE or separate buffers"
-            )
+            raise self._shared()
+
+    def _shared(self) -> InvalidBufferError:
+        return InvalidBufferError(f"{self.where}: sendbuf and recvbuf share memory; pass IN_PLACE or separate buffers")
 
     def _refuse_in_place(self, spec: object, name: str) -> None:
         if spec is IN_PLACE:

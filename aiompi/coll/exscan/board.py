@@ -26,11 +26,11 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...
         rank 4            (a + (b + (c + d)))
     """
-    rank, value = channel.rank, operand.slot().data
+    rank = channel.rank
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         if rank:
-            operand.fold(views[:rank], operand.replacement().data)
+            operand.combine(views[:rank])
 
-    if not await exhibit(channel, value, look):
+    if not await exhibit(channel, operand.memory, look):
         await recursive_doubling(channel, operand)

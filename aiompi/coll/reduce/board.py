@@ -23,11 +23,10 @@ async def board(channel: Channel, operand: Operand, root: int) -> None:
         on the boards     a   b   c   d   e
         rank 1            (a + (b + (c + (d + e))))
     """
-    value = operand.slot().data
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         if channel.rank == root:
-            operand.fold(views, operand.replacement().data)
+            operand.combine(views)
 
-    if not await exhibit(channel, value, look):
+    if not await exhibit(channel, operand.memory, look):
         await binomial(channel, operand, root)

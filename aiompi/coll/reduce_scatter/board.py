@@ -26,12 +26,11 @@ async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> No
     rank = channel.rank
     start = sum(counts[:rank])
     stop = start + counts[rank]
-    value = operand.slot().data
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         own, part = operand.span(start, stop), operand.part(start, stop)
-        operand.fold([view[own] for view in views], part.replacement().data, near=rank)
+        part.combine([view[own] for view in views], near=rank)
         operand.keep(part)
 
-    if not await exhibit(channel, value, look):
+    if not await exhibit(channel, operand.memory, look):
         await pairwise(channel, operand, counts)

@@ -26,10 +26,9 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...
         rank 4            (a + (b + (c + (d + e))))
     """
-    value = operand.slot().data
 
     def look(views: Sequence[bytes | memoryview]) -> None:
-        operand.fold(views[: channel.rank + 1], operand.replacement().data)
+        operand.combine(views[: channel.rank + 1])
 
-    if not await exhibit(channel, value, look):
+    if not await exhibit(channel, operand.memory, look):
         await recursive_doubling(channel, operand)

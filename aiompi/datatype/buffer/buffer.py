@@ -42,7 +42,7 @@ class Buffer:
         self.base = base
         self.nbytes = count * datatype.size
         self._layout = layout
-        self.contiguous: bool = (layout is None and is_dense(datatype)) or self.layout.contiguous
+        self.contiguous: bool = (layout is None and datatype.dense) or self.layout.contiguous
 
     @property
     def layout(self) -> Layout:
@@ -198,14 +198,9 @@ class AbsoluteBuffer(Buffer):
         return AbsoluteBuffer(count, self.datatype, self._displ + start, self._writable, self._name)
 
 
-def is_dense(datatype: Datatype) -> bool:
-    """Whether any number of items is known to be contiguous without a look at the type map."""
-    return datatype.size == datatype.extent and datatype.is_predefined
-
-
 def is_gapless(datatype: Datatype) -> bool:
     """Whether any number of items is contiguous and starts at the address of the first."""
-    if is_dense(datatype):
+    if datatype.dense:
         return True
     return datatype.size == datatype.extent and datatype.layout.contiguous and datatype.layout.lb == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
-from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer, is_dense
+from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.codes import SIMPLE, from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
@@ -120,7 +120,7 @@ class Flat(Region):
         start, stop = buffer.bounds
         if (start >= 0 and stop <= view.nbytes) or not buffer.nbytes:
             return buffer
-        if is_dense(datatype) and start >= 0:
+        if datatype.dense and start >= 0:
             raise self._too_small(view.nbytes, datatype, displ + count, nblocks)
         raise InvalidBufferError(
             f"{self.name} holds {view.nbytes} bytes, but {count} items of {datatype}, after {displ} skipped, "
