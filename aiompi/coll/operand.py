@@ -7,7 +7,7 @@ the same on all ranks to the last bit, and the same whenever the same algorithm 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiompi.coll.slot import Slot
@@ -261,11 +261,13 @@ class Vector(Operand):
     def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
-        first = near if near is not None and self._op.commute else len(contributions) - 1
-        result[:] = contributions[first]
-        lower: Iterable[bytes | memoryview] = reversed([*contributions[:first], *contributions[first + 1 :]])
+        if near is None or not self._op.commute:
+            near = len(contributions) - 1
+        result[:] = contributions[near]
+        others = [*contributions[:near], *contributions[near + 1 :]]
+        others.reverse()
         # Nothing keeps a function of the user from changing what it is to look at only.
-        combine(lower if self._op.is_predefined else map(copied, lower), result)
+        combine(others if self._op.is_predefined else map(copied, others), result)
 
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         self.fold(contributions, self._replaced(), near)

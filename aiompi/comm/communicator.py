@@ -396,6 +396,8 @@ class Communicator:
             InvalidRootError: root is not a rank of this communicator.
             TypeError: it is no integer.
         """
+        if type(root) is int and 0 <= root < self.size:
+            return  # the usual case, without text for a message
         if not 0 <= integer(root, f"{self.where(operation)}: root") < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
 

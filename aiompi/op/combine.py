@@ -31,6 +31,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
         InvalidTypeError: items of the datatype begin before their address, so that a function of the user, which is
             given memory from there on, would not get all of them.
     """
+    kernel = op.kernel
     if op.is_predefined:
         assert datatype.dtype is not None
         dtype = packed_dtype(datatype.dtype)
@@ -41,7 +42,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
     def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
         invecs = (np.ndarray((count,), dtype, left) for left in lefts)
-        op.fold(invecs, np.ndarray((count,), dtype, right), datatype)
+        kernel(invecs, np.ndarray((count,), dtype, right), datatype)
 
     return combine
 
@@ -70,7 +71,7 @@ def _spread(op: Op, datatype: Datatype, count: int) -> Combine:
 
     def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
         move.unpack(layout, right, inoutvec.data, 0)
-        op.fold(spread(lefts), inoutvec, datatype)
+        op.kernel(spread(lefts), inoutvec, datatype)
         move.pack(layout, inoutvec.data, 0, right)
 
     return combine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
@@ -162,11 +162,16 @@ class Op(Reference[Operation]):
             InvalidOpError: the operation is not defined for the datatype.
         """
         self.check(datatype)
-        self.fold((invec,), inoutvec, datatype)
+        self.kernel((invec,), inoutvec, datatype)
 
-    def fold(self, invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        """As `reduce`, for one invec after the other, of a datatype for which the operation is known to be defined."""
-        self._valid.kernel(invecs, inoutvec, datatype)
+    @property
+    def kernel(self) -> Kernel:
+        """What does that for one invec after the other, of a datatype for which the operation is known to be defined.
+
+        Raises:
+            InvalidOpError: the handle is null.
+        """
+        return self._valid.kernel
 
     def Reduce_local(self, inbuf: object, inoutbuf: object) -> None:
         """Combine two buffers of this process (MPI_Reduce_local, MPI-2.2): inoutbuf[i] becomes inbuf[i] o inoutbuf[i].

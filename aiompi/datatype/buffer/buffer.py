@@ -70,11 +70,13 @@ class Buffer:
         Raises:
             InvalidBufferError: the items are not contiguous.
         """
+        memory, nbytes = self.memory, self.nbytes
+        if not self.base and self._layout is None and self.contiguous and nbytes == len(memory):
+            return memory  # the usual case
         if not self.contiguous:
             raise InvalidBufferError(f"{self!r} is not contiguous; use packed() and unpack()")
-        memory, nbytes = self.memory, self.nbytes
         start = self.base if self._layout is None else self.base + self._layout.lb
-        return memory if nbytes == len(memory) and not start else memory[start : start + nbytes]
+        return memory[start : start + nbytes]
 
     def packed(self) -> memoryview:
         """The message: the memory itself if it is contiguous, otherwise a copy."""

@@ -139,10 +139,10 @@ class Attendee:
         """Post nothing any more, and have no memory."""
         self._memory, self.words = _NOTHING, _NOTHING
 
-    def content(self, first: int) -> bytes:
-        """What it has posted in the cell that begins at this word."""
+    def content(self, first: int, nbytes: int) -> bytes:
+        """What it has posted in the cell that begins at this word, by what it says as many bytes."""
         begin = first * 8 + _HEAD
-        return bytes(self._memory[begin : begin + min(self.words[first + _LENGTH], ROOM)])
+        return bytes(self._memory[begin : begin + (nbytes if nbytes < ROOM else ROOM)])
 
     def returned(self, number: int) -> bool:
         """Whether it has read what was exposed in the round of this number, or will not."""
@@ -212,7 +212,8 @@ class _Round(Round):
         postings: list[Posting] = []
         for other in self._others:
             words = other.words
-            postings.append((words[note], words[nbytes], other.content(first) if words[length] else b""))
+            size = words[length]
+            postings.append((words[note], words[nbytes], other.content(first, size) if size else b""))
         self._others = ()
         self.complete(postings)
 
@@ -237,6 +238,7 @@ class Assembly:
         self._board: Board | None = board
         self._pool = pool
         self._place = place
+        self._cells = 2 * place * _WORDS, (2 * place + 1) * _WORDS
         self._block: Block | None = None  # what this rank exposes
         self._others: Sequence[Attendee] = others
         self._number = 0
@@ -246,12 +248,13 @@ class Assembly:
         if board is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
-        current = _Round(self._engine, self._sleep, self._others, (2 * self._place + (number & 1)) * _WORDS, number)
+        first = self._cells[number & 1]
+        current = _Round(self._engine, self._sleep, self._others, first, number)
         error = self._engine.error
         if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
             current.fail(error)
             return current
-        board.post(current.first, number, note, nbytes, content)
+        board.post(first, number, note, nbytes, content)
         if current.ready():
             current.wake()
             current.end()
