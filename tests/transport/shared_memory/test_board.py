@@ -44,6 +44,13 @@ def allreduce(contributions, op=SUM):
     return (lambda comm: buffers.allreduce(comm, contributions[comm.rank], results[comm.rank], op)), results
 
 
+def used(w):
+    """Blocks of the pools of all ranks that are not free."""
+    pools = [own._pool for own in w.transports if own._pool is not None]
+    assert all(pool._room(1) for pool in pools)
+    return [block for pool in pools for block in pool._blocks]
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
 def test_after_some_calls_nothing_is_sent(together, size):
     w = together(size)
@@ -101,9 +108,7 @@ def test_what_was_exposed_for_a_call_that_another_rank_has_not_made_is_free_agai
         requests = [buffers.barrier(comm) if comm.rank == 1 else call(comm) for comm in w.comms]
         w.until(lambda: all(request.done() for request in requests))
         assert all(isinstance(request.exception(), errors.OtherError) for request in requests)
-    for pool in [own._pool for own in w.transports if own._pool is not None]:
-        pool._room(1)
-        assert not pool._blocks
+    assert not used(w)
     everyone(w, call)
     assert [{*result.tolist()} for result in results] == [{3.0}] * 3
 
@@ -265,6 +270,18 @@ def test_another_amount_is_told(together):
 
 
 # Who does not come.
+
+
+def test_what_was_exposed_to_ranks_that_have_died_is_free_again(together):
+    w = together()
+    call, _ = allreduce([np.full(ROOM, float(rank)) for rank in range(3)])
+    everyone(w, call)
+    late = call(w.comms[0])  # it is exposed, and the others never look
+    assert used(w)
+    for link in [*w.transports[0].links]:
+        link.lost("it was killed")
+    assert isinstance(late.exception(), errors.ProcessFailedError)
+    assert not used(w)
 
 
 def test_a_rank_that_dies_ends_the_waiting(together):

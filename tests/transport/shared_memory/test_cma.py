@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -711,6 +712,17 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
         raw.segment.ring()
         w.until(receive.done)
     assert receive.result() == bytes(10)
+
+
+def test_what_was_read_from_a_process_that_has_ended_meanwhile_does_not_stand() -> None:
+    lives = True
+    sender: Any = SimpleNamespace(read=lambda address, memory: True, same=lambda: lives)
+    ring = Ring(memoryview(bytearray(64)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
+    message = Exposed(sender, [(0, 100)], ring, 0)
+    assert message.copy(memoryview(bytearray(100)), 0, 100, 100) == 100
+    assert message.stands()
+    lives = False  # and its number may be that of another one, whose memory was read
+    assert not message.stands()
 
 
 def test_a_link_that_breaks_takes_back_what_was_exposed(world: PolledWorld) -> None:

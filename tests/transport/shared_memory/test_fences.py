@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fences import Fence
 from frames import Header
 
 from aiompi.transport.shared_memory import cma
@@ -23,20 +24,6 @@ SIZE = 4096
 #: of an invitation, and where its sender's position begins
 NUMBER = 3
 MARK = NUMBER << cma._BITS
-
-
-class Fence:
-    """In the place of the lock: has the other side do something when it is taken."""
-
-    def __init__(self, step: Callable[[], object]) -> None:
-        self._step = step
-        self.seen: list[object] = []
-
-    def __enter__(self) -> None:
-        self.seen.append(self._step())
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is locked."""
 
 
 class Ends:

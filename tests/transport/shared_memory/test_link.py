@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fences import Fence
 from frames import Header
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
@@ -22,7 +23,8 @@ from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, Outbound
+from aiompi.transport.shared_memory.link import BUDGET
+from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, WANTING, Outbound
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -251,6 +253,37 @@ def test_frame_leaves_as_a_whole_or_not_at_all_and_in_turn(polled: NewPolled) ->
     assert w.finish(irecv(w.comms[1]), irecv(w.comms[1])) == [first, second]
 
 
+def test_a_turn_writes_so_much_and_no_more(polled: NewPolled) -> None:
+    w = polled(ring_size=2**24)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    link: Any = w.links(0, 1)[0]
+    outbound, half = link._segment.outbound, bytes(2**22)
+    header = HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, 2 * len(half), 0, 0)
+    before = outbound._head
+    link.send(header, (half, half), None)  # in pieces
+    written = [outbound._head - before]
+    for _ in range(2):
+        w.drivers[0].poll()
+        written.append(outbound._head - before)
+    assert 4 * CHUNK <= written[0] <= 5 * CHUNK
+    assert 4 * CHUNK <= written[1] - written[0] <= 9 * CHUNK
+    assert 4 * CHUNK <= written[2] - written[1] <= 9 * CHUNK
+
+
+def test_a_turn_reads_so_much_and_no_more(polled: NewPolled) -> None:
+    w = polled(ring_size=2**24)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    link: Any = w.links(0, 1)[0]
+    nbytes, number = 2**20, 8
+    receives = [irecv(w.comms[1]) for _ in range(number)]
+    for _ in range(number):
+        assert link.dispatch(HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, nbytes, 0, 0), (bytes(nbytes),))
+    reader: Any = w.links(1, 0)[0]
+    assert not reader._attend(reader._segment), "it will be called again"
+    assert sum(receive.done() for receive in receives) == 2 * BUDGET * CHUNK // nbytes
+    w.finish(*receives)
+
+
 # What is no shared memory.
 
 
@@ -433,6 +466,24 @@ def test_spin_that_ends_in_the_midst_of_a_message(polled: NewPolled) -> None:
     assert link._segment.outbound.room
     assert not link.rest(), "it must go on to write"
     assert w.finish(receive, send)[0] == message
+
+
+def test_a_writer_who_begins_to_wait_while_its_reader_comes_to_rest_is_rung_for(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = polled()
+    w.drivers[1].spin(60.0)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    link: Any = w.links(1, 0)[0]
+    rung: list[Segment] = []
+    monkeypatch.setattr(Segment, "ring", lambda segment: rung.append(segment))  # noqa: PLW0108
+
+    def want() -> None:
+        link._segment.inbound.words[WANTING] += 1  # he has seen the ring as it was before the last look
+
+    monkeypatch.setattr(link._segment.inbound, "_lock", Fence(want))
+    assert link.rest()
+    assert rung == [link._segment]
 
 
 def test_link_is_stale_when_nothing_was_read_or_is_to_be_written(polled: NewPolled) -> None:
