@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from types import NoneType
+from typing import Any, Final, Protocol
 
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate, copied
+from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InternalError
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
+
+#: types of objects that nobody can change
+_UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
 
 
 class Codec(Protocol):
@@ -346,18 +350,34 @@ class ObjectOperand(Operand):
     """Python objects, combined by calling the operation.
 
     Args:
-        value: contribution of this rank.
+        value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
+
+    Attributes:
+        value: the partial result, which may be the contribution itself.
     """
 
-    __slots__ = ("_codec", "_incoming", "_op", "value")
+    __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "value")
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
-        self.value = value
+        self.value = self._given = value
         self._op = Op(op) if isinstance(op, Op) else op
+        self._pure = isinstance(op, Op) and op.is_predefined
         self._codec = codec
         self._incoming = Slot()
+
+    @property
+    def result(self) -> Any:
+        """The partial result, for the caller to keep and to change."""
+        return self._own()
+
+    def _own(self) -> Any:
+        """The partial result, in place of the contribution a copy, if that could be changed."""
+        if self.value is self._given and type(self.value) not in _UNCHANGING:
+            slot = self.slot()
+            self.value = self._codec.loads(joined(slot.payload, slot.nbytes))
+        return self.value
 
     def slot(self) -> Slot:
         return Slot.holding(*self._codec.dumps(self.value))
@@ -368,7 +388,8 @@ class ObjectOperand(Operand):
 
     def absorb(self, lower: bool) -> None:
         other = self._codec.loads(self._incoming.data)
-        self.value = self._op(other, self.value) if lower else self._op(self.value, other)
+        value = self.value if self._pure else self._own()
+        self.value = self._op(other, value) if lower else self._op(value, other)
 
     def adopt(self) -> None:
         self.value = self._codec.loads(self._incoming.data)

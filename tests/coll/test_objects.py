@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from aiompi.coll import objects
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.errors import InvalidArgumentError, InvalidOpError, InvalidRootError
-from aiompi.op import MAXLOC, OP_NULL, SUM
+from aiompi.op import MAX, MAXLOC, OP_NULL, SUM, Op
 
 
 def plainly(name, rank, size, root):
@@ -80,6 +82,33 @@ def test_results_are_never_shared(world, codec):
     part = ranks.results(lambda comm: objects.scatter(comm, codec, mine, 1))[1]
     part.append("changed")
     assert mine == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("op", [operator.iadd, lambda a, b: a.extend(b) or a, Op.Create(lambda a, b, _: a + b), SUM])
+def test_the_objects_of_callers_stay_as_they_are(size, op, world, codec):
+    mine = [[rank] for rank in range(size)]
+    ranks = world(size)
+    total = [*range(size)]
+    for found in (
+        ranks.results(lambda comm: objects.allreduce(comm, codec, mine[comm.rank], op)),
+        ranks.results(lambda comm: objects.reduce(comm, codec, mine[comm.rank], op, 0))[:1],
+        ranks.results(lambda comm: objects.scan(comm, codec, mine[comm.rank], op))[-1:],
+        [[*found, size - 1] for found in ranks.results(lambda c: objects.exscan(c, codec, mine[c.rank], op))[1:][-1:]],
+    ):
+        assert all(result == total for result in found)
+        for result in found:
+            result.append("changed")
+    first = ranks.results(lambda comm: objects.scan(comm, codec, mine[comm.rank], op))[0]
+    first.append("changed")
+    assert mine == [[rank] for rank in range(size)]
+
+
+def test_an_object_that_a_predefined_operation_chooses_is_no_callers(world, codec):
+    mine = [[1], [3], [2]]
+    for found in world(3).results(lambda comm: objects.allreduce(comm, codec, mine[comm.rank], MAX)):
+        found.append("changed")
+    assert mine == [[1], [3], [2]]
 
 
 def test_arrays_in_results_are_writable(world, codec):

@@ -148,7 +148,8 @@ def reduce(
     """The objects of all ranks combined in rank order at the root, None elsewhere (section 4.9.1).
 
     Args:
-        op: operation, or a function of two objects, the one of lower ranks first; it must not change them.
+        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
+            not the objects of the callers, of which it gets copies.
         root: rank.
 
     Raises:
@@ -162,7 +163,7 @@ def reduce(
     async def run(channel: Channel) -> Any:
         operand = ObjectOperand(obj, op, codec)
         await combine(channel, operand, root)
-        return operand.value if channel.rank == root else None
+        return operand.result if channel.rank == root else None
 
     return start(comm, run, Signature.of("reduce", root, op))
 
@@ -173,7 +174,8 @@ def allreduce(
     """The objects of all ranks combined in rank order, on every rank (section 4.9.6).
 
     Args:
-        op: operation, or a function of two objects, the one of lower ranks first; it must not change them.
+        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
+            not the objects of the callers, of which it gets copies.
 
     Raises:
         InvalidOpError: `op` is OP_NULL, or cannot be called.
@@ -220,6 +222,6 @@ def _combined(
     async def run(channel: Channel) -> Any:
         operand = ObjectOperand(obj, op, codec)
         await combine(channel, operand)
-        return None if operation == "exscan" and channel.rank == 0 else operand.value
+        return None if operation == "exscan" and channel.rank == 0 else operand.result
 
     return start(comm, run, Signature.of(operation, None, op))
