@@ -227,7 +227,7 @@ class Runtime:
 
     def _on_fatal(self, error: BaseException) -> None:
         """An operation has failed that nobody waits for: only the job can be told (section 2.7)."""
-        what = "a buffered send, or an operation whose request was freed, has failed"
+        what = "a send that was complete already, or an operation whose request was freed, has failed"
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 

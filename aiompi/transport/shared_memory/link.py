@@ -11,7 +11,7 @@ from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.dial import describe
+from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
@@ -32,7 +32,7 @@ from aiompi.transport.shared_memory.ring import (
 )
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.stream import COPIED
-from aiompi.wire.frame import Payload
+from aiompi.wire.frame import EAGER, Payload
 
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
@@ -98,7 +98,7 @@ class RingLink:
         try:
             self._use(Segment.create(self._transport.ring_size, sock))
         except OSError as error:
-            self.lost(describe(error))
+            self._failed(error)
 
     def _introduced(self) -> None:
         """The first that the socket has to say is the segment."""
@@ -108,7 +108,7 @@ class RingLink:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.lost(describe(error))
+            self._failed(error)
         except RemoteProtocolError as error:
             self.lost(str(error))
         else:
@@ -116,6 +116,16 @@ class RingLink:
                 self._end()
             else:
                 self._use(segment)
+
+    def _failed(self, error: OSError) -> None:
+        """There is no segment."""
+        cause, engine = describe(error), self._transport.engine
+        complete = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
+        self.lost(cause)
+        if error.errno in EXHAUSTED:
+            self.peer.gone(cause)  # at once: it is for want of something here, of which nobody else can tell
+            if complete and self.peer.error is not None:
+                engine.fatal(self.peer.error)  # sends that are complete already can report nothing
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import mmap
 import os
 import re
 import resource
@@ -118,18 +117,45 @@ def test_a_rank_without_memory_reaches_nobody_by_it(polled: NewPolled, monkeypat
     assert not lacking.reaches(lacking.engine.peer(1), address)
 
 
-def test_no_memory_for_a_segment(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", ["create", "receive"])
+def test_a_rank_without_memory_for_a_segment_tells_so_at_once(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     w = polled()
+    for engine in w.engines:
+        engine.peer_lost = lambda peer, cause: None  # as long as the agent has not told why
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object) -> Segment:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(mmap, "mmap", refuse)
-    send = isend(w.comms[0], bytes(10**5), 1)
-    w.until(send.done)
+    monkeypatch.setattr(Segment, function, refuse)
+    send, receive = isend(w.comms[0], bytes(10**5), 1), irecv(w.comms[1], 0)
+    failed, waits = (send, receive) if function == "create" else (receive, send)
+    w.until(failed.done)
     with pytest.raises(errors.ProcessFailedError, match=r"this process has no resources left .*Cannot allocate memory"):
-        send.result()
+        failed.result()
     w.until(lambda: not w.links(0, 1) and not w.links(1, 0))
+    assert not waits.done(), "why the other one has closed only the agent can tell"
+
+
+def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = polled()
+    told: list[BaseException] = []
+    w.engines[0].fatal = told.append
+
+    def refuse(*_: object) -> Segment:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Segment, "create", refuse)
+    link: Any = w.engines[0].peer(1).connect()
+    link._copying = True  # as with progress in the background
+    send = isend(w.comms[0], b"x", 1)
+    assert send.done()
+    w.until(lambda: not w.links(0, 1))
+    assert [str(error) for error in told] == [str(w.engines[0].peer(1).error)]
+    assert send.result() is None
 
 
 # Who is rung for.
