@@ -167,10 +167,9 @@ class Landing:
         room[:] = payload[: len(room)]
         self.advance(len(payload))
 
-    def divert(self) -> None:
-        """Have nobody else write into the memory any more."""
-        if self.offer is not None:
-            self.offer.close()
+    def divert(self, wait: bool = True) -> bool:
+        """Have nobody else write into the memory any more; False if somebody still does, and this was not to wait."""
+        return self.offer is None or self.offer.close(wait)
 
     def retarget(self, target: Receive | Message, memory: memoryview) -> None:
         """Continue in other memory: a receiver has come, or gone."""

@@ -271,6 +271,9 @@ class Receive(Request[Any]):
         self._finish()
         return True
 
+    def quiescent(self) -> bool:
+        return self.landing is None or self.landing.divert(wait=False)
+
     def withdraw(self) -> None:
         """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones."""
         if self._error is not None or self._cancelled or self.source == PROC_NULL or self.cancel():

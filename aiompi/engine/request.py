@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aiompi.errors import PendingError
 from aiompi.status import Status
@@ -13,6 +13,9 @@ from aiompi.status import Status
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.seams import Waiter
+
+#: seconds between two looks whether an operation can be withdrawn
+_PAUSE: Final = 1e-3
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -148,8 +151,24 @@ class Request(Generic[T_co]):
                 callback(self)
 
     def withdraw(self) -> None:
-        """Undo the operation as far as possible; for those who own it."""
+        """Undo the operation as far as possible; for those who own it. It waits until that is so (see `quiescent`)."""
         self.cancel()
+
+    def quiescent(self) -> bool:
+        """Whether nobody else is writing into memory that `withdraw` would give back; from now on nobody begins to."""
+        return True
+
+    def settle(self) -> Generator[Any, None, None]:
+        """Wait until the operation can be withdrawn at once; however often that is cancelled, unless it is closed."""
+        while not self.quiescent():
+            pause: Request[None] = Request(self._engine)
+            self._engine.driver.call_later(_PAUSE, pause.complete)
+            try:
+                yield from pause.suspend()
+            except GeneratorExit:
+                raise
+            except BaseException:
+                continue  # the memory is still not the caller's
 
     def suspend(self) -> Generator[Any, None, None]:
         """Wait for completion: in a schedule by yielding the request to it, elsewhere as the driver does."""
@@ -219,8 +238,9 @@ class _Soon:
 class Owned(Coroutine[Any, None, T_co]):
     """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
 
-    Cancelling or timing out the await withdraws the operation as far as that is still possible. To asyncio it is a
-    coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before its first step.
+    Cancelling or timing out the await withdraws the operation as far as that is still possible, and as soon as no other
+    process is just writing into its memory. To asyncio it is a coroutine, so that it can be given to `create_task` as
+    it is, and learns of a cancellation before its first step.
     """
 
     __slots__ = ("_request", "_steps")
@@ -240,8 +260,14 @@ class Owned(Coroutine[Any, None, T_co]):
                     yield
                 else:
                     yield from request.suspend()
-            except BaseException:
+            except GeneratorExit:
                 request.withdraw()
+                raise
+            except BaseException:
+                try:
+                    yield from request.settle()
+                finally:
+                    request.withdraw()
                 raise
         return request.result()
 

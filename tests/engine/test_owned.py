@@ -520,3 +520,60 @@ def test_errors_reach_the_owner(run: Run) -> None:
             await OwnedReceive(irecv(w.comms[1], 0, ANY_TAG))
 
     run(main())
+
+
+# Memory that somebody else is writing into.
+
+
+class Busy(Receive):
+    """A receive into whose memory another process writes for some looks."""
+
+    __slots__ = ("looks", "withdrawn")
+
+    def quiescent(self) -> bool:
+        self.looks -= 1
+        return bool(self.looks < 0)
+
+    def withdraw(self) -> None:
+        self.withdrawn = True
+        super().withdraw()
+
+
+def busy(world: WireWorld, looks: int) -> Busy:
+    comm = world.comms[1]
+    receive = Busy(comm.engine, comm._matcher, None, 0, ANY_TAG, 0)
+    receive.looks, receive.withdrawn = looks, False
+    comm.engine.receive(receive)
+    return receive
+
+
+def test_a_task_and_not_its_loop_waits_until_nobody_writes_into_what_is_given_back(run: Run) -> None:
+    async def cancel() -> None:
+        receive = busy(new_world(), 3)
+        task = asyncio.create_task(OwnedReceive(receive))
+        await asyncio.sleep(0)
+        task.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            assert not task.done()
+            assert not receive.withdrawn
+        task.cancel()  # once more, in vain
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert receive.withdrawn
+        assert receive.looks == -1
+
+    run(cancel())
+
+
+def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:
+    async def close() -> None:
+        receive = busy(new_world(), 3)
+        steps = OwnedReceive(receive).__await__()
+        next(steps)
+        steps.throw(asyncio.CancelledError())
+        assert not receive.withdrawn
+        steps.close()
+        assert receive.withdrawn
+
+    run(close())
