@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
+from aiompi.engine.message import Landing
 from aiompi.engine.pt2pt import Receive
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
@@ -564,6 +566,19 @@ def test_a_task_and_not_its_loop_waits_until_nobody_writes_into_what_is_given_ba
         assert receive.looks == -1
 
     run(cancel())
+
+
+def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> None:
+    world = LocalWorld(2)
+    receive = irecv_into(world.comms[1], bytearray(10))
+    assert receive.quiescent()
+    landing = Landing(world.engines[1].peer(0), receive, memoryview(bytearray(10)), 10, 0)
+    assert receive.quiescent()
+    asked: list[bool] = []
+    offer: Any = SimpleNamespace(close=lambda wait: asked.append(wait) or len(asked) > 2)
+    landing.offer = offer
+    assert [receive.quiescent() for _ in range(3)] == [False, False, True]
+    assert not any(asked), "it does not wait"
 
 
 def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:

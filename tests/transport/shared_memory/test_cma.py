@@ -216,24 +216,6 @@ def test_a_receive_that_is_withdrawn_in_the_midst(world: PolledWorld) -> None:
     assert not any(into)
 
 
-def test_a_receive_cannot_be_withdrawn_at_once_while_the_sender_writes(world: PolledWorld) -> None:
-    into = bytearray(2 * MANY)
-    receive = irecv_into(world.comms[1], into)
-    request = isend(world.comms[0], pattern(2 * MANY), 1)
-    assert receive.quiescent()
-    words = world.links(1, 0)[0]._segment.inbound.words  # type: ignore[attr-defined]
-    while not words[WRITING]:
-        world.drivers[1 - bool(words[INVITED])].poll()  # the receiver until it has invited, then the sender
-    written = words[WRITING]
-    words[WRITING] = written - 100  # as if it had been stopped in the midst of a piece
-    assert not receive.quiescent()
-    assert not words[INVITED], "it begins no other piece"
-    words[WRITING] = written
-    assert receive.quiescent()
-    receive.withdraw()
-    assert world.finish(irecv(world.comms[1]), request)[0] == pattern(2 * MANY)
-
-
 def test_a_receive_that_is_too_short_and_is_withdrawn_in_the_midst(world: PolledWorld) -> None:
     into = bytearray(2 * MANY)
     receive = irecv_into(world.comms[1], memoryview(into)[:-1])
