@@ -43,6 +43,10 @@ class ShadeOperand(Operand):
     def count(self) -> int:
         return len(self._memory)
 
+    @property
+    def memory(self) -> memoryview:
+        return self._memory
+
     def slot(self) -> Slot:
         return Shade(self._memory)
 
