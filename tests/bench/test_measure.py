@@ -6,7 +6,10 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -217,3 +220,32 @@ def test_memory_is_made_before_callbacks_are_timed(monkeypatch: pytest.MonkeyPat
     asyncio.run(main())
     assert set(steps[: steps.index("clock")]) == {"memory"}
     assert set(steps[steps.index("clock") :]) == {"clock"}
+
+
+def test_a_callback_is_late_while_its_loop_sleeps_and_not_while_others_have_its_core() -> None:
+    cores = os.sched_getaffinity(0)
+
+    async def late(block: Callable[[], None]) -> float:
+        clock = responsive.Clock()
+        block()
+        while not clock.late:
+            await asyncio.sleep(0)
+        clock.stop()
+        return clock.late[0]
+
+    assert asyncio.run(late(lambda: time.sleep(0.05))) >= 0.045
+    queued = responsive.Queued()
+    os.sched_setaffinity(0, {min(cores)})
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        before, end = queued.seconds(), time.monotonic() + 0.5
+        while time.monotonic() < end:
+            pass
+        waited = queued.seconds() - before
+    finally:
+        other.kill()
+        other.wait()
+        os.sched_setaffinity(0, cores)
+        queued.close()
+    assert 0 < waited < 0.5
+    assert queued.seconds() == 0, "closed"

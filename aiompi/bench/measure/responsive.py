@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -30,27 +32,49 @@ _FIRST: Final = 2
 class Clock:
     """A callback that is due every now and then, and keeps how late it was, in seconds.
 
-    What other processes take of the cores is no fault of the loop: the callback was late at most for as long as this
-    thread has been running since it was put off.
+    What other processes take of the cores is no fault of the loop: time in which its thread could have run, and others
+    did, does not count.
     """
 
     def __init__(self) -> None:
         self.late: list[float] = []
         self._loop = asyncio.get_running_loop()
+        self._queued = Queued()
         self._wind()
 
     def _wind(self) -> None:
-        self._busy = time.thread_time()
+        self._before = self._queued.seconds()
         self._due = time.monotonic() + TICK  # uvloop's own clock stands still during a turn
         self._handle = self._loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
-        self.late.append(max(0.0, min(time.monotonic() - self._due, time.thread_time() - self._busy)))
+        queued = self._queued.seconds() - self._before
+        self.late.append(max(0.0, time.monotonic() - self._due - queued))
         self._wind()
 
     def stop(self) -> None:
         """No more callbacks."""
         self._handle.cancel()
+        self._queued.close()
+
+
+class Queued:
+    """For how long this thread has waited for a core, as far as the kernel tells (CONFIG_SCHED_INFO)."""
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+        with contextlib.suppress(OSError):
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def seconds(self) -> float:
+        """So far; 0 if it is not known."""
+        return 0.0 if self._fd is None else int(os.pread(self._fd, 64, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Ask no more."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds: float) -> list[float]:

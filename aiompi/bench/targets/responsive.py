@@ -47,6 +47,6 @@ FAMILY: Final = Family(
     beside="idle loop",
     note="""\
 A callback is due every millisecond in both ranks while one streams messages to the other, which has 10,000 receives
-outstanding for others (200 with --quick), until these come, too. Time in which other processes have the cores does not
-count.""",
+outstanding for others (200 with --quick), until these come, too. Time in which a rank could run and other processes
+have the cores does not count.""",
 )
