@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,13 @@ import pytest
 from jobs import LIMIT, Site
 
 from aiompi.bench.__main__ import main
-from aiompi.bench.contender import Answer
+from aiompi.bench.contender import Answer, Contender
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.osu import plot, run, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
-from aiompi.bench.osu.run import MOST_ROUNDS, TURN, Plan, Row
+from aiompi.bench.osu.run import LONGEST, MOST_ROUNDS, TURN, Plan, Row
 
 BENCH = (sys.executable, "-m", "aiompi.bench")
 MODULES = {
@@ -58,6 +60,50 @@ class Slow:
         time.sleep(0.005)
         seconds = self._seconds(work.get("iterations") or work["calls"])
         return [[seconds] * work.get("calls", 1)] * 2
+
+
+class Talks:
+    """Conversations that answer at once.
+
+    Attributes:
+        works: what each was asked, by its contender's name.
+    """
+
+    def __init__(self) -> None:
+        self.works: dict[str, list[Work]] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, *contenders: Contender, processes: int) -> Iterator[list[Any]]:
+        yield [self._talk(contender.name, processes) for contender in contenders]
+
+    def _talk(self, name: str, processes: int) -> Any:
+        works = self.works.setdefault(name, [])
+        return types.SimpleNamespace(
+            ask=lambda work: (works.append(work), [[1e-3] * work.get("calls", 1)] * processes)[1]
+        )
+
+
+@pytest.mark.parametrize("sizes", [(8, 1024), (2**20, 2**25)], ids=["short", "long"])
+@pytest.mark.parametrize("name", ["latency", "bw", "latency_objects", "alltoall"])
+def test_everybody_sends_a_longer_message_first(
+    name: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what malloc keeps does not depend on which other sizes there are."""
+    talks = Talks()
+    monkeypatch.setattr(run, "conversations", talks)
+    peers = {**OURS, "socket": PEERS["socket"]}
+    list(run.measure(Plan([BENCHMARKS[name]], peers, sizes, 2, 1, quick=True)))
+    assert len(talks.works) == sum(peer.can(BENCHMARKS[name]) for peer in peers.values())
+    for first, *others in talks.works.values():
+        assert first["nbytes"] > max(work["nbytes"] for work in others)
+        assert first["nbytes"] >= LONGEST
+
+
+def test_who_sends_nothing_needs_no_longer_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    talks = Talks()
+    monkeypatch.setattr(run, "conversations", talks)
+    list(run.measure(Plan([BENCHMARKS["barrier"]], OURS, (8,), 2, 1, quick=True)))
+    assert [[work["nbytes"] for work in works] for works in talks.works.values()] == [[0], [0]]
 
 
 @pytest.mark.parametrize("name", ["latency", "bw", "allreduce"])

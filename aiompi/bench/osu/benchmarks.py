@@ -67,6 +67,12 @@ class Benchmark(NamedTuple):
             work["window"] = window(nbytes)
         return {**work, "iterations": rounds, "blocks": 1}
 
+    def warm_up(self, nbytes: int) -> Work:
+        """The work with a message that is longer than those which are measured; a collective's is broadcast."""
+        if self._collective:
+            return {"work": "collective", "name": "bcast", "nbytes": nbytes, "calls": 1}
+        return self.at(nbytes, 1)
+
     def seconds(self, answer: Answer) -> float:
         """What a round has taken."""
         return call_time(answer) / 1e6 if self._collective else statistics.fmean(_leaders(answer))

@@ -32,8 +32,12 @@ They take turns of {round(TURN * 1e3)} ms in the same session, and each column i
 below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth that of a window of 64 messages,
 or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second, too. The time of a collective is
 that of a call which begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
-the vector. AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as
-there are as many: taskset -c 0 python -m aiompi.bench has them share one.
+the vector.
+Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
+malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
+come before. targets mpich measures objects before and after such a message.
+AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as there are as
+many: taskset -c 0 python -m aiompi.bench has them share one.
 
 Other commands, see their --help:
   python -m aiompi.bench targets    figures that are to be reached, and whether they are
