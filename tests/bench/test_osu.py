@@ -165,6 +165,17 @@ def test_messages_of_all_pairs_are_counted() -> None:
     assert one.record()["peers"]["other"]["messages_per_second"] == 1e6
 
 
+def test_an_empty_cell() -> None:
+    one = row("latency", 0, aiompi=[4.0], uvloop=[], other=[2.0])
+    assert table.line(one) == ("0 B         4.00   ±0%                                  2.00   ±0%   x0.50")
+    assert list(one.record()["peers"]) == ["aiompi", "other"]
+
+
+def test_curves_leave_out_what_was_not_measured(tmp_path: Path) -> None:
+    rows = [row("latency", 0, aiompi=[1.0], uvloop=[]), row("latency", 8, aiompi=[1.0], uvloop=[2.0])]
+    plot.save(rows, tmp_path / "out.png")
+
+
 @pytest.mark.parametrize("sizes", [(8, 1024), (0,), (0, 8)], ids=str)
 def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
     rows = [row("latency", size, aiompi=[1.0, 2.0], other=[3.0, 4.0]) for size in sizes]
@@ -247,6 +258,15 @@ def test_every_peer(site: Site) -> None:
     assert list(rows[0]["peers"]) == [*OURS, *PEERS]
     assert list(rows[2]["peers"]) == [*OURS, "mpi4py", "openmpi"]
     assert all(peer["median"] > 0 for one in rows for peer in one["peers"].values())
+
+
+def test_messages_without_bytes(site: Site) -> None:
+    """A stream has none; those of others arrive."""
+    others = ["distributed", "pyzmq"]
+    given = "latency", "latency_objects", "--sizes", "0,1", "--compare", ",".join(["socket", "uvloop", *others])
+    rows, output = records(site, *given)
+    assert [list(row["peers"]) for row in rows] == [[*OURS, *others]] + 3 * [[*OURS, "socket", "uvloop", *others]]
+    assert "\n0 B " in output
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -36,6 +36,7 @@ the vector.
 Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
 malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
 come before. targets mpich measures objects before and after such a message.
+socket and uvloop have no message of 0 bytes, which are none in a stream.
 AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as there are as
 many: taskset -c 0 python -m aiompi.bench has them share one.
 

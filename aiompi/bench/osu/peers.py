@@ -16,14 +16,20 @@ class Peer(NamedTuple):
     Attributes:
         start: makes the contender for a number of ranks; BenchError when it is not installed.
         works: names of those that it can do, None for all; of two processes only.
+        stream: whether its messages have no beginning, so that one without bytes is none.
     """
 
     start: Callable[[int], Contender]
     works: frozenset[str] | None = None
+    stream: bool = False
 
     def can(self, benchmark: Benchmark) -> bool:
         """Whether it can run a benchmark."""
         return self.works is None or (benchmark.ranks == 2 and benchmark.work["work"] in self.works)
+
+    def sends(self, benchmark: Benchmark, nbytes: int | None) -> bool:
+        """Whether it has a message of a size; objects and calls are more than their bytes."""
+        return not (self.stream and benchmark.work["work"] == "latency" and nbytes == 0)
 
 
 _MESSAGES: Final = frozenset({"latency", "bandwidth", "objects"})
@@ -38,8 +44,8 @@ OURS: Final[Mapping[str, Peer]] = {
 PEERS: Final[Mapping[str, Peer]] = {
     "mpi4py": Peer(contender.mpich_job),
     "openmpi": Peer(contender.openmpi_job),
-    "socket": Peer(lambda _: contender.SOCKET, _MESSAGES),
-    "uvloop": Peer(lambda _: contender.UVLOOP, _MESSAGES),
+    "socket": Peer(lambda _: contender.SOCKET, _MESSAGES, stream=True),
+    "uvloop": Peer(lambda _: contender.UVLOOP, _MESSAGES, stream=True),
     "distributed": Peer(contender.distributed_pair, _CHANNELS),
     "pyzmq": Peer(contender.zmq_pair, _CHANNELS),
 }

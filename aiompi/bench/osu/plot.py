@@ -56,12 +56,12 @@ def save(rows: Sequence[Row], path: Path) -> None:
 
 
 def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
-    sizes = [row.nbytes or 0 for row in rows]
     for name in rows[0].samples:
-        medians = [statistics.median(row.samples[name]) for row in rows]
-        least, most = ([bound(row.samples[name]) for row in rows] for bound in (min, max))
-        axes.plot(sizes, medians, marker=".", color=colors[name])
-        axes.fill_between(sizes, least, most, color=colors[name], alpha=0.15, linewidth=0)
+        taken = {row.nbytes or 0: row.samples[name] for row in rows if row.samples[name]}
+        medians, least, most = (list(map(of, taken.values())) for of in (statistics.median, min, max))
+        axes.plot(list(taken), medians, marker=".", color=colors[name])
+        axes.fill_between(list(taken), least, most, color=colors[name], alpha=0.15, linewidth=0)
+    sizes = [row.nbytes or 0 for row in rows]
     axes.set_xscale("symlog", base=2, linthresh=1)  # logarithmic, with a place for 0
     axes.set_yscale("log")
     axes.set_xticks(sizes, [numerals.size(size) for size in sizes], fontsize=8)

@@ -55,8 +55,8 @@ class Row:
         benchmark: which.
         ranks: how many there were.
         nbytes: the size, None if there is none.
-        samples: by peer, taken by turns.
-        rounds: by peer, of which each sample is the mean.
+        samples: by peer, taken by turns; none of a peer that has no message of this size.
+        rounds: by peer with samples, of which each sample is the mean.
     """
 
     benchmark: Benchmark
@@ -94,6 +94,7 @@ class Row:
                     "samples": list(samples),
                 }
                 for peer, samples in self.samples.items()
+                if samples
             },
         }
 
@@ -114,10 +115,15 @@ def measure(plan: Plan) -> Iterator[Row]:
                         each.ask(benchmark.warm_up(longest))
                 for nbytes in plan.sizes if benchmark.sized else (None,):
                     size = nbytes or 0
-                    rounds = [1 if plan.quick else _rounds(benchmark, size, each) for each in everyone]
-                    turns = [_turn(benchmark, size, *of_one) for of_one in zip(rounds, everyone, strict=True)]
-                    samples = dict(zip(names, in_turns(plan.repeat, *turns), strict=True))
-                    yield Row(benchmark, ranks, nbytes, samples, dict(zip(names, rounds, strict=True)))
+                    able = {
+                        name: each
+                        for name, each in zip(names, everyone, strict=True)
+                        if plan.peers[name].sends(benchmark, nbytes)
+                    }
+                    rounds = {name: 1 if plan.quick else _rounds(benchmark, size, each) for name, each in able.items()}
+                    turns = [_turn(benchmark, size, rounds[name], each) for name, each in able.items()]
+                    taken = dict(zip(able, in_turns(plan.repeat, *turns), strict=True))
+                    yield Row(benchmark, ranks, nbytes, {name: taken.get(name, []) for name in names}, rounds)
 
 
 def _who(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:

@@ -28,12 +28,17 @@ def head(row: Row) -> str:
 def line(row: Row) -> str:
     """A size: for each peer the median, the spread and the ratio; the rate of messages below, if they are counted."""
     size = "" if row.nbytes is None else numerals.size(row.nbytes)
-    cells = "".join(
-        _CELL.format(numerals.number(statistics.median(samples)), _spread(samples), _ratio(row, name))
-        for name, samples in row.samples.items()
-    )
+    cells = "".join(_cell(row, name) for name in row.samples)
     text = f"{size:{_SIZE}}{cells}".rstrip()
     return f"{text}\n{_rates(row)}" if row.benchmark.counted else text
+
+
+def _cell(row: Row, name: str) -> str:
+    samples = row.samples[name]
+    figures = (
+        (numerals.number(statistics.median(samples)), _spread(samples), _ratio(row, name)) if samples else ("",) * 3
+    )
+    return _CELL.format(*figures)
 
 
 def _rates(row: Row) -> str:
