@@ -257,6 +257,18 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def apart(cores: Sequence[int], processes: int) -> list[int]:
+    """Cores by rank, so that no rank shares its core with the one half as many ranks further, if there are several.
+
+    Args:
+        cores: those that there are.
+        processes: their number.
+    """
+    half = processes // 2
+    shift = 1 if half % len(cores) == 0 else 0
+    return [cores[(rank + (shift if rank >= half else 0)) % len(cores)] for rank in range(processes)]
+
+
 def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
     """Put the processes of each contender on cores.
 

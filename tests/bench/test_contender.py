@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aiompi.bench import contender as contender_module
-from aiompi.bench.contender import BenchError, Contender, Conversation, conversations, cores
+from aiompi.bench.contender import BenchError, Contender, Conversation, apart, conversations, cores
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
 
@@ -63,6 +63,17 @@ def test_each_process_gets_a_core() -> None:
     with conversations(contender(HISTORIAN)) as (conversation,):
         first, _ = conversation.ask({"work": "a"})
     assert first == {"work": "bind", "cores": cores()[:2]}
+
+
+@pytest.mark.parametrize("processes", [2, 4, 6, 8, 12, 64])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_no_pair_shares_a_core(count: int, processes: int) -> None:
+    there = list(range(7, 7 + count))
+    placed = apart(there, processes)
+    half = processes // 2
+    assert all((one == other) == (count == 1) for one, other in zip(placed[:half], placed[half:], strict=True))
+    shares = [placed.count(core) for core in there]
+    assert max(shares) - min(shares) <= 1
 
 
 def test_the_death_of_a_contender_is_told() -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-import types
 from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from jobs import LIMIT, Site
 
 from aiompi.bench.__main__ import main
-from aiompi.bench.contender import Answer, Contender
+from aiompi.bench.contender import Answer, Contender, apart, cores
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.osu import plot, run, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
@@ -74,13 +73,27 @@ class Talks:
 
     @contextlib.contextmanager
     def __call__(self, *contenders: Contender, processes: int) -> Iterator[list[Any]]:
-        yield [self._talk(contender.name, processes) for contender in contenders]
+        yield [Talk(self.works.setdefault(contender.name, []), processes) for contender in contenders]
 
-    def _talk(self, name: str, processes: int) -> Any:
-        works = self.works.setdefault(name, [])
-        return types.SimpleNamespace(
-            ask=lambda work: (works.append(work), [[1e-3] * work.get("calls", 1)] * processes)[1]
-        )
+
+class Talk:
+    """One of them."""
+
+    def __init__(self, works: list[Work], processes: int) -> None:
+        self._works, self._processes = works, processes
+
+    def ask(self, work: Work) -> Answer:
+        self._works.append(work)
+        return [[1e-3] * work.get("calls", 1)] * self._processes
+
+    begin = ask
+
+    def finish(self) -> None:
+        """Nothing is under way."""
+
+
+def of_messages(works: list[Work]) -> list[Work]:
+    return [work for work in works if work["work"] != "bind"]
 
 
 @pytest.mark.parametrize("sizes", [(8, 1024), (2**20, 2**25)], ids=["short", "long"])
@@ -94,7 +107,7 @@ def test_everybody_sends_a_longer_message_first(
     peers = {**OURS, "socket": PEERS["socket"]}
     list(run.measure(Plan([BENCHMARKS[name]], peers, sizes, 2, 1, quick=True)))
     assert len(talks.works) == sum(peer.can(BENCHMARKS[name]) for peer in peers.values())
-    for first, *others in talks.works.values():
+    for first, *others in map(of_messages, talks.works.values()):
         assert first["nbytes"] > max(work["nbytes"] for work in others)
         assert first["nbytes"] >= LONGEST
 
@@ -103,7 +116,20 @@ def test_who_sends_nothing_needs_no_longer_message(monkeypatch: pytest.MonkeyPat
     talks = Talks()
     monkeypatch.setattr(run, "conversations", talks)
     list(run.measure(Plan([BENCHMARKS["barrier"]], OURS, (8,), 2, 1, quick=True)))
-    assert [[work["nbytes"] for work in works] for works in talks.works.values()] == [[0], [0]]
+    assert [[work["nbytes"] for work in of_messages(works)] for works in talks.works.values()] == [[0], [0]]
+
+
+def test_pairs_are_on_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collectives leave ranks where they are without that."""
+    there = cores()
+    ranks = 2 * len(there)
+    talks = Talks()
+    monkeypatch.setattr(run, "conversations", talks)
+    benchmarks = [BENCHMARKS[name] for name in ("multi_lat", "barrier", "mbw_mr", "latency")]
+    list(run.measure(Plan(benchmarks, OURS, (8,), ranks, 1, quick=True)))
+    for works in talks.works.values():
+        bound = [work["cores"] for work in works if work["work"] == "bind"]
+        assert bound == [apart(there, ranks), there, apart(there, ranks)]
 
 
 @pytest.mark.parametrize("name", ["latency", "bw", "allreduce"])

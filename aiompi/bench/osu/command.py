@@ -38,7 +38,8 @@ malloc has seen one it gives memory back to the kernel, and some rows would have
 come before. targets mpich measures objects before and after such a message.
 socket and uvloop have no message of 0 bytes, which are none in a stream.
 AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as there are as
-many: taskset -c 0 python -m aiompi.bench has them share one.
+many; further ones begin again at the first core, but in multi_lat and mbw_mr, where the partner of a rank is half as
+many ranks further, the two have different ones: taskset -c 0 python -m aiompi.bench has all share one.
 
 Other commands, see their --help:
   python -m aiompi.bench targets    figures that are to be reached, and whether they are

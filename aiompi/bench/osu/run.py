@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from aiompi.bench.contender import Conversation, conversations
+from aiompi.bench.contender import Conversation, apart, bind, conversations, cores
 from aiompi.bench.osu.benchmarks import RATE, Benchmark
 from aiompi.bench.osu.peers import Peer
 from aiompi.bench.samples import calls_within, in_turns
@@ -109,6 +109,8 @@ def measure(plan: Plan) -> Iterator[Row]:
         contenders = [plan.peers[name].start(ranks) for name in names]
         with conversations(*contenders, processes=ranks) as everyone:
             for benchmark in benchmarks:
+                if benchmark.ranks is None:
+                    bind(everyone, apart(cores(), ranks) if benchmark.paired else cores()[:ranks])
                 if benchmark.sized:
                     longest = max(LONGEST, int(max(plan.sizes) * _LONGER))
                     for each in everyone:
