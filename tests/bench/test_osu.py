@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from jobs import LIMIT, Site
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from aiompi.bench.__main__ import main
 from aiompi.bench.contender import Answer, Contender, apart, cores
@@ -208,6 +209,21 @@ def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
     path = tmp_path / "out.png"
     plot.save([*rows, row("barrier", None, aiompi=[1.0, 3.0])], path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3, 4])
+def test_all_names_are_in_the_picture(panels: int) -> None:
+    names = [*OURS, *PEERS]
+    benchmarks = list(BENCHMARKS)[:panels]
+    figure = plot.draw([row(name, size, **{key: [1.0] for key in names}) for name in benchmarks for size in (8, 64)])
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    texts = legend.get_texts()
+    assert [text.get_text() for text in texts] == names
+    places = [text.get_window_extent() for text in texts]
+    for box in [legend.get_window_extent(), *places]:
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
 
 
 @pytest.mark.parametrize("name", ["out.xyz", "out"])

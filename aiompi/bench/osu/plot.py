@@ -14,6 +14,8 @@ from aiompi.bench.osu.run import Row
 #: pictures side by side, and inches of each
 _ACROSS: Final = 3
 _WIDTH, _HEIGHT = 4.6, 3.6
+#: inches of a name in the legend, and of a line of them
+_LABEL, _LINE = 1.5, 0.2
 
 
 def formats() -> list[str]:
@@ -35,15 +37,22 @@ def save(rows: Sequence[Row], path: Path) -> None:
         OSError: the file cannot be written.
         ValueError: the suffix is none of `formats`.
     """
+    draw(rows).savefig(path, dpi=110)
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """The picture, a Figure; see `save`."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     groups = [list(group) for _, group in groupby(rows, lambda row: row.benchmark.name)]
     across = min(_ACROSS, len(groups))
     down = -(-len(groups) // across)
-    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down), layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False)
     colors = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(n for row in rows for n in row.samples))}
+    columns = min(len(colors), int(_WIDTH * across / _LABEL))
+    lines = -(-len(colors) // columns)
+    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + _LINE * (lines - 1)), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
     for axes, group in zip(grid.flat, groups, strict=False):
         (_curves if group[0].nbytes is not None else _bars)(axes, group, colors)
         axes.set_title(f"{group[0].benchmark.title}, {group[0].ranks} ranks", fontsize=10)
@@ -51,8 +60,8 @@ def save(rows: Sequence[Row], path: Path) -> None:
     for axes in grid.flat[len(groups) :]:
         axes.set_axis_off()
     known = {name: Patch(color=color) for name, color in colors.items()}
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(colors), frameon=False)
-    figure.savefig(path, dpi=110)
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    return figure
 
 
 def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
