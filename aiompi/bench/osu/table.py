@@ -42,7 +42,8 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _rates(row: Row) -> str:
-    cells = "".join(_CELL.format(numerals.number(row.message_rate(name) / 1e6), "", "") for name in row.samples)
+    rates = (numerals.number(row.message_rate(name) / 1e6) if taken else "" for name, taken in row.samples.items())
+    cells = "".join(_CELL.format(rate, "", "") for rate in rates)
     return f"{_MESSAGES:{_SIZE}}{cells}".rstrip()
 
 
