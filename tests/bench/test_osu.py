@@ -288,10 +288,13 @@ def test_every_benchmark_in_both_faces(site: Site) -> None:
 
 
 def test_every_peer(site: Site) -> None:
-    rows, _ = records(site, "osu_latency", "barrier", "--sizes", "8,1k", "-n", "2", "--compare", ",".join(PEERS))
-    assert [(row["benchmark"], row["nbytes"]) for row in rows] == [("latency", 8), ("latency", 1024), ("barrier", None)]
-    assert list(rows[0]["peers"]) == [*OURS, *PEERS]
-    assert list(rows[2]["peers"]) == [*OURS, "mpi4py", "openmpi"]
+    names = "osu_latency", "latency_objects", "barrier"
+    rows, _ = records(site, *names, "--sizes", "8,1m", "-n", "2", "--compare", ",".join(PEERS))
+    sized = [("latency", 8), ("latency", 2**20), ("latency_objects", 8), ("latency_objects", 2**20)]
+    assert [(row["benchmark"], row["nbytes"]) for row in rows] == [*sized, ("barrier", None)]
+    assert list(rows[0]["peers"]) == [*OURS, *(name for name in PEERS if name != "pkl5")]
+    assert list(rows[2]["peers"]) == [*OURS, *PEERS]
+    assert list(rows[4]["peers"]) == [*OURS, "mpi4py", "openmpi"]
     assert all(peer["median"] > 0 for one in rows for peer in one["peers"].values())
 
 
@@ -431,7 +434,7 @@ def test_who_can_run_nothing_is_named_and_left_out(
     ("arguments", "told"),
     [
         (["speed"], "'speed' is none of latency, bw"),
-        (["--compare", "mpi5py"], "'mpi5py' is none of mpi4py, openmpi"),
+        (["--compare", "mpi5py"], "'mpi5py' is none of mpi4py, pkl5, openmpi"),
         (["-n", "3"], "3 is odd: take an even number, or leave out multi_lat, mbw_mr"),
         (["--sizes", "8q"], "'8q' is no size"),
         (["latency", "bibw", "bw", "--sizes", "0,8"], "0 bytes have no bandwidth: leave 0 out, or bibw, bw"),

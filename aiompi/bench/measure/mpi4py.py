@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Client, Connection, Listener
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mpi4py import MPI
 from mpi4py.util import pkl5
 
 from aiompi.bench.measure import calls, point_to_point, turns
+
+Works: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 def objects_pkl5(comm: MPI.Intracomm, **arguments: Any) -> list[float]:
@@ -17,19 +20,24 @@ def objects_pkl5(comm: MPI.Intracomm, **arguments: Any) -> list[float]:
     return point_to_point.objects(MPI, pkl5.Intracomm(comm), **arguments)
 
 
-WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS, objects_pkl5.__name__: objects_pkl5}
+WORKS: Final[Works] = {**point_to_point.works(MPI), **calls.WORKS, objects_pkl5.__name__: objects_pkl5}
+#: those of mpi4py.util.pkl5 by the names that others have for them
+PKL5: Final[Works] = {"bind": calls.bind, "objects": objects_pkl5}
 
 
-def main() -> None:
+def main(of: str = "") -> None:
     """Do one work after the other.
+
+    Args:
+        of: "pkl5" for its works in place of all those of mpi4py.
 
     A rank that waits in MPI spins, and would take a core away from the other contender in its turn. Therefore works
     are handed on through sockets, in which a rank sleeps.
     """
-    comm = MPI.COMM_WORLD
+    comm, works = MPI.COMM_WORLD, PKL5 if of else WORKS
     if comm.Get_rank():
         with Client(comm.bcast(None)) as leader:
-            _follow(comm, leader)
+            _follow(comm, works, leader)
         return
     with Listener(family="AF_UNIX") as listener:
         comm.bcast(listener.address)
@@ -37,17 +45,17 @@ def main() -> None:
     while work := turns.next_work():
         for follower in followers:
             follower.send(work)
-        turns.answer(comm.gather(_do(comm, work)))
+        turns.answer(comm.gather(_do(comm, works, work)))
     for follower in followers:
         follower.close()
 
 
-def _follow(comm: MPI.Intracomm, leader: Connection) -> None:
-    for work in _works(leader):
-        comm.gather(_do(comm, work))
+def _follow(comm: MPI.Intracomm, works: Works, leader: Connection) -> None:
+    for work in _told(leader):
+        comm.gather(_do(comm, works, work))
 
 
-def _works(leader: Connection) -> Iterator[turns.Work]:
+def _told(leader: Connection) -> Iterator[turns.Work]:
     while True:
         try:
             yield leader.recv()
@@ -55,10 +63,10 @@ def _works(leader: Connection) -> Iterator[turns.Work]:
             return
 
 
-def _do(comm: MPI.Intracomm, work: turns.Work) -> object:
+def _do(comm: MPI.Intracomm, works: Works, work: turns.Work) -> object:
     arguments = dict(work)
-    return WORKS[arguments.pop("work")](comm, **arguments)
+    return works[arguments.pop("work")](comm, **arguments)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import socket
 import tempfile
 from collections.abc import AsyncIterator
@@ -33,12 +34,15 @@ class Channel:
         return await self._sock.recv(copy=False)
 
     async def put_object(self, obj: Any) -> None:
-        """Send any object."""
-        await self._sock.send_pyobj(obj)
+        """Send any object, its arrays as frames of their own."""
+        arrays: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL, buffer_callback=arrays.append)
+        await self._sock.send_multipart([data, *arrays], copy=False)
 
     async def get_object(self) -> Any:
         """Receive any object."""
-        return await self._sock.recv_pyobj()
+        data, *arrays = await self._sock.recv_multipart(copy=False)
+        return pickle.loads(data.buffer, buffers=[array.buffer for array in arrays])
 
 
 @contextlib.asynccontextmanager

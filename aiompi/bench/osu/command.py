@@ -25,9 +25,10 @@ SIZES: Final = "8,1k,8k,64k,1m,4m"
 _EPILOG: Final = f"""\
 benchmarks: {", ".join(BENCHMARKS)}
 
-aiompi is the blocking face, asyncio the other one on uvloop. Of the peers, mpi4py runs with MPICH and openmpi with
-Open MPI, socket is a bare Unix socket that blocks, uvloop a bare protocol on one, distributed a comm over TCP, and
-pyzmq a pair of its asyncio sockets over ipc: pip install 'aiompi[bench]' installs all of them.
+aiompi is the blocking face, asyncio the other one on uvloop. Of the peers, mpi4py runs with MPICH, pkl5 is its
+util.pkl5, for latency_objects only, and openmpi runs with Open MPI; socket is a bare Unix socket that blocks, uvloop a
+bare protocol on one, distributed a comm over TCP, and pyzmq a pair of its asyncio sockets over ipc, which sends the
+arrays of objects as frames of their own: pip install 'aiompi[bench]' installs all of them.
 They take turns of {round(TURN * 1e3)} ms in the same session, and each column is compared with the first: a ratio
 below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth that of a window of 64 messages,
 or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second, too. The time of a collective is

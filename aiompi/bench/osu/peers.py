@@ -43,6 +43,7 @@ OURS: Final[Mapping[str, Peer]] = {
 #: measured when they are named
 PEERS: Final[Mapping[str, Peer]] = {
     "mpi4py": Peer(contender.mpich_job),
+    "pkl5": Peer(lambda ranks: contender.mpich_job(ranks, "pkl5"), frozenset({"objects"})),
     "openmpi": Peer(contender.openmpi_job),
     "socket": Peer(lambda _: contender.SOCKET, _MESSAGES, stream=True),
     "uvloop": Peer(contender.uvloop_pair, _MESSAGES, stream=True),
