@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zmq
+from distributed.protocol import Serialize
 
 import aiompi
 from aiompi.bench.measure import (
@@ -128,6 +129,24 @@ async def test_pyzmq_copies_no_array() -> None:
     received = await channel.get_object()
     assert received["step"] == sent["step"]
     assert np.shares_memory(received["gradient"], sent["gradient"])
+
+
+@pytest.mark.asyncio
+async def test_distributed_serializes_what_takes_longer_otherwise() -> None:
+    messages: list[Any] = []
+
+    class Comm:
+        async def write(self, message: Any) -> None:
+            messages.append(message)
+
+    channel, obj = distributed.Channel(Comm()), payloads.make("dict")
+    await channel.put(b"12345678")
+    await channel.put(bytes(2**20))
+    await channel.put_object(obj)
+    assert messages[0] == {"data": b"12345678"}
+    for message, sent in zip(messages[1:], (bytes(2**20), obj), strict=True):
+        assert isinstance(message["data"], Serialize)
+        assert message["data"].data == sent
 
 
 @works_of(distributed.WORKS)

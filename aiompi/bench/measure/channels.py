@@ -20,11 +20,11 @@ from aiompi.bench.measure.turns import timed_async
 class Channel(Protocol):
     """One end of a way between two processes."""
 
-    async def put(self, buffer: Any) -> None:
-        """Send the memory of an array."""
+    async def put(self, data: bytes) -> None:
+        """Send bytes."""
 
     async def get(self) -> Any:
-        """Receive memory."""
+        """Receive them."""
 
     async def put_object(self, obj: Any) -> None:
         """Send any object."""
@@ -41,7 +41,7 @@ Loop: TypeAlias = Callable[[int], Awaitable[None]]
 
 def latency(channel: Channel, rank: int, nbytes: int) -> Loop:
     """Messages to and fro."""
-    return _to_and_fro(channel.put, channel.get, payloads.touched(nbytes), rank)
+    return _to_and_fro(channel.put, channel.get, payloads.data(nbytes), rank)
 
 
 def objects(channel: Channel, rank: int, payload: str, nbytes: int = payloads.ARRAY) -> Loop:
@@ -67,7 +67,7 @@ def _to_and_fro(
 
 def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages, and the answer to them."""
-    message, token = payloads.touched(nbytes), payloads.touched(1)
+    message, token = payloads.data(nbytes), payloads.data(1)
 
     async def lead(n: int) -> None:
         for _ in range(n):
@@ -84,7 +84,7 @@ def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
 
 def bandwidth_both_ways(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages each way at the same time, and an answer to them."""
-    message, token = payloads.touched(nbytes), payloads.touched(1)
+    message, token = payloads.data(nbytes), payloads.data(1)
 
     async def loop(n: int) -> None:
         for _ in range(n):

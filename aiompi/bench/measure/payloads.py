@@ -19,6 +19,11 @@ def touched(nbytes: int) -> npt.NDArray[np.uint8]:
     return np.ones(nbytes, np.uint8)
 
 
+def data(nbytes: int) -> bytes:
+    """As `touched`, for those who send bytes."""
+    return touched(nbytes).tobytes()
+
+
 def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
     """An object to send.
 

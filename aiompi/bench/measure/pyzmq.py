@@ -25,12 +25,12 @@ class Channel:
     def __init__(self, sock: zmq.asyncio.Socket) -> None:
         self._sock = sock
 
-    async def put(self, buffer: Any) -> None:
-        """Send the memory of an array."""
-        await self._sock.send(buffer, copy=buffer.nbytes < _UNCOPIED)
+    async def put(self, data: bytes) -> None:
+        """Send bytes."""
+        await self._sock.send(data, copy=len(data) < _UNCOPIED)
 
     async def get(self) -> Any:
-        """Receive memory."""
+        """Receive them."""
         return await self._sock.recv(copy=False)
 
     async def put_object(self, obj: Any) -> None:
