@@ -39,9 +39,11 @@ malloc has seen one it gives memory back to the kernel, and some rows would have
 come before. targets mpich measures objects before and after such a message.
 socket and uvloop have no message of 0 bytes, which are none in a stream. A peer that does not start, or fails, is left
 out from then on; if it fails later, the exit status is 1 at the end.
-AIOMPI_SPIN and the other settings come from the environment. Ranks are bound to a core each, as far as there are as
-many; further ones begin again at the first core, but in multi_lat and mbw_mr, where the partner of a rank is half as
-many ranks further, the two have different ones: taskset -c 0 python -m aiompi.bench has all share one.
+AIOMPI_SPIN and the other settings come from the environment, as those of the peers do. All ranks have the thread level
+of aiompi, FUNNELED; that of mpi4py itself is MULTIPLE, for which set MPI4PY_RC_THREAD_LEVEL=multiple.
+Ranks are bound to a core each, as far as there are as many; further ones begin again at the first core. In multi_lat
+and mbw_mr, where the partner of a rank is half as many ranks further, the two have different ones. To have all share
+one: taskset -c 0 python -m aiompi.bench.
 
 Other commands, see their --help:
   python -m aiompi.bench targets    figures that are to be reached, and whether they are
