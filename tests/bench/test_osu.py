@@ -455,3 +455,6 @@ def test_sizes_and_peers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert SIZES in text
     assert all(f"{name} " in text.partition("Of the peers, ")[2] for name in PEERS)
     assert "python -m aiompi.bench targets" in text
+    text = text.replace("\n", " ")
+    assert f"turns of up to {TURN * 1e3:.0f} ms, and at most {MOST_ROUNDS} rounds" in text
+    assert "median of the calls of a turn, where the OSU micro-benchmarks print means" in text

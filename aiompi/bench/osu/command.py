@@ -16,7 +16,7 @@ from aiompi.bench.machine import idle_cores
 from aiompi.bench.osu import table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, RATE, Benchmark
 from aiompi.bench.osu.peers import OURS, PEERS, Peer
-from aiompi.bench.osu.run import TURN, Plan, Row, measure
+from aiompi.bench.osu.run import MOST_ROUNDS, TURN, Plan, Row, measure
 from aiompi.bench.results import Results
 
 MOST_RANKS: Final = 64
@@ -29,11 +29,13 @@ aiompi is the blocking face, asyncio the other one on uvloop. Of the peers, mpi4
 util.pkl5, for latency_objects only, and openmpi runs with Open MPI; socket is a bare Unix socket that blocks, uvloop a
 bare protocol on one, distributed a comm over TCP, and pyzmq a pair of its asyncio sockets over ipc, which sends the
 arrays of objects as frames of their own: pip install 'aiompi[bench]' installs all of them.
-They take turns of {round(TURN * 1e3)} ms in the same session, and each column is compared with the first: a ratio
-below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth that of a window of 64 messages,
-or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second, too. The time of a collective is
-that of a call which begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
-the vector.
+They take turns of up to {round(TURN * 1e3)} ms, and at most {MOST_ROUNDS} rounds, in the same session. Each column is
+compared with the first: a ratio below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth
+that of a window of 64 messages, or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second,
+too. The time of a collective is that of a call which begins after a barrier, until its slowest rank has ended: the
+median of the calls of a turn, where the OSU micro-benchmarks print means. Sizes are those of a rank's block, or of the
+vector. Reductions add doubles, or bytes if the size is no multiple of 8, and in reduce_scatter. Objects are a dict with
+a number and an array of so many bytes, in reductions the array alone.
 Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
 malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
 come before. targets mpich measures objects before and after such a message.

@@ -57,7 +57,8 @@ class Row:
         ranks: how many there were.
         nbytes: the size, None if there is none.
         samples: by peer, taken by turns; none of a peer that has no message of this size, or has failed.
-        rounds: by peer with samples, of which each sample is the mean.
+        rounds: by peer with samples, of which each sample is the mean; calls of a collective, of which it is the
+            median.
     """
 
     benchmark: Benchmark
