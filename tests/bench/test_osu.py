@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import signal
@@ -231,6 +232,13 @@ def test_a_plot_of_no_known_kind_is_refused_before_measuring(
     assert ".png" in told
 
 
+def test_one_file_for_both(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "out.png"
+    with pytest.raises(SystemExit, match="2"):
+        main(["--json", str(path), "--plot", f"{tmp_path}/./out.png"])
+    assert "argument --plot: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["--json"], ["--plot"], ["targets", "--json"], ["tune", "--output"]], ids=" ".join)
 def test_files_that_cannot_be_written_are_refused_before_measuring(
     command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -260,15 +268,21 @@ def test_settings_and_options_are_told(
 ) -> None:
     monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: iter([row("barrier", None, aiompi=[1.0])]))
     monkeypatch.setenv("AIOMPI_SPIN", "0")
+    monkeypatch.setenv("OMPI_MCA_btl", "self")
+    monkeypatch.setenv("MPIR_CVAR_CH4_NUM_VCIS", "2")
     monkeypatch.setenv("AIOMPI_KEY", "secret")
     path = tmp_path / "out.json"
-    assert main(["barrier", "--compare", "mpi4py", "-n", "3", "--json", str(path)]) == 0
+    assert main(["barrier", "--compare", "mpi4py", "-n", "3", "--sizes", "1k,8", "--json", str(path)]) == 0
     head, text = capsys.readouterr().out.splitlines()[0], path.read_text(encoding="utf8")
-    assert head.endswith(", AIOMPI_SPIN=0")
+    assert head.endswith(", AIOMPI_SPIN=0, MPIR_CVAR_CH4_NUM_VCIS=2, OMPI_MCA_btl=self")
     assert "secret" not in head + text
     results = json.loads(text)
-    assert results["settings"] == {"AIOMPI_SPIN": "0"}
-    assert results["options"] == {"repeat": 5, "quick": False, "awake": False, "ranks": 3, "compare": ["mpi4py"]}
+    assert results["settings"] == {"AIOMPI_SPIN": "0", "MPIR_CVAR_CH4_NUM_VCIS": "2", "OMPI_MCA_btl": "self"}
+    options = {"repeat": 5, "quick": False, "awake": False, "ranks": 3, "compare": ["mpi4py"]}
+    assert results["options"] == {**options, "sizes": [8, 2**10], "benchmarks": ["barrier"]}
+    assert results["complete"]
+    age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(results["time"])
+    assert age < datetime.timedelta(minutes=1)
 
 
 def records(site: Site, *arguments: str) -> tuple[list[dict[str, Any]], str]:
@@ -392,7 +406,9 @@ def test_who_fails_is_left_out_from_then_on(site: Site) -> None:
         "without socket from here on: mortal: ended with exit code 7 instead of answering; see above\n"
         "aiompi.bench: not everything was measured: socket failed\n"
     )
-    rows = json.loads(path.read_text(encoding="utf8"))["rows"]
+    results = json.loads(path.read_text(encoding="utf8"))
+    rows = results["rows"]
+    assert not results["complete"]
     assert [list(row["peers"]) for row in rows] == [[*OURS, "socket", "uvloop"]] + 5 * [[*OURS, "uvloop"]]
     assert picture.exists()
 
@@ -404,7 +420,9 @@ def test_what_was_measured_is_kept_when_the_user_interrupts(site: Site) -> None:
     running.expect("±", times=4)
     running.signal(signal.SIGINT)
     assert running.finish().code == 130
-    assert len(json.loads(path.read_text(encoding="utf8"))["rows"]) >= 1
+    results = json.loads(path.read_text(encoding="utf8"))
+    assert results["rows"]
+    assert not results["complete"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

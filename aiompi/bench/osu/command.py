@@ -68,6 +68,8 @@ def main(argv: Sequence[str]) -> None:
     if chosen.ranks % 2 and (paired := _names(one for one in benchmarks if one.paired)):
         parser.error(f"argument -n/--ranks: {chosen.ranks} is odd: take an even number, or leave out {paired}")
     if chosen.plot is not None:
+        if chosen.json is not None and chosen.json.resolve() == chosen.plot.resolve():
+            parser.error(f"argument --plot: {chosen.plot} is the file of --json, too")
         _check_format(chosen.plot)
     plan = Plan(
         benchmarks,
@@ -84,10 +86,13 @@ def main(argv: Sequence[str]) -> None:
         awake=chosen.awake,
         ranks=chosen.ranks,
         compare=chosen.compare,
+        sizes=chosen.sizes,
+        benchmarks=[benchmark.name for benchmark in benchmarks],
     )
     print(f"{results.head}\n{table.LEGEND}", flush=True)
     rows: list[Row] = []
     failed: list[str] = []
+    complete = False
 
     def left_out(name: str, error: BenchError, begun: bool) -> None:
         _tell(f"{name} from here on" if begun else name, error)
@@ -98,12 +103,11 @@ def main(argv: Sequence[str]) -> None:
         with idle_cores(chosen.awake):
             for row in _shown(measure(plan, left_out)):
                 rows.append(row)
-                results.save(rows=[row.record() for row in rows])
+                results.save(False, rows=[row.record() for row in rows])
+        complete = not failed
     finally:
-        if rows and chosen.plot is not None:
-            from aiompi.bench.osu import plot
-
-            plot.save(rows, chosen.plot)
+        if rows:
+            _keep(rows, complete, results, chosen.plot)
     if failed:
         raise BenchError(f"not everything was measured: {', '.join(failed)} failed")
 
@@ -136,6 +140,17 @@ def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> 
         else:
             found[name] = peer
     return found
+
+
+def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path | None) -> None:
+    """Write everything, also what an interrupt has left half written."""
+    try:
+        results.save(complete, rows=[row.record() for row in rows])
+    finally:
+        if picture is not None:
+            from aiompi.bench.osu import plot
+
+            plot.save(rows, picture)
 
 
 def _tell(who: str, error: BenchError) -> None:

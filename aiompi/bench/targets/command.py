@@ -31,11 +31,12 @@ def main(argv: Sequence[str]) -> None:
     options = Options(chosen.repeat, chosen.quick)
     results = Results(chosen.json, repeat=chosen.repeat, quick=chosen.quick, awake=chosen.awake)
     print(results.head, flush=True)
+    families = chosen.families or targets.FAMILIES
     figures: dict[str, list[dict[str, Any]]] = {}
     with idle_cores(chosen.awake):
-        for name in chosen.families or targets.FAMILIES:
+        for name in families:
             figures[name] = [figure.record() for figure in _measured(name, options)]
-            results.save(figures=figures)
+            results.save(name == families[-1], figures=figures)
 
 
 def _measured(name: str, options: Options) -> Iterator[Figure]:
