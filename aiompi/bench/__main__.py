@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point.
 
     Returns:
-        The exit code: 1 when something could not be measured, 130 when the user interrupted.
+        The exit code: 1 when something could not be measured or written, 130 when the user interrupted, 141 when nobody
+        reads what is printed, as of a command that the signal for it ends.
     """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = "aiompi.bench.osu.command"
     try:
         importlib.import_module(module).main(argv)
+    except BrokenPipeError:
+        return 128 + signal.SIGPIPE
     except (BenchError, OSError) as error:
         print(f"aiompi.bench: {error}", file=sys.stderr)
         return 1

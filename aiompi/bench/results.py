@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
+from aiompi.bench.contender import BenchError
 from aiompi.bench.machine import machine, settings
+
+
+def show(text: str) -> None:
+    """Print lines at once.
+
+    Raises:
+        BrokenPipeError: nobody reads them any more.
+        BenchError: they cannot be written.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # what could not be written is not to be tried again when the interpreter ends
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise BenchError(f"standard output: {error.strerror}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        BenchError: it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from None
 
 
 class Results:
@@ -40,8 +73,8 @@ class Results:
             measured: what has been measured.
 
         Raises:
-            OSError: it cannot be written.
+            BenchError: it cannot be written.
         """
         if self._path is not None:
             everything = {**self._about, "complete": complete, **measured}
-            self._path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+            write(self._path, json.dumps(everything, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import sys
 from typing import Any
@@ -81,6 +82,44 @@ def test_interrupted_while_it_measures(signum: signal.Signals, site: Site) -> No
     running.signal(signum)
     result = running.finish()
     assert result.code == (-signum if signum == signal.SIGKILL else 128 + signum)
+
+
+COMMANDS = {
+    "osu": ["barrier", "-n", "1", "--quick", "--repeat", "1"],
+    "targets": ["targets", "matching", "--quick", "--repeat", "1"],
+    "simulate": ["simulate", "bcast", "--ranks", "2", "--sizes", "8"],
+    "tune": ["tune", "bcast", "--ranks", "2", "--sizes", "8", "--repeat", "1"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_that_nobody_reads(command: str, site: Site) -> None:
+    """Whether it finds out at its first line or at a later one, it ends as if by the signal for that."""
+    running = site.start(*BENCH[:-1], *COMMANDS[command])
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    del running._open["out"]
+    result = running.finish()
+    assert (result.code, result.err) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_that_is_full(command: str, site: Site) -> None:
+    words = " ".join((*BENCH[:-1], *COMMANDS[command]))
+    result = site.start("sh", "-c", f"exec {words} > /dev/full").finish()
+    assert (result.code, result.err) == (1, "aiompi.bench: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("osu", "--json"), ("osu", "--plot"), ("targets", "--json"), ("tune", "--output")], ids=str
+)
+def test_files_that_are_full(command: str, option: str, site: Site) -> None:
+    path = "/dev/full"
+    if option == "--plot":
+        path = str(site.directory / "full.png")
+        os.symlink("/dev/full", path)
+    result = site.start(*BENCH[:-1], *COMMANDS[command], option, path).finish()
+    assert (result.code, result.err) == (1, f"aiompi.bench: {path}: No space left on device\n")
 
 
 def test_a_family_twice(site: Site) -> None:

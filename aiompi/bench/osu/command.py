@@ -17,7 +17,7 @@ from aiompi.bench.osu import table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, RATE, Benchmark
 from aiompi.bench.osu.peers import OURS, PEERS, Peer
 from aiompi.bench.osu.run import MOST_ROUNDS, TURN, Plan, Row, measure
-from aiompi.bench.results import Results
+from aiompi.bench.results import Results, show
 
 MOST_RANKS: Final = 64
 SIZES: Final = "8,1k,8k,64k,1m,4m"
@@ -58,7 +58,8 @@ def main(argv: Sequence[str]) -> None:
     """Entry point of `python -m aiompi.bench`; what has been measured is kept whatever happens.
 
     Raises:
-        BenchError, OSError: something could not be measured or written.
+        BenchError: something could not be measured or written.
+        BrokenPipeError: nobody reads what is printed.
     """
     parser = _parser()
     chosen = parser.parse_args(argv)
@@ -89,7 +90,7 @@ def main(argv: Sequence[str]) -> None:
         sizes=chosen.sizes,
         benchmarks=[benchmark.name for benchmark in benchmarks],
     )
-    print(f"{results.head}\n{table.LEGEND}", flush=True)
+    show(f"{results.head}\n{table.LEGEND}")
     rows: list[Row] = []
     failed: list[str] = []
     complete = False
@@ -150,7 +151,10 @@ def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path |
         if picture is not None:
             from aiompi.bench.osu import plot
 
-            plot.save(rows, picture)
+            try:
+                plot.save(rows, picture)
+            except OSError as error:
+                raise BenchError(f"{picture}: {error.strerror}") from None
 
 
 def _tell(who: str, error: BenchError) -> None:
@@ -160,7 +164,7 @@ def _tell(who: str, error: BenchError) -> None:
 def _shown(rows: Iterator[Row]) -> Iterator[Row]:
     for _, group in groupby(rows, lambda row: row.benchmark):
         for number, row in enumerate(group):
-            print(table.line(row) if number else f"{table.head(row)}\n{table.line(row)}", flush=True)
+            show(table.line(row) if number else f"{table.head(row)}\n{table.line(row)}")
             yield row
 
 

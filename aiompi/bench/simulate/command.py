@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from aiompi.bench import algorithms, arguments
+from aiompi.bench.results import show
 from aiompi.bench.simulate.calls import predict
 from aiompi.bench.simulate.network import Model
 from aiompi.coll.registry import COLLECTIVES
@@ -21,14 +22,19 @@ A ring of 1,024 ranks is a million messages, which take half a minute to compute
 
 
 def main(argv: Sequence[str]) -> None:
-    """Entry point of `python -m aiompi.bench simulate`."""
+    """Entry point of `python -m aiompi.bench simulate`.
+
+    Raises:
+        BenchError: something could not be written.
+        BrokenPipeError: nobody reads what is printed.
+    """
     chosen = _parser().parse_args(argv)
     model = Model(chosen.alpha * 1e-6, 1e-9 / chosen.bandwidth, 1e-9 / chosen.combining)
     for collective in chosen.collectives or COLLECTIVES:
         sizes = algorithms.sizes_of(collective, chosen.sizes)
         for ranks in chosen.ranks:
             times = predictions(collective, ranks, sizes, model)
-            print("\n".join(algorithms.table(collective, ranks, sizes, times, shared_memory=False)), flush=True)
+            show("\n".join(algorithms.table(collective, ranks, sizes, times, shared_memory=False)))
 
 
 def predictions(collective: str, ranks: int, sizes: Sequence[int], model: Model) -> algorithms.Times:

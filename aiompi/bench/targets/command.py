@@ -8,7 +8,7 @@ from typing import Any
 
 from aiompi.bench import arguments, targets
 from aiompi.bench.machine import idle_cores
-from aiompi.bench.results import Results
+from aiompi.bench.results import Results, show
 from aiompi.bench.targets import table
 from aiompi.bench.targets.family import Options
 from aiompi.bench.targets.figure import Figure
@@ -25,12 +25,13 @@ def main(argv: Sequence[str]) -> None:
     """Entry point of `python -m aiompi.bench targets`; it does not matter whether targets are missed.
 
     Raises:
-        BenchError, OSError: something could not be measured or written.
+        BenchError: something could not be measured or written.
+        BrokenPipeError: nobody reads what is printed.
     """
     chosen = _parser().parse_args(argv)
     options = Options(chosen.repeat, chosen.quick)
     results = Results(chosen.json, repeat=chosen.repeat, quick=chosen.quick, awake=chosen.awake)
-    print(results.head, flush=True)
+    show(results.head)
     families = chosen.families or targets.FAMILIES
     figures: dict[str, list[dict[str, Any]]] = {}
     with idle_cores(chosen.awake):
@@ -43,9 +44,9 @@ def _measured(name: str, options: Options) -> Iterator[Figure]:
     """The figures of a family, printed as they come."""
     family = targets.family(name)
     note = f"{family.note}\n" if family.note else ""
-    print(f"\n{note}{table.head(family.title, family.beside)}", flush=True)
+    show(f"\n{note}{table.head(family.title, family.beside)}")
     for figure in family.figures(options):
-        print(table.line(figure), flush=True)
+        show(table.line(figure))
         yield figure
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from aiompi.bench import algorithms, arguments
 from aiompi.bench.algorithms import Times
 from aiompi.bench.contender import Contender, Conversation, aiompi_job, conversations
+from aiompi.bench.results import show, write
 from aiompi.bench.samples import callers, in_turns, slowest
 from aiompi.bench.tune import rules
 from aiompi.coll.registry import COLLECTIVES
@@ -30,7 +31,8 @@ def main(argv: Sequence[str]) -> None:
     """Entry point of `python -m aiompi.bench tune`.
 
     Raises:
-        BenchError, OSError: something could not be measured or written.
+        BenchError: something could not be measured or written.
+        BrokenPipeError: nobody reads what is printed.
     """
     chosen = _parser().parse_args(argv)
     collectives = chosen.collectives or list(COLLECTIVES)
@@ -38,14 +40,14 @@ def main(argv: Sequence[str]) -> None:
     for ranks in chosen.ranks:
         for name, times in measure(collectives, ranks, chosen.sizes, chosen.repeat):
             sizes = algorithms.sizes_of(name, chosen.sizes)
-            print("\n".join(algorithms.table(name, ranks, sizes, times, shared_memory=True)), flush=True)
+            show("\n".join(algorithms.table(name, ranks, sizes, times, shared_memory=True)))
             measured[name][ranks] = times
     found = {n: rules.derive(n, algorithms.sizes_of(n, chosen.sizes), times) for n, times in measured.items()}
     text = rules.render(found, origin(chosen))
     if chosen.output is None:
-        print(f"\n{text}", end="")
+        show(f"\n{text}".removesuffix("\n"))
     else:
-        chosen.output.write_text(text, encoding="utf-8")
+        write(chosen.output, text)
 
 
 def origin(chosen: argparse.Namespace) -> dict[str, str]:
