@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from aiompi.bench.measure import (
     bare_socket,
     bare_uvloop,
     blocking,
+    channels,
     distributed,
     native,
     payloads,
@@ -152,6 +154,61 @@ async def test_distributed_serializes_what_takes_longer_otherwise() -> None:
 @works_of(distributed.WORKS)
 def test_distributed(work: turns.Work) -> None:
     in_threads(distributed.WORKS[work["work"]], work)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("work", [channels.bandwidth, channels.bandwidth_both_ways])
+async def test_each_message_of_a_window_has_its_memory(work: Callable[..., channels.Loop]) -> None:
+    sent: list[bytes] = []
+
+    class Channel:
+        async def put(self, data: bytes) -> None:
+            sent.append(data)
+
+        async def get(self) -> bytes:
+            return b""
+
+    channel: Any = Channel()
+    await work(channel, 0, nbytes=8, window=3)(2)
+    assert len(sent) == 6
+    assert len(set(map(id, sent))) == 3
+    assert set(sent) == {bytes(payloads.touched(8))}
+
+
+def test_bare_uvloop_has_memory_for_each_message_of_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    made = bare_uvloop.Bytes
+
+    def make(rank: int, messages: list[bytes], expected: int) -> bare_uvloop.Bytes:
+        if rank == 0:
+            sent.extend(messages)
+        return made(rank, messages, expected)
+
+    monkeypatch.setattr(bare_uvloop, "Bytes", make)
+    work = {"work": "bandwidth", "nbytes": 8, "window": 3, "iterations": 1, "blocks": 1}
+    in_threads(bare_uvloop.WORKS["bandwidth"], work)
+    assert len(set(map(id, sent))) == 3
+    assert set(sent) == {bytes(payloads.touched(8))}
+
+
+@pytest.mark.parametrize("sizes", [(3, 5, 100), (8, 100), (108,), (50, 58), (4, 104)], ids=str)
+def test_pickles_come_in_chunks_of_any_size(sizes: tuple[int, ...]) -> None:
+    """Two objects, one after the other."""
+
+    class Heard(bare_uvloop.Pickles):
+        def received(self) -> None:
+            heard.append(self._obj)
+
+    heard: list[Any] = []
+    protocol = Heard(0, None)
+    obj = "x" * 50
+    data = pickle.dumps(obj).ljust(100, b".")
+    message = len(data).to_bytes(8, "little") + data
+    for _ in range(2):
+        ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+        for size, end in zip(sizes, ends, strict=True):
+            protocol.data_received(message[end - size : end])
+    assert heard == [obj, obj]
 
 
 def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:

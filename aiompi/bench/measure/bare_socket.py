@@ -67,7 +67,7 @@ def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    view = memoryview(bytearray(nbytes))
+    view = memoryview(bytearray(b"\1") * nbytes)
 
     def lead(n: int) -> None:
         for _ in range(n):

@@ -100,17 +100,26 @@ class Pickles(Exchange):
     def __init__(self, rank: int, obj: Any) -> None:
         super().__init__(rank)
         self._obj = obj
-        self._data = bytearray()
+        self._expect_length()
+
+    def _expect_length(self) -> None:
+        self._chunks: list[bytes] = []
+        self._missing = _LENGTH.size
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
-        if len(self._data) < _LENGTH.size:
+        self._chunks.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
             return
-        (length,) = _LENGTH.unpack_from(self._data)
-        if len(self._data) == _LENGTH.size + length:
-            self._obj = pickle.loads(memoryview(self._data)[_LENGTH.size :])
-            self._data = bytearray()
-            self.received()
+        data = b"".join(self._chunks)  # of one chunk it is no copy
+        (length,) = _LENGTH.unpack_from(data)
+        self._missing = _LENGTH.size + length - len(data)
+        if self._missing:
+            self._chunks = [data]
+            return
+        self._obj = pickle.loads(memoryview(data)[_LENGTH.size :])
+        self._expect_length()
+        self.received()
 
     def send(self) -> None:
         data = pickle.dumps(self._obj, pickle.HIGHEST_PROTOCOL)
@@ -142,12 +151,12 @@ def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    return _run(_timed(sock, lambda: Bytes(rank, [bytes(nbytes)], nbytes), iterations, blocks))
+    return _run(_timed(sock, lambda: Bytes(rank, [payloads.data(nbytes)], nbytes), iterations, blocks))
 
 
 def bandwidth(sock: socket.socket, rank: int, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages and the answer to them."""
-    messages, token = [bytes(nbytes)] * window, [bytes(1)]
+    messages, token = [payloads.data(nbytes) for _ in range(window)], [bytes(1)]
     sent, expected = (token, nbytes * window) if rank else (messages, 1)
     return _run(_timed(sock, lambda: Bytes(rank, sent, expected), iterations, blocks))
 

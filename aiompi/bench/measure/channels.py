@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -67,11 +67,11 @@ def _to_and_fro(
 
 def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages, and the answer to them."""
-    message, token = payloads.data(nbytes), payloads.data(1)
+    messages, token = [payloads.data(nbytes) for _ in range(window)], payloads.data(1)
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await _put_all(channel, message, window)
+            await _put_all(channel, messages)
             await channel.get()
 
     async def follow(n: int) -> None:
@@ -84,18 +84,18 @@ def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
 
 def bandwidth_both_ways(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages each way at the same time, and an answer to them."""
-    message, token = payloads.data(nbytes), payloads.data(1)
+    messages, token = [payloads.data(nbytes) for _ in range(window)], payloads.data(1)
 
     async def loop(n: int) -> None:
         for _ in range(n):
-            await asyncio.gather(_put_all(channel, message, window), _get_all(channel, window))
+            await asyncio.gather(_put_all(channel, messages), _get_all(channel, window))
             await (channel.put(token) if rank else channel.get())
 
     return loop
 
 
-async def _put_all(channel: Channel, message: Any, count: int) -> None:
-    for _ in range(count):
+async def _put_all(channel: Channel, messages: Iterable[bytes]) -> None:
+    for message in messages:
         await channel.put(message)
 
 
