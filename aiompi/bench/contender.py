@@ -203,7 +203,7 @@ class Conversation:
             patience: seconds to wait for it.
 
         Raises:
-            BenchError: the contender has ended instead, or does not answer.
+            BenchError: the contender has ended instead, does not answer, or says something else.
         """
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], patience)[0]:
@@ -211,11 +211,17 @@ class Conversation:
         line = self._process.stdout.readline()
         if not line:
             raise self._ended()
-        answer: Answer = json.loads(line)
+        try:
+            answer: Answer = json.loads(line)
+        except ValueError:
+            raise BenchError(f"{self._contender.name}: answered {line.decode(errors='replace').rstrip()!r}") from None
         return answer
 
     def _ended(self) -> BenchError:
-        code = self._process.wait(_GRACE)
+        try:
+            code = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return BenchError(f"{self._contender.name}: closed its output instead of answering; see above")
         return BenchError(f"{self._contender.name}: ended with exit code {code} instead of answering; see above")
 
     def close(self, grace: float = _GRACE) -> None:

@@ -91,6 +91,21 @@ def test_the_death_of_a_contender_is_told() -> None:
         dead.ask({"work": "a"})
 
 
+def test_an_output_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contender_module, "_GRACE", 0.1)
+    silent = Conversation(contender("import os, signal; os.close(1); signal.pause()"))
+    with pytest.raises(BenchError, match="test: closed its output instead of answering"), silent:
+        silent.ask({"work": "a"})
+
+
+def test_what_is_no_answer_is_told() -> None:
+    with (
+        pytest.raises(BenchError, match="test: answered 'warning: slow'"),
+        Conversation(contender("input(); print('warning: slow', flush=True); input()")) as talkative,
+    ):
+        talkative.ask({"work": "a"})
+
+
 def test_a_work_for_a_dead_contender() -> None:
     with Conversation(contender("exit(7)")) as dead:
         dead._process.wait()
