@@ -28,8 +28,6 @@ _SHORT_GRACE: Final = 1.0
 Answer: TypeAlias = list[Any]
 
 _MEASURE: Final = "aiompi.bench.measure"
-#: the thread level of mpi4py, which takes locks for each call at its own default
-_LEVEL: Final = "MPI4PY_RC_THREAD_LEVEL"
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
 
 
@@ -105,9 +103,8 @@ def openmpi_job(processes: int) -> Contender:
 
 def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int, *words: str) -> Contender:
     _installed("mpi4py", "__init__.py")
-    level = os.environ.get(_LEVEL, "funneled")
     job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py", *words)
-    return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", f"{_LEVEL}={level}", *job))
+    return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
 
 def uvloop_pair(processes: int = 2) -> Contender:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from aiompi.bench import contender as contender_module
-from aiompi.bench.contender import (
-    BenchError,
-    Contender,
-    Conversation,
-    apart,
-    conversations,
-    cores,
-    mpich_job,
-    openmpi_job,
-)
+from aiompi.bench.contender import BenchError, Contender, Conversation, apart, conversations, cores
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
 
@@ -133,24 +123,6 @@ def test_who_is_interrupted_lets_others_end_by_themselves(monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt), conversation:
         raise KeyboardInterrupt
     assert conversation._process.returncode == 5
-
-
-@pytest.mark.parametrize("job", [mpich_job, openmpi_job])
-@pytest.mark.parametrize("level", [None, "serialized"])
-def test_all_have_one_thread_level(
-    job: Callable[[int], Contender], level: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless the user has asked for another."""
-    if level is None:
-        monkeypatch.delenv("MPI4PY_RC_THREAD_LEVEL", raising=False)
-    else:
-        monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", level)
-    name, (*command, _, module) = job(1)
-    assert module == "aiompi.bench.measure.mpi4py"
-    known = f"MPI.THREAD_{(level or 'funneled').upper()}"
-    program = f"from mpi4py import MPI; input(); print(int(MPI.Query_thread() == {known}))"
-    with Conversation(Contender(name, (*command, "-c", program))) as conversation:
-        assert conversation.ask({}) == 1
 
 
 def test_compiled_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

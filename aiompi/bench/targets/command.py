@@ -17,8 +17,7 @@ _EPILOG = """\
 Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
 NumPy's own expressions need for the same; collectives with mpi4py and MPICH, which pip install 'aiompi[bench]'
 installs. Values are medians over the turns. Processes of a contender are bound to a core each, as far as there are as
-many: taskset -c 0 python -m aiompi.bench targets has them share one. mpi4py has the thread level of aiompi, FUNNELED,
-unless MPI4PY_RC_THREAD_LEVEL names another.
+many: taskset -c 0 python -m aiompi.bench targets has them share one.
 """
 
 
