@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
 #: seconds of looking for messages: a sleeping core of a virtual machine takes up to half of this to wake up
-_SPIN: Final = 200e-6
+_SPIN: Final = 500e-6
 
 
 class Runtime:

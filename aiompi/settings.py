@@ -49,7 +49,7 @@ class Settings:
         single_copy: whether long messages between ranks of one host are copied once, straight from memory to memory,
             where the kernel lets ranks do that.
         spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
-            default: 200e-6, but never with more ranks on the host than its control group has time for. With more ranks
+            default: 500e-6, but never with more ranks on the host than its control group has time for. With more ranks
             than cores whoever else wants the core gets it at once.
         bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.

@@ -286,11 +286,11 @@ def test_targets() -> None:
 @pytest.mark.parametrize(
     ("spin", "hosts", "cores", "throttled", "seconds", "roomy"),
     [
-        (None, ["here"], 1, False, 200e-6, True),
-        (None, ["here", "there", "here"], 2, True, 200e-6, True),
-        (None, ["here", "there", "here"], 1, False, 200e-6, False),
+        (None, ["here"], 1, False, 500e-6, True),
+        (None, ["here", "there", "here"], 2, True, 500e-6, True),
+        (None, ["here", "there", "here"], 1, False, 500e-6, False),
         (None, ["here", "there", "here"], 1, True, 0.0, False),
-        (None, ["here"] * 8, 2, False, 200e-6, False),
+        (None, ["here"] * 8, 2, False, 500e-6, False),
         (0.0, ["here"], 8, False, 0.0, True),
         (1e-3, ["here"] * 8, 2, True, 1e-3, False),
     ],

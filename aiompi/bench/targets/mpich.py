@@ -24,7 +24,7 @@ from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 
 _SLEEP: Final = "AIOMPI_SPIN=0"
-_SPIN: Final = "AIOMPI_SPIN=200e-6"
+_SPIN: Final = "AIOMPI_SPIN=500e-6"
 _BLOCKS: Final = 3
 #: round trips per block where both ranks share a core, on which a rank that spins holds it for milliseconds
 _SHARED_ROUNDS: Final = 20
@@ -195,6 +195,6 @@ FAMILY: Final = Family(
     beside="theirs",
     note="""\
 Messages one way. Ranks of MPICH spin while they wait; those of aiompi sleep with AIOMPI_SPIN=0 (asleep), and look
-around first with AIOMPI_SPIN=200e-6 (spin). Beside send and recv of mpi4py, or its util.pkl5 where that is named.
+around first with AIOMPI_SPIN=500e-6 (spin). Beside send and recv of mpi4py, or its util.pkl5 where that is named.
 Processes of each row are its own: objects cost more as long as malloc has not seen a longer message.""",
 )
