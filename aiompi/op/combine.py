@@ -28,6 +28,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     """What an operation does with packed vectors of `count` items of a datatype for which it is defined.
 
     Raises:
+        InvalidOpError: the operation is OP_NULL.
         InvalidTypeError: items of the datatype begin before their address, so that a function of the user, which is
             given memory from there on, would not get all of them.
     """
