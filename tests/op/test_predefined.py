@@ -5,6 +5,7 @@ import itertools
 import math
 import operator
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -218,6 +219,28 @@ def test_floating_exceptions_are_silent() -> None:
     assert math.isnan(reduced(op.SUM, [math.inf], [-math.inf], datatype.DOUBLE)[0])
     assert reduced(op.PROD, [1e38], [1e38], datatype.FLOAT) == [math.inf]
     assert reduced(op.PROD, [1e-300], [1e-300], datatype.DOUBLE) == [0.0]
+
+
+def test_several_threads_combine_at_once() -> None:
+    """numpy lets other threads run while it adds long vectors."""
+    begin, failures = threading.Barrier(4), list[BaseException]()
+
+    def combine() -> None:
+        invec, inoutvec = np.ones(2**20), np.zeros(2**20)
+        begin.wait()
+        try:
+            for _ in range(10):
+                op.SUM.reduce(invec, inoutvec, datatype.DOUBLE)
+        except BaseException as error:
+            failures.append(error)
+        assert (inoutvec == 10).all()
+
+    threads = [threading.Thread(target=combine) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
