@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate, copied, joined
@@ -363,7 +365,9 @@ class ObjectOperand(Operand):
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
         self.value = self._given = value
         self._op = Op(op) if isinstance(op, Op) else op
-        self._pure = isinstance(op, Op) and op.is_predefined
+        # What a predefined operation makes of numbers has nothing in common with them, unlike a sum of lists.
+        plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
+        self._pure = plain and isinstance(op, Op) and op.is_predefined
         self._codec = codec
         self._incoming = Slot()
 

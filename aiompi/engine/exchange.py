@@ -52,6 +52,9 @@ class Exchange(Request[Any]):
         """That of the receive."""
         return self._receive.status
 
+    def quiescent(self) -> bool:
+        return self._receive.quiescent()
+
     def withdraw(self) -> None:
         self._receive.withdraw()
         self._send.withdraw()

@@ -159,7 +159,12 @@ class Request(Generic[T_co]):
         return True
 
     def settle(self) -> Generator[Any, None, None]:
-        """Wait until the operation can be withdrawn at once; however often that is cancelled, unless it is closed."""
+        """Wait until the operation can be withdrawn at once.
+
+        An error that interrupts this, such as another cancellation, is raised at the end: until then the memory is not
+        the caller's.
+        """
+        interrupt: BaseException | None = None
         while not self.quiescent():
             pause: Request[None] = Request(self._engine)
             self._engine.driver.call_later(_PAUSE, pause.complete)
@@ -167,8 +172,10 @@ class Request(Generic[T_co]):
                 yield from pause.suspend()
             except GeneratorExit:
                 raise
-            except BaseException:
-                continue  # the memory is still not the caller's
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def suspend(self) -> Generator[Any, None, None]:
         """Wait for completion: in a schedule by yielding the request to it, elsewhere as the driver does."""
@@ -263,12 +270,8 @@ class Owned(Coroutine[Any, None, T_co]):
             except GeneratorExit:
                 request.withdraw()
                 raise
-            except BaseException:
-                try:
-                    yield from request.settle()
-                finally:
-                    request.withdraw()
-                raise
+            except BaseException as error:
+                yield from _undone(request, error)
         return request.result()
 
     def send(self, value: None) -> Any:
@@ -278,11 +281,18 @@ class Owned(Coroutine[Any, None, T_co]):
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where the coroutine waits."""
-        if self._steps is None:
+        """Raise an error where the coroutine waits, or instead of its first step."""
+        if self._steps is not None:
+            return self._steps.throw(*error)
+        request = self._request
+        raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
+        if request is None or raised is GeneratorExit or isinstance(raised, GeneratorExit) or request.quiescent():
             self._withdraw()
             self._steps = self.__await__()
-        return self._steps.throw(*error)
+            return self._steps.throw(*error)
+        self._request = None
+        self._steps = _undone(request, raised if isinstance(raised, BaseException) else raised())
+        return self._steps.send(None)
 
     def close(self) -> None:
         """End the coroutine."""
@@ -296,6 +306,15 @@ class Owned(Coroutine[Any, None, T_co]):
         request, self._request = self._request, None
         if request is not None:
             request.withdraw()
+
+
+def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
+    """Withdraw an operation as soon as that can be, and raise what has ended the await of it."""
+    try:
+        yield from request.settle()
+    finally:
+        request.withdraw()
+    raise error
 
 
 class OwnedReceive(Owned[T_co]):

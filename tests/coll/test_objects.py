@@ -104,6 +104,16 @@ def test_the_objects_of_callers_stay_as_they_are(size, op, world, codec):
     assert mine == [[rank] for rank in range(size)]
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_sum_of_lists_has_nothing_of_those_of_callers(size, world, codec):
+    mine = [[[rank]] for rank in range(size)]
+    for found in world(size).results(lambda comm: objects.allreduce(comm, codec, mine[comm.rank], SUM)):
+        assert found == [[rank] for rank in range(size)]
+        for item in found:
+            item.append("changed")
+    assert mine == [[[rank]] for rank in range(size)]
+
+
 def test_an_object_that_a_predefined_operation_chooses_is_no_callers(world, codec):
     mine = [[1], [3], [2]]
     for found in world(3).results(lambda comm: objects.allreduce(comm, codec, mine[comm.rank], MAX)):

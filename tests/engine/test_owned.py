@@ -18,6 +18,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
+from aiompi.engine.exchange import exchange
 from aiompi.engine.message import Landing
 from aiompi.engine.pt2pt import Receive
 from aiompi.wire import frame
@@ -566,6 +567,49 @@ def test_a_task_and_not_its_loop_waits_until_nobody_writes_into_what_is_given_ba
         assert receive.looks == -1
 
     run(cancel())
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run) -> None:
+    async def cancel() -> None:
+        receive = busy(new_world(), 3)
+        task = asyncio.create_task(OwnedReceive(receive))
+        task.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            assert not task.done()
+            assert not receive.withdrawn
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert receive.withdrawn
+
+    run(cancel())
+
+
+def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
+    async def interrupt() -> None:
+        receive = busy(new_world(), 3)
+        steps = OwnedReceive(receive).__await__()
+        next(steps)
+        steps.throw(asyncio.CancelledError())
+        pause = steps.throw(KeyboardInterrupt("by a handler"))
+        while not pause.done():
+            await asyncio.sleep(0)
+        pause = next(steps)
+        assert not receive.withdrawn
+        while not pause.done():
+            await asyncio.sleep(0)
+        with pytest.raises(KeyboardInterrupt, match="by a handler"):
+            next(steps)
+        assert receive.withdrawn
+
+    run(interrupt())
+
+
+def test_an_exchange_is_quiescent_when_its_receive_is() -> None:
+    world = new_world()
+    receive = busy(world, 2)
+    both = exchange(receive, lambda: isend(world.comms[1], b"x", 0))
+    assert [both.quiescent() for _ in range(3)] == [False, False, True]
 
 
 def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> None:

@@ -33,7 +33,7 @@ class Clock:
     """A callback that is due every now and then, and keeps how late it was, in seconds.
 
     What other processes take of the cores is no fault of the loop: time in which its thread could have run, and others
-    did, does not count.
+    did, does not count, but for as much of it as may have been before the callback was due.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Clock:
         self._handle = self._loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
-        queued = self._queued.seconds() - self._before
+        queued = max(0.0, self._queued.seconds() - self._before - TICK)
         self.late.append(max(0.0, time.monotonic() - self._due - queued))
         self._wind()
 

@@ -219,11 +219,15 @@ class Exposed:
     def _claim(self, start: int, stop: int) -> int:
         """Up to where there is something to read that the sender is not writing."""
         words = self._ring.words
-        words[READ] = stop
+        invited = words[INVITED] == self._number  # not after `close`: the words may be those of another invitation
+        if invited:
+            words[READ] = stop
         self._ring.fence()
         position = self._position(WRITING)
         if start <= position < stop:
-            words[READ] = stop = position
+            stop = position
+            if invited:
+                words[READ] = stop
         return stop
 
     def _position(self, word: int) -> int:
@@ -248,7 +252,9 @@ class Exposed:
     def close(self, wait: bool = True) -> bool:
         if not self._number:
             return True
-        self._ring.words[INVITED] = 0
+        words = self._ring.words
+        if words[INVITED] == self._number:
+            words[INVITED] = 0
         self._ring.fence()
         while self._position(WRITING) != self._position(WRITTEN) and self._neighbour.alive():
             if not wait:

@@ -122,10 +122,11 @@ class RingLink:
         cause, engine = describe(error), self._transport.engine
         complete = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
         self.lost(cause)
-        if error.errno in EXHAUSTED:
-            self.peer.gone(cause)  # at once: it is for want of something here, of which nobody else can tell
-            if complete and self.peer.error is not None:
-                engine.fatal(self.peer.error)  # sends that are complete already can report nothing
+        if error.errno not in EXHAUSTED or self.peer.farewell is not None or self._transport.linked(self.peer):
+            return
+        self.peer.gone(cause)  # at once: it is for want of something here, of which nobody else can tell
+        if complete and self.peer.error is not None and not engine.finished:
+            engine.fatal(self.peer.error)  # sends that are complete already can report nothing
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None

@@ -147,6 +147,21 @@ def test_a_receiver_waits_for_what_the_sender_has_just_begun_to_write(ring: Ring
     assert message.close(wait=False)
 
 
+def test_a_receiver_leaves_the_words_to_the_next_invitation(ring: Ring) -> None:
+    """Its own one ended while the sender was writing, which it waits for."""
+    message = exposed(ring)
+    ring.words[WRITING] = MARK | 100
+    assert not message.close(wait=False)
+    assert not ring.words[INVITED]
+    ring.words[INVITED], ring.words[READ] = NUMBER + 1, 80
+    assert message._claim(50, 150) == 100, "it reads nothing that is being written"
+    assert not message.close(wait=False)
+    assert (ring.words[INVITED], ring.words[READ]) == (NUMBER + 1, 80)
+    ring.words[WRITTEN] = MARK | 100
+    assert message.close(wait=False)
+    assert ring.words[INVITED] == NUMBER + 1
+
+
 @pytest.mark.parametrize(("word", "value"), [(INVITED, 0), (INVITED, NUMBER + 1), (READ, 101)])
 def test_a_sender_writes_nothing_that_the_receiver_has_just_claimed_or_closed(
     ring: Ring, word: int, value: int
