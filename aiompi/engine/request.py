@@ -175,7 +175,10 @@ class Request(Generic[T_co]):
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:
-            raise interrupt
+            try:
+                raise interrupt
+            finally:
+                interrupt = None  # an error keeps its frames, and they shall not keep the error
 
     def suspend(self) -> Generator[Any, None, None]:
         """Wait for completion: in a schedule by yielding the request to it, elsewhere as the driver does."""
@@ -314,7 +317,13 @@ def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None,
         yield from request.settle()
     finally:
         request.withdraw()
-    raise error
+    try:
+        raise error
+    finally:
+        del (
+            error,
+            request,
+        )  # the error keeps this frame, which shall not keep the error, and the memory of the operation
 
 
 class OwnedReceive(Owned[T_co]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -610,6 +612,26 @@ def test_an_exchange_is_quiescent_when_its_receive_is() -> None:
     receive = busy(world, 2)
     both = exchange(receive, lambda: isend(world.comms[1], b"x", 0))
     assert [both.quiescent() for _ in range(3)] == [False, False, True]
+
+
+def test_a_receive_that_is_cancelled_before_its_first_step_is_in_no_cycle(run: Run) -> None:
+    async def cancel() -> None:
+        receive = busy(new_world(), 2)
+        kept = weakref.ref(receive)
+        task = asyncio.create_task(OwnedReceive(receive))
+        del receive
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        del task
+        assert kept() is None, "its memory would be kept until a collection"
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(cancel())
+    finally:
+        gc.enable()
 
 
 def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> None:
