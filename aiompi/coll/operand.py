@@ -372,12 +372,8 @@ class ObjectOperand(Operand):
         self._incoming = Slot()
 
     @property
-    def result(self) -> Any:
-        """The partial result, for the caller to keep and to change."""
-        return self._own()
-
-    def _own(self) -> Any:
-        """The partial result, in place of the contribution a copy, if that could be changed."""
+    def own(self) -> Any:
+        """The partial result, to keep and to change: in place of the contribution a copy, if that could be changed."""
         if self.value is self._given and type(self.value) not in _UNCHANGING:
             slot = self.slot()
             self.value = self._codec.loads(joined(slot.payload, slot.nbytes))
@@ -392,7 +388,7 @@ class ObjectOperand(Operand):
 
     def absorb(self, lower: bool) -> None:
         other = self._codec.loads(self._incoming.data)
-        value = self.value if self._pure else self._own()
+        value = self.value if self._pure else self.own
         self.value = self._op(other, value) if lower else self._op(value, other)
 
     def adopt(self) -> None:

@@ -270,9 +270,6 @@ class Owned(Coroutine[Any, None, T_co]):
                     yield
                 else:
                     yield from request.suspend()
-            except GeneratorExit:
-                request.withdraw()
-                raise
             except BaseException as error:
                 yield from _undone(request, error)
         return request.result()
@@ -285,17 +282,14 @@ class Owned(Coroutine[Any, None, T_co]):
 
     def throw(self, *error: Any) -> Any:
         """Raise an error where the coroutine waits, or instead of its first step."""
-        if self._steps is not None:
-            return self._steps.throw(*error)
-        request = self._request
-        raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
-        if request is None or raised is GeneratorExit or isinstance(raised, GeneratorExit) or request.quiescent():
-            self._withdraw()
+        request, self._request = self._request, None
+        if self._steps is None and request is not None:
+            raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
+            self._steps = _undone(request, raised if isinstance(raised, BaseException) else raised())
+            return self._steps.send(None)
+        if self._steps is None:
             self._steps = self.__await__()
-            return self._steps.throw(*error)
-        self._request = None
-        self._steps = _undone(request, raised if isinstance(raised, BaseException) else raised())
-        return self._steps.send(None)
+        return self._steps.throw(*error)
 
     def close(self) -> None:
         """End the coroutine."""
@@ -314,16 +308,15 @@ class Owned(Coroutine[Any, None, T_co]):
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
     """Withdraw an operation as soon as that can be, and raise what has ended the await of it."""
     try:
-        yield from request.settle()
+        if not isinstance(error, GeneratorExit):  # who closes a coroutine lets it wait no more
+            yield from request.settle()
     finally:
         request.withdraw()
     try:
         raise error
     finally:
-        del (
-            error,
-            request,
-        )  # the error keeps this frame, which shall not keep the error, and the memory of the operation
+        # An error keeps the frames that it came through; this one keeps neither it nor the memory of the operation.
+        del error, request
 
 
 class OwnedReceive(Owned[T_co]):

@@ -163,7 +163,7 @@ def reduce(
     async def run(channel: Channel) -> Any:
         operand = ObjectOperand(obj, op, codec)
         await combine(channel, operand, root)
-        return operand.result if channel.rank == root else None
+        return operand.own if channel.rank == root else None
 
     return start(comm, run, Signature.of("reduce", root, op))
 
@@ -222,6 +222,6 @@ def _combined(
     async def run(channel: Channel) -> Any:
         operand = ObjectOperand(obj, op, codec)
         await combine(channel, operand)
-        return None if operation == "exscan" and channel.rank == 0 else operand.result
+        return None if operation == "exscan" and channel.rank == 0 else operand.own
 
     return start(comm, run, Signature.of(operation, None, op))
