@@ -125,7 +125,7 @@ class AsyncioDriver:
         return give_way(ready, seconds)
 
     def now(self) -> float:
-        return self.loop.time()
+        return time.monotonic()
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Nothing: no thread is ever blocked."""

@@ -51,6 +51,22 @@ def test_drivers_have_all_of_the_seam() -> None:
             assert list(ours) == list(inspect.signature(member).parameters), (cls, name)
 
 
+@pytest.mark.parametrize("cls", [BlockingDriver, AsyncioDriver])
+def test_clock_knows_microseconds(run: Any, cls: type[Any]) -> None:
+    async def main() -> None:
+        driver = cls()
+        for _ in range(20):
+            before = driver.now()
+            end = time.perf_counter() + 50e-6
+            while time.perf_counter() < end:
+                pass
+            assert driver.now() - before > 45e-6
+        if cls is BlockingDriver:
+            driver.close()
+
+    run(main())
+
+
 # Waiting.
 
 

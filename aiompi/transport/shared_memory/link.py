@@ -16,6 +16,7 @@ from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loa
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
+from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import (
@@ -75,6 +76,7 @@ class RingLink:
         self._neighbour: Neighbour | None = None
         self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.sleepers
+        self._habit = transport.habits.setdefault(peer.rank, Habit())
         self._lingering = False
         self._seen = 0  # what had been read when `stale` was last called
         self._closed = False
@@ -134,6 +136,7 @@ class RingLink:
         segment.inbound.lender = self._lender
         segment.inbound.exposed = self._exposed
         segment.inbound.give_way = self._driver.give_way
+        segment.outbound.habit = self._habit
         segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
@@ -149,22 +152,29 @@ class RingLink:
         try:
             written = segment.outbound.put(header, piece)
             if written == AHEAD:
-                segment.ring()
+                self._ring(segment)
                 self._sleepers[self.peer.rank] = self._wake
                 written = segment.outbound.put(header, piece)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
         if written == UNHEARD:
-            segment.ring()
+            self._ring(segment)
         return written != NOT
+
+    def _ring(self, segment: Segment) -> None:
+        """Ring for a short frame, early or late."""
+        now = self._driver.now
+        start = now()
+        segment.ring()
+        self._habit.rung(now() - start)
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
-        segment = self._segment
-        if segment is not None and not self._queue and segment.outbound.herald():
-            segment.ring()
-        elif segment is None or not segment.outbound.sleepy:
+        segment, sleepy = self._segment, self._habit.sleepy
+        if sleepy and segment is not None and not self._queue and segment.outbound.herald():
+            self._ring(segment)
+        elif not sleepy or segment is None:
             self._sleepers.pop(self.peer.rank, None)
 
     def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
@@ -349,8 +359,9 @@ class RingLink:
         segment = self._segment
         assert segment is not None
         inbound, peer = segment.inbound, self.peer
+        self._habit.heard()
         try:
-            if not self._queue and (inbound.take(peer, inbound.looks()) or (inbound.expect() and inbound.take(peer))):
+            if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
                 return self._closed or not self._queue
             left = inbound.read(peer, CHUNK)
             found = left > 0 if left < CHUNK else self._rounds.poll()
@@ -387,6 +398,8 @@ class RingLink:
         for turn in _TURNS:
             left = inbound.read(self.peer, CHUNK)
             budget -= CHUNK - left
+            if left < CHUNK:
+                self._habit.heard()
             if self._queue:
                 if not turn:
                     self._flush(segment, _WRITTEN)

@@ -43,6 +43,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.arena import Lying
+from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.pool import GiveWay, Inflow, moved
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
 
@@ -145,17 +146,17 @@ class Outbound(Ring):
 
     Attributes:
         roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
-        sleepy: how many frames are to find the reader awake until it is no longer expected that he sleeps.
+        habit: of the reader.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "roomy", "sleepy")
+    __slots__ = ("_announced", "_granted", "_limit", "habit", "roomy")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._limit = self._size
         self._granted = 0
         self._announced = -1  # where the frame begins for which the reader was rung early
-        self.sleepy = 0
+        self.habit = Habit()
         self.roomy = False
 
     def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
@@ -174,7 +175,7 @@ class Outbound(Ring):
         """
         nbytes = HEADER_BYTES + len(payload)
         head = self._head
-        if (self.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
+        if (self.habit.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
             return AHEAD
         place = head & self._mask
         if place >= REWIND and nbytes <= place and self._rewound():
@@ -197,11 +198,11 @@ class Outbound(Ring):
             pass
         wait = words[WATCHING]
         if not wait or wait == self.answered:
-            if self.sleepy:
-                self.sleepy -= 1
+            if self.habit.sleepy:
+                self.habit.sleepy -= 1
             return HEARD
         self.due = wait
-        self.sleepy = _SLEEPY
+        self.habit.sleepy = _SLEEPY
         return UNHEARD
 
     def begin(self) -> None:
@@ -285,7 +286,7 @@ class Outbound(Ring):
         if not wait or wait == self.answered or head == self._announced or not self.roomy:
             return False
         self.due = wait
-        self.sleepy = _SLEEPY
+        self.habit.sleepy = _SLEEPY
         words[COMING] = head + 1
         self._announced = head
         return True
@@ -519,10 +520,6 @@ class Inbound(Ring):
         words, inflow = self.words, self._inflow
         new = words[HEAD] != self._tail or words[WANTING] != self.answered
         return new or (inflow is not None and inflow.pending)
-
-    def looks(self) -> range:
-        """How often to look for a message: more than once if its writer has rung early."""
-        return _PATIENCE if self.words[COMING] > self._tail else _ONCE
 
     def expect(self, midst: bool = False) -> bool:
         """Whether something comes from a writer that has rung early; others may run for a while until it does.

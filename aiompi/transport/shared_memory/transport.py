@@ -13,6 +13,7 @@ from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
+from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import PIECES
@@ -31,6 +32,7 @@ class SharedMemory(Unix):
 
     Attributes:
         ring_size: bytes of each new ring.
+        habits: by rank, how others wait.
         posters: by rank, the boards of others that this rank sees.
         pools: by rank, those of others that this rank reads.
     """
@@ -47,6 +49,7 @@ class SharedMemory(Unix):
         self._arena: Arena | None = None
         self._board: Board | None = None
         self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
+        self.habits: dict[int, Habit] = {}
         self.posters: dict[int, Poster] = {}
         self.pools: dict[int, Loan] = {}
         engine.lending = self

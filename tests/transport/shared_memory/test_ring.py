@@ -587,16 +587,23 @@ def test_who_could_not_be_rung_for_is_still_to_be(monkeypatch: pytest.MonkeyPatc
     segment.close()
 
 
-def test_reader_looks_longer_for_what_was_announced() -> None:
+@pytest.mark.parametrize("announced", [True, False])
+def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None:
     pair = Pair()
-    assert len(pair.inbound.looks()) == 1
+    pair.inbound.give_way = lambda ready, seconds: pytest.fail("he lets others run")
     pair.outbound.roomy = True
     assert pair.inbound.watch()
-    assert pair.outbound.herald()
-    assert len(pair.inbound.looks()) > 50
+    assert not announced or pair.outbound.herald()
+    late: Any = Late(pair.words, 50)
+    pair.inbound.words = late
     assert pair.outbound.put(eager(b"x"), b"x")
-    pair.read()
-    assert len(pair.inbound.looks()) == 1
+    assert pair.inbound.take(pair) is False
+    assert late.looks == 49
+    assert pair.inbound.expect() is announced
+    assert late.looks == (-1 if announced else 49)
+    pair.inbound.words = pair.words
+    assert pair.inbound.take(pair)
+    assert not pair.inbound.expect(), "it has come"
 
 
 def test_reader_is_rung_for_once_per_wait() -> None:
