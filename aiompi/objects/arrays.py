@@ -6,15 +6,18 @@ import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from aiompi.objects import kinds
-from aiompi.objects.decode import Decoder
+from aiompi.objects.decode import DecodeFunction, Decoder
 from aiompi.objects.encode import Encoder
 from aiompi.objects.kinds import InexpressibleError
 
+#: codes of dtypes that memoryview can cast to bytes
+_MEMORYVIEWS: Final = frozenset("?bBhHiIlLqQefd")
+_INT: Final = frozenset({int})
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Without "O": an object dtype from the network would be an array of addresses.
@@ -27,13 +30,16 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     Raises:
         InexpressibleError: the dtype holds objects, or has no exact description.
     """
-    description = encoder.encode(describe(array.dtype))
-    flags = array.flags
+    dtype, flags = array.dtype, array.flags
+    if dtype.char in _MEMORYVIEWS and dtype.isnative and flags.c_contiguous and array.nbytes >= encoder.out_of_band:
+        payload = encoder.payload(memoryview(cast(Any, array)).cast("B"))
+        return encoder.node(kinds.ARRAY, [_name(dtype, dtype.num), False, payload, *array.shape])
+    description = encoder.encode(describe(dtype))
     fortran = flags.f_contiguous and not flags.c_contiguous
     if not (fortran or flags.c_contiguous):
         array = np.ascontiguousarray(array)
     if array.nbytes < encoder.out_of_band:
-        payload: bytes | None = array.tobytes("A")
+        payload = array.tobytes("A")
     else:
         memory: Any = (array.T if fortran else array).reshape(-1).view(np.uint8)
         payload = encoder.payload(memoryview(memory))
@@ -43,7 +49,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
 def decode_array(decoder: Decoder, items: list[Any]) -> Array:
     """The array: a view of its buffer, or of memory of its own when it was sent inside the body."""
     description, fortran, data, *shape = items
-    dtype = parse(description)
+    dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
     if not _is_shape(shape) or dtype.itemsize * math.prod(shape) != len(payload):
         raise ValueError(f"array of shape {shape} and dtype {dtype} with {len(payload)} bytes")
@@ -150,7 +156,7 @@ def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _is_shape(shape: list[Any]) -> bool:
-    return all(type(extent) is int and extent >= 0 for extent in shape)
+    return _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0
 
 
 _SCALARS: Final = {np.dtype(code).type for code in "?bBhHiIlLqQefdgFDGSUVmM"}
@@ -158,3 +164,4 @@ ENCODERS: Final[dict[type, Callable[[Encoder, Any], Any]]] = {
     np.ndarray: encode_array,
     **dict.fromkeys(_SCALARS, encode_scalar),
 }
+DECODERS: Final[dict[int, DecodeFunction]] = {kinds.ARRAY: decode_array, kinds.SCALAR: decode_scalar}

@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgpack
@@ -284,17 +285,23 @@ def _framed(head: bytes, body: bytes, buffers: list[memoryview]) -> tuple[list[S
     nbytes = len(head) + len(body)
     if not buffers:
         return ([head + body] if nbytes <= _JOINED else _joined(head, body)), nbytes
-    lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
+    lengths = _lengths(len(buffers)).pack(*map(len, buffers))
     head = _BUFFERS_HEADER.pack(_BUFFERS, len(buffers), nbytes) + lengths + head
-    padding = -(len(head) + len(body)) % ALIGNMENT
+    nbytes = len(head) + len(body)
+    padding = -nbytes % ALIGNMENT
     segments = _joined(head, body, _PADDING[:padding])
-    nbytes = len(head) + len(body) + padding
+    nbytes += padding
     for buffer in buffers:
         if padding := -nbytes % ALIGNMENT:
             segments.append(_PADDING[:padding])
         segments.append(buffer)
         nbytes += padding + len(buffer)
     return segments, nbytes
+
+
+@lru_cache(16)
+def _lengths(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}Q")
 
 
 def _joined(*parts: bytes) -> list[Segment]:
@@ -316,7 +323,7 @@ def _split(message: memoryview) -> tuple[memoryview, list[memoryview]]:
         raise ValueError(f"{count} buffers and a body of {nbody} bytes")
     buffers = []
     body = message[start:end]
-    for nbytes in struct.unpack_from(f"<{count}Q", message, _BUFFERS_HEADER.size):
+    for nbytes in _lengths(count).unpack_from(message, _BUFFERS_HEADER.size):
         start = end + -end % ALIGNMENT
         end = start + nbytes
         buffers.append(message[start:end])

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 from aiompi.objects import dataclass, kinds
 from aiompi.objects.kinds import LIST, TUPLE
 
+DecodeFunction: TypeAlias = "Callable[[Decoder, list[Any]], Any]"
+
 
 class Decoder:
     """The state of one message.
@@ -109,19 +111,17 @@ def _decode_dataclass(decoder: Decoder, items: list[Any]) -> Any:
     return dataclass.restore(reference, values, imports=decoder.imports)
 
 
-def _decode_array(decoder: Decoder, items: list[Any]) -> Any:
-    from aiompi.objects import arrays
+def _decode_numpy(kind: int) -> DecodeFunction:
+    """What decodes a kind from its first message on, for which NumPy may have to be imported."""
 
-    return arrays.decode_array(decoder, items)
+    def decode(decoder: Decoder, items: list[Any]) -> Any:
+        from aiompi.objects import arrays
 
+        _DECODERS.update(arrays.DECODERS)
+        return _DECODERS[kind](decoder, items)
 
-def _decode_scalar(decoder: Decoder, items: list[Any]) -> Any:
-    from aiompi.objects import arrays
+    return decode
 
-    return arrays.decode_scalar(decoder, items)
-
-
-DecodeFunction: TypeAlias = Callable[[Decoder, list[Any]], Any]
 
 _DECODERS: Final[dict[int, DecodeFunction]] = {
     kinds.SET: lambda _decoder, items: set(items),
@@ -135,6 +135,6 @@ _DECODERS: Final[dict[int, DecodeFunction]] = {
     kinds.RANGE: _decode_range,
     kinds.SLICE: _decode_slice,
     kinds.DATACLASS: _decode_dataclass,
-    kinds.ARRAY: _decode_array,
-    kinds.SCALAR: _decode_scalar,
+    kinds.ARRAY: _decode_numpy(kinds.ARRAY),
+    kinds.SCALAR: _decode_numpy(kinds.SCALAR),
 }

@@ -146,15 +146,17 @@ class RingLink:
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         segment = self._segment
-        if segment is None or self._queue or len(payload) > 1:
+        several = len(payload) > 1
+        if segment is None or self._queue or (several and sum(map(len, payload)) > CHUNK):
             return False
         piece = payload[0] if payload else b""
+        rest = payload[1:] if several else ()
         try:
-            written = segment.outbound.put(header, piece)
+            written = segment.outbound.put(header, piece, rest=rest)
             if written == AHEAD:
                 self._ring(segment)
                 self._sleepers[self.peer.rank] = self._wake
-                written = segment.outbound.put(header, piece)
+                written = segment.outbound.put(header, piece, rest=rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False

@@ -45,7 +45,7 @@ from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.arena import Lying
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.pool import GiveWay, Inflow, moved
-from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
+from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Payload, Sink, Waste
 
 ALIGN: Final = 64
 _PADDING: Final = ALIGN - 1
@@ -159,12 +159,20 @@ class Outbound(Ring):
         self.habit = Habit()
         self.roomy = False
 
-    def put(self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False) -> int:
+    def put(
+        self,
+        header: bytes,
+        payload: bytes | memoryview,
+        mark: int = 0,
+        quiet: bool = False,
+        rest: Payload = (),
+    ) -> int:
         """Write a whole frame, if it fits in one piece.
 
         Args:
             mark: LENT or EXPOSED if the payload tells where the true one is.
             quiet: whether a reader who sleeps may sleep on.
+            rest: of the payload, if it has several pieces.
 
         Returns:
             NOT if it does not fit, and nothing is written; AHEAD if nothing is written because the reader sleeps, who
@@ -174,6 +182,8 @@ class Outbound(Ring):
             RemoteProtocolError: the reader has corrupted the ring.
         """
         nbytes = HEADER_BYTES + len(payload)
+        if rest:
+            nbytes += sum(map(len, rest))
         head = self._head
         if (self.habit.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
             return AHEAD
@@ -186,7 +196,12 @@ class Outbound(Ring):
         memory = self._memory
         begin = place + HEADER_BYTES
         memory[place:begin] = header
-        if payload:
+        if rest:
+            for piece in (payload, *rest):
+                end = begin + len(piece)
+                memory[begin:end] = piece
+                begin = end
+        elif payload:
             memory[begin : place + nbytes] = payload
         if mark:
             memory[place] |= mark

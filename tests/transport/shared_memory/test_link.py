@@ -284,6 +284,20 @@ def test_frame_leaves_as_a_whole_or_not_at_all_and_in_turn(polled: NewPolled) ->
     assert w.finish(irecv(w.comms[1]), irecv(w.comms[1])) == [first, second]
 
 
+def test_pieces_leave_as_one_frame_unless_they_are_long(polled: NewPolled) -> None:
+    w = polled(ring_size=2**22)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    link: Any = w.links(0, 1)[0]
+    pieces = pattern(100, 1), pattern(CHUNK - 100, 2), b"x"
+    header = HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, CHUNK, 0, 0)
+    assert link.dispatch(header, pieces[:2])
+    assert w.finish(irecv(w.comms[1])) == [b"".join(pieces[:2])]
+    header = HEADER.pack(frame.EAGER, 0, 0, 0, CONTEXT_WORLD, CHUNK + 1, 0, 0)
+    assert not link.dispatch(header, pieces)
+    link.send(header, pieces, None)
+    assert w.finish(irecv(w.comms[1])) == [b"".join(pieces)]
+
+
 def test_a_turn_writes_so_much_and_no_more(polled: NewPolled) -> None:
     w = polled(ring_size=2**24)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))

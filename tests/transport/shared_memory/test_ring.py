@@ -134,6 +134,19 @@ def eager(payload: bytes, tag: int = 0) -> bytes:
 # What goes in comes out.
 
 
+@pytest.mark.parametrize("pieces", [(b"", b"x"), (b"ab", b"", b"c"), (b"a" * 63, b"b" * 65, b"c")])
+def test_whole_frame_of_several_pieces(pieces: tuple[bytes, ...]) -> None:
+    pair, whole = Pair(), b"".join(pieces)
+    for tag in range(3 * SIZE // ALIGN):
+        first, *rest = pieces
+        while not pair.outbound.put(eager(whole, tag), first, rest=rest):
+            pair.read()
+            pair.write(eager(b""), b"")  # what is left of the ring may be too short
+    pair.read()
+    frames = [(header.tag, payload) for header, payload in pair.frames if header.length]
+    assert frames == [(tag, whole) for tag in range(3 * SIZE // ALIGN)]
+
+
 @pytest.mark.parametrize("takes", [False, True])
 @pytest.mark.parametrize("nbytes", [0, 1, 15, 16, 17, 1000, SIZE - HEADER_BYTES])
 def test_frame_is_read_as_it_was_written(nbytes: int, takes: bool) -> None:
