@@ -112,6 +112,10 @@ class Peer(Party):
         engine = self.engine
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
+            if mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit:
+                offers = engine.lending is None or engine.lending.offers
+                if not offers and self._stream(payload, nbytes, context, source, tag, note):
+                    return engine.gone
             request = Send(engine, self, payload, nbytes)
             try:
                 self._send_acknowledged(request, context, source, tag, mode, note)
@@ -213,23 +217,34 @@ class Peer(Party):
             request.sent()
             return True
         self._owed += owed
-        if mode is Mode.SYNCHRONOUS or longer or not self.borrows(nbytes):
+        if mode is Mode.SYNCHRONOUS or longer:
             return False
-        owed, self._owed = self._owed, 0
-        self.credit -= nbytes + OVERHEAD
-        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
         sent = True  # for all that is known when this is interrupted: then nobody waits for an answer
         try:
-            sent = lending.stream(request.payload, nbytes, header, link)
+            sent = self._stream(payload, nbytes, context, source, tag, note)
         finally:
             if sent:
                 self.engine.sends.pop(request.srqid, None)
                 request.acknowledged = True
-            else:
-                self.credit += nbytes + OVERHEAD
-                self._owed += owed
         if sent:
             request.sent()
+        return sent
+
+    def _stream(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
+        """Send a message that the peer reads while it is written; False if that cannot be done now."""
+        lending, link = self.engine.lending, self.link
+        if lending is None or link is None or not self.borrows(nbytes):
+            return False
+        owed, self._owed = self._owed, 0
+        self.credit -= nbytes + OVERHEAD
+        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
+        sent = True  # likewise
+        try:
+            sent = lending.stream(payload, nbytes, header, link)
+        finally:
+            if not sent:
+                self.credit += nbytes + OVERHEAD
+                self._owed += owed
         return sent
 
     def recall(self, send: Send) -> None:

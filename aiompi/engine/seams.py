@@ -186,7 +186,13 @@ class Assembly(Protocol):
 
 
 class Lending(Protocol[B]):
-    """Memory that other ranks read, for what goes to several of them."""
+    """Memory that other ranks read, for what goes to several of them.
+
+    Attributes:
+        offers: whether there may be messages in memory of `allocate`.
+    """
+
+    offers: bool
 
     def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> B | None:
         """Copy a message into a block there; None if there is no room, or not all peers can read it."""

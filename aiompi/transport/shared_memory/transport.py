@@ -47,6 +47,7 @@ class SharedMemory(Unix):
         self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
         self._pool: Pool | None = None
         self._arena: Arena | None = None
+        self.offers = False
         self._board: Board | None = None
         self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
         self.habits: dict[int, Habit] = {}
@@ -105,6 +106,7 @@ class SharedMemory(Unix):
                 self._arena = Arena()
             except OSError:
                 return None
+            self.offers = True
         return self._arena.allocate(nbytes)
 
     def offer(self, payload: Payload, header: bytes, link: Link) -> bool:

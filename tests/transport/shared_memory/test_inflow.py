@@ -107,6 +107,21 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
     assert nothing_held(w)
 
 
+def test_it_needs_no_request_of_its_own_unless_memory_is_offered(world: PolledWorld) -> None:
+    w, engine = world, world.engines[0]
+
+    def send() -> bool:
+        request = w.comms[0].send((memoryview(pattern(LONG)),), LONG, 1, 0)
+        assert w.finish(request, irecv(w.comms[1])) == [None, pattern(LONG)]
+        return request is not engine.gone
+
+    assert not send()
+    assert w.transports[0].allocate(LONG) is not None  # type: ignore[attr-defined]
+    assert send()
+    assert not engine.sends
+    assert nothing_held(w)
+
+
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
     number = memoryview(bytearray(8)).cast("Q")
