@@ -43,8 +43,8 @@ class Program(NamedTuple):
             case ["-c", code, *rest]:
                 program, name, directory = cls(code=code), "-c", ""
             case [path, *rest] if not path.startswith("-"):
-                program, name = cls(path=os.path.abspath(path)), path
-                directory = os.path.dirname(program.path)
+                program, name = cls(path=os.path.join(os.getcwd(), path)), path
+                directory = os.path.dirname(os.path.realpath(path))
             case _:
                 sys.exit(usage)
         sys.argv = [name, *rest]
@@ -56,8 +56,19 @@ class Program(NamedTuple):
         """The main program of this process, if it was loaded as one of these."""
         return getattr(sys.modules["__main__"], _ATTRIBUTE, None)
 
+    def run(self) -> None:
+        """Run the program in this process as Python does.
+
+        Raises:
+            As `load`.
+        """
+        code, attributes = self._find()
+        if self.module:
+            sys.argv[0] = attributes["__file__"]
+        _execute(code, "__main__", attributes)
+
     def load(self, name: str) -> ModuleType:
-        """Run the program as the main module of this process.
+        """Run the program as the main module of this process, which `current` names from now on.
 
         Args:
             name: what it finds as its `__name__`.
@@ -66,24 +77,30 @@ class Program(NamedTuple):
             ImportError, OSError, SyntaxError: there is no such program.
             Whatever it raises.
         """
-        module = ModuleType("__main__")
         code, attributes = self._find()
-        vars(module).update(attributes, __name__=name, **{_ATTRIBUTE: self})
-        sys.modules["__main__"] = sys.modules[name] = module
-        exec(code, vars(module))
-        return module
+        return _execute(code, name, {**attributes, _ATTRIBUTE: self})
 
     def _find(self) -> tuple[CodeType, dict[str, Any]]:
         if self.code:
-            return compile(self.code, "<string>", "exec"), {}
+            return compile(self.code, "<string>", "exec", dont_inherit=True), {}
         if self.module:
             return _code_of(self.module)
         if os.path.isdir(self.path) or self.path.endswith((".zip", ".pyz")):
             sys.path.insert(0, self.path)
             code, attributes = _code_of("__main__")
             return code, attributes
+        loader = importlib.machinery.SourceFileLoader("__main__", self.path)
         with open(self.path, "rb") as file:
-            return compile(file.read(), self.path, "exec"), {"__file__": self.path, "__spec__": None}
+            code = compile(file.read(), self.path, "exec", dont_inherit=True)
+        return code, {"__file__": self.path, "__spec__": None, "__loader__": loader}
+
+
+def _execute(code: CodeType, name: str, attributes: dict[str, Any]) -> ModuleType:
+    module = ModuleType("__main__")
+    vars(module).update(attributes, __name__=name)
+    sys.modules["__main__"] = sys.modules[name] = module
+    exec(code, vars(module))
+    return module
 
 
 def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
@@ -102,5 +119,7 @@ def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
         return importlib.machinery.PathFinder.find_spec(name, sys.path[:1])
     try:
         return importlib.util.find_spec(name)
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):  # a package above it needs what is missing
+            raise
         return None

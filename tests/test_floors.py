@@ -92,6 +92,7 @@ LAUNCHER_MAY = {
     "typing",
     "wire",
     "impi",
+    "program",
 }
 
 LONGEST = 600

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aiompi.errors import Exception as MPIError
-from aiompi_launcher.jobspec import LOOPBACK, Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
+from aiompi_launcher.jobspec import LOOPBACK, MODULE, Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
 
 EXIT_FAILURE: Final = 1
 EXIT_SIGNAL: Final = 128
@@ -176,7 +176,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
 def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Program:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if options.module is not None:
-        command = [sys.executable, "-m", *options.module]
+        command = [*MODULE, *options.module]
     if not command or options.module == []:
         parser.error("no program to run; each section needs one")
     return Program(

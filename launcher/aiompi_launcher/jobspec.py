@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
+#: how commands begin that run a Python module
+MODULE: Final = (sys.executable, "-m")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

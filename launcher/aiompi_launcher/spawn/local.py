@@ -16,37 +16,12 @@ class Process:
     It stays unreaped until `release`: as long as it is a zombie, the number of its process group cannot be
     given to strangers, and signals to the group are safe.
 
-    Args:
-        argv: executable and arguments.
-        directory: working directory, None for the launcher's.
-        environ: the complete environment.
-        stdin, stdout, stderr: descriptors; the caller closes its copies.
-
-    Raises:
-        OSError: the program cannot be started.
+    Attributes:
+        pid: of the process, and of its group.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        directory: str | None,
-        environ: Mapping[str, str],
-        stdin: int,
-        stdout: int,
-        stderr: int,
-    ) -> None:
-        # No preexec_fn, so that the child is made by vfork.
-        self._popen = subprocess.Popen(
-            argv,
-            cwd=directory,
-            env=environ,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            process_group=0,
-        )
-        self.pid = self._popen.pid
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
 
     def poll(self) -> int | None:
         """Exit status, or minus the signal that killed it; None while it runs."""
@@ -62,6 +37,40 @@ class Process:
     def release(self) -> bool:
         """Reap the ended process; returns whether others are left in its group."""
         with contextlib.suppress(ChildProcessError):
-            _, status = os.waitpid(self.pid, 0)
-            self._popen.returncode = os.waitstatus_to_exitcode(status)
+            os.waitpid(self.pid, 0)
         return signal_group(self.pid, 0)
+
+
+def execute(
+    argv: Sequence[str],
+    descriptors: Sequence[int],
+    variables: Mapping[str, str],
+    *,
+    directory: str | None,
+    environ: Mapping[str, str],
+) -> Process:
+    """Start a program.
+
+    Args:
+        argv: executable and arguments.
+        descriptors: standard input, output and error; the caller closes its copies.
+        variables: what is in the environment beside `environ`.
+        directory: working directory, None for the launcher's.
+        environ: the environment.
+
+    Raises:
+        OSError: the program cannot be started.
+    """
+    stdin, stdout, stderr = descriptors
+    # No preexec_fn, so that the child is made by vfork.
+    popen = subprocess.Popen(
+        argv,
+        cwd=directory,
+        env={**environ, **variables},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        process_group=0,
+    )
+    popen.returncode = 0  # whoever reaps it, it is not this object
+    return Process(popen.pid)

@@ -5,18 +5,24 @@ No event loop is needed, so that the ranks start while the launcher still import
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
 
 from aiompi.wire import control
-from aiompi_launcher.jobspec import Program, RunSpec
-from aiompi_launcher.spawn.local import Process
+from aiompi_launcher.jobspec import MODULE, Program, RunSpec
+from aiompi_launcher.spawn.forked import ForkServer, adopting
+from aiompi_launcher.spawn.local import Process, execute
 
 EXIT_CANNOT_EXECUTE: Final = 126
 EXIT_NOT_FOUND: Final = 127
+
+#: starts a rank with its standard descriptors and what is in its environment alone
+Starter: TypeAlias = Callable[[Sequence[int], Mapping[str, str]], Process]
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,16 +76,48 @@ def start_ranks(
     Returns:
         The running ranks, and why the next one could not be started.
     """
-    started = []
-    for rank, program in enumerate(spec.processes(), first):
-        environ = {**os.environ, **program.environ, **variables}
-        environ |= {control.ENV_RANK: str(rank), control.ENV_SIZE: str(size or spec.size)}
-        try:
-            started.append(_start(spec, rank, program, environ, stdin=rank - first == spec.stdin_rank))
-        except OSError as error:
-            return started, _explain(rank, error)
-        on_start(started[-1].process.pid)
+    started: list[RankProcess] = []
+    common = {**variables, control.ENV_SIZE: str(size or spec.size)}
+    with contextlib.ExitStack() as stack:
+        if any(map(_forks, spec.programs)):
+            stack.enter_context(adopting())
+        rank = first
+        for program in spec.programs:
+            try:
+                start = _starter(program, {**os.environ, **program.environ, **common}, stack)
+                for _ in range(program.count):
+                    started.append(_start(spec, rank, start, stdin=rank - first == spec.stdin_rank))
+                    on_start(started[-1].process.pid)
+                    rank += 1
+            except OSError as error:
+                return started, _explain(rank, error)
     return started, None
+
+
+def _forks(program: Program) -> bool:
+    """Whether ranks of a program are forked from one process: several that Python runs, as this one runs."""
+    plain = not any(name.startswith("PYTHON") for name in program.environ) and not sys.flags.safe_path
+    return plain and program.count > 1 and sys.platform == "linux" and bool(_words(program))
+
+
+def _words(program: Program) -> tuple[str, ...]:
+    """What Python is told to run; empty if the program is another."""
+    if program.argv[0].endswith(".py"):
+        return program.argv
+    return program.argv[1:] if program.argv[:2] == MODULE else ()
+
+
+def _starter(program: Program, environ: Mapping[str, str], stack: contextlib.ExitStack) -> Starter:
+    """What starts the ranks of a program, until the stack is closed."""
+    words = _words(program)
+    if words and words[0] != "-m":
+        os.stat(os.path.join(program.directory or "", words[0]))  # not each rank need find out that it is missing
+    if _forks(program):
+        server = ForkServer(words, directory=program.directory, environ=environ)
+        stack.callback(server.close)
+        return server.start
+    argv = (sys.executable, *words) if words else program.argv
+    return partial(execute, argv, directory=program.directory, environ=environ)
 
 
 def _explain(rank: int, error: OSError) -> StartError:
@@ -88,17 +126,14 @@ def _explain(rank: int, error: OSError) -> StartError:
     return StartError(f"rank {rank} cannot be started: {cause}", code)
 
 
-def _start(spec: RunSpec, rank: int, program: Program, environ: Mapping[str, str], *, stdin: bool) -> RankProcess:
-    argv = _complete(program)
+def _start(spec: RunSpec, rank: int, start: Starter, *, stdin: bool) -> RankProcess:
     ours: list[int] = []
     theirs: list[int] = []
     try:
         descriptor, terminal_input = _stdin(stdin, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        process = Process(
-            argv, directory=program.directory, environ=environ, stdin=descriptor, stdout=stdout, stderr=stderr
-        )
+        process = start((descriptor, stdout, stderr), {control.ENV_RANK: str(rank)})
     except BaseException:
         _close(ours)
         raise
@@ -106,15 +141,6 @@ def _start(spec: RunSpec, rank: int, program: Program, environ: Mapping[str, str
         _close(theirs)
     errors = _output_path(spec, rank, "err") if spec.output_dir else ""
     return RankProcess(process, from_stdout, from_stderr, errors, terminal_input)
-
-
-def _complete(program: Program) -> tuple[str, ...]:
-    """The command; Python files are run by this Python, and each rank need not find out that one is missing."""
-    path = program.argv[0]
-    if not path.endswith(".py"):
-        return program.argv
-    os.stat(os.path.join(program.directory or "", path))
-    return (sys.executable, *program.argv)
 
 
 def _stdin(wanted: bool, ours: list[int], theirs: list[int]) -> tuple[int, int]:

@@ -1,0 +1,99 @@
+"""Ranks that are forked from one process, as by the start method "forkserver" of multiprocessing.
+
+The code of Python lies at the same addresses in all of them, which differ from job to job. So where ranks take turns on
+a core, what the processor has learned of the branches of one holds for the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from aiompi_launcher.spawn.local import Process
+
+_SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_LIMIT: Final = 32
+
+
+class ForkServer:
+    """What starts the ranks of one program.
+
+    Args:
+        words: the program, as on Python's command line.
+        directory: working directory, None for the launcher's.
+        environ: the environment of the ranks.
+    """
+
+    def __init__(self, words: Sequence[str], *, directory: str | None, environ: Mapping[str, str]) -> None:
+        self._words = words
+        self._directory = directory
+        self._environ = environ
+        self._socket: socket.socket | None = None
+        self._server: subprocess.Popen[bytes]
+
+    def start(self, descriptors: Sequence[int], variables: Mapping[str, str]) -> Process:
+        """Start a rank.
+
+        Args:
+            descriptors: standard input, output and error, of the same kinds for all; the caller closes its copies.
+            variables: what is in its environment beside that of all.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        if self._socket is None:
+            self._socket = self._begin(descriptors)
+        message = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
+        try:
+            socket.send_fds(self._socket, [message], descriptors)
+            answer = int(self._socket.recv(_LIMIT))
+        except (OSError, ValueError):
+            raise OSError(f"the process that it is to be forked from has ended with status {self._end()}") from None
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer))
+        return Process(answer)
+
+    def _begin(self, descriptors: Sequence[int]) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as stack, theirs, open(os.devnull, "rb") as null:
+            stack.enter_context(ours)
+            self._server = subprocess.Popen(
+                [sys.executable, _SERVER, str(theirs.fileno()), *self._words],
+                cwd=self._directory,
+                env=self._environ,
+                stdin=null,
+                stdout=descriptors[1],
+                stderr=descriptors[2],
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+            stack.pop_all()
+        return ours
+
+    def _end(self) -> int:
+        if self._socket is not None:
+            self._socket.close()
+            return self._server.wait()
+        return 0
+
+    def close(self) -> None:
+        """Start no more of them; to be called while orphans are adopted: they become children of this process."""
+        self._end()
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """A block in which processes whose parent ends become children of this one."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -1,0 +1,318 @@
+"""Ranks of one Python program that are forked from one process: they find what they would find in one of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import ROOTS, Site
+
+from aiompi_launcher.spawn.forked import ForkServer, adopting
+
+WHAT = '''
+"""A program."""
+import contextlib, json, os, re, signal, sys
+
+def annotated(argument: int): ...
+
+def stream(file):
+    names = ("encoding", "errors", "line_buffering", "write_through", "mode", "name", "closed")
+    values = {name: getattr(file, name) for name in names}
+    return values | {"isatty": file.isatty(), "seekable": file.seekable(), "buffer": type(file.buffer).__name__}
+
+def descriptors():
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            yield int(name), re.sub("[0-9]+", "", os.readlink(f"/proc/self/fd/{name}")), os.get_inheritable(int(name))
+
+streams = [sys.stdin, sys.stdout, sys.stderr]
+own = {"__annotations__", "__cached__"}  # of which newer Pythons have less
+print(json.dumps({
+    "rank": os.environ["AIOMPI_RANK"],
+    "argv": [sys.argv, sys.orig_argv, sys.path, sys.flags, sys.warnoptions],
+    "module": [__name__, __file__, __doc__, __package__, getattr(__spec__, "name", None), type(__loader__).__name__],
+    "globals": sorted(set(globals()) - own),
+    "annotations": str(annotated.__annotations__),
+    "streams": list(map(stream, streams)),
+    "originals": streams == [sys.__stdin__, sys.__stdout__, sys.__stderr__],
+    "signals": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
+    "mask": list(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "descriptors": sorted(descriptors()),
+    "cwd": os.getcwd(),
+    "leader": os.getpgrp() == os.getpid() != os.getsid(0),
+    "hook": sys.excepthook is sys.__excepthook__,
+    "environ": sorted(os.environ),
+    "umask": os.umask(0),
+    "main": sys.modules["__main__"].__dict__ is globals(),
+}))
+'''
+
+FORKED = "'forkserver.py' in open('/proc/self/cmdline').read()"
+
+
+def facts(result) -> list[object]:
+    """What the ranks have found, in their order."""
+    assert (result.returncode, result.stderr) == (0, "")
+    return sorted(map(json.loads, result.stdout.splitlines()), key=lambda found: found["rank"])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with programs, not the working directory of the test."""
+    (tmp_path / "sub").mkdir()
+    for name in ("what.py", "sub/what.py", "sub/__main__.py"):
+        (tmp_path / name).write_text(WHAT)
+    (tmp_path / "link.py").symlink_to("sub/what.py")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("program", "env"),
+    [
+        ("what.py", {}),
+        ("sub/../link.py", {}),
+        ("what.py", {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1"}),
+        ("what.py", {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
+    ],
+)
+def test_a_program_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path, program: str, env):
+    options = {"env": env, "cwd": directory, "input": "text"}
+    found = facts(launch("-n", "2", program, "a", "b", **options))
+    assert found == facts(launch("-n", "2", sys.executable, program, "a", "b", **options))
+    assert len(found) == 2
+
+
+def test_a_program_finds_its_working_directory_and_files_for_its_output(launch, directory: Path):
+    found = []
+    for python in ([], [sys.executable]):
+        words = ["--output-dir", str(directory / "out"), "--wdir", str(directory), *python, "what.py", "a"]
+        assert launch("-n", "2", *words).stderr == ""
+        found.append([(directory / f"out/rank.{rank}.{name}").read_text() for rank in "01" for name in ("out", "err")])
+    assert found[0] == found[1]
+    assert json.loads(found[0][0])["cwd"] == str(directory)
+
+
+@pytest.mark.parametrize("module", ["what", "sub.what", "sub"])
+def test_a_module_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path, module: str):
+    forked, executed = (facts(launch("-n", size, "-m", module, "a", cwd=directory)) for size in "21")
+    assert [forked[0]] == executed
+
+
+def test_ranks_are_children_of_the_launcher_and_their_server_is_gone(launch, tmp_path: Path, wait_until):
+    program = tmp_path / "app.py"
+    program.write_text("import os, time\nprint(os.getpid(), os.getpgrp(), flush=True)\ntime.sleep(100)\n")
+    running = launch.start("-n", "3", str(program))
+    ranks, groups = zip(*(map(int, running.line().split()) for _ in range(3)), strict=True)
+    assert groups == ranks
+    watchdog = 1
+    wait_until(lambda: len(children(running.process.pid)) == 3 + watchdog, "the server has ended")
+    assert children(running.process.pid) > set(ranks)
+    running.signal(signal.SIGTERM)
+    assert running.end().returncode == 143
+
+
+def children(pid: int) -> set[int]:
+    """Processes whose parent this is."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parents[int(name)] = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return {child for child, parent in parents.items() if parent == pid}
+
+
+def test_code_lies_at_the_same_addresses_and_numbers_are_random(launch, tmp_path: Path):
+    program = tmp_path / "app.py"
+    program.write_text(
+        "import random, numpy\n"
+        "code = next(line for line in open('/proc/self/maps') if ' r-xp ' in line and 'python' in line)\n"
+        "print(code.split('-')[0], random.random(), numpy.random.random(), flush=True)\n"
+    )
+    found = [line.split() for line in launch("-n", "3", str(program)).stdout.splitlines()]
+    assert [len(set(column)) for column in zip(*found, strict=True)] == [1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [
+        ("def function():\n    raise ValueError('told')\n\nfunction()", "ValueError: told"),
+        ("try:\n    1 / 0\nexcept Exception as error:\n    raise ValueError('told') from error", "ValueError: told"),
+        ("raise ExceptionGroup('all', [KeyError('one'), KeyError('two')])", "KeyError: 'two'"),
+        ("import broken", "SyntaxError: '(' was never closed"),
+        ("print(", "SyntaxError: '(' was never closed"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("import sys; sys.exit(3)", "exited with status 3"),
+        ("import sys; sys.exit('told')", "told"),
+        ("import os; os._exit(4)", "exited with status 4"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Path, text: str, ending: str):
+    (tmp_path / "app.py").write_text(text)
+    (tmp_path / "broken.py").write_text("print(")
+    options = ["-n", "2", "--output-dir", str(tmp_path / "out")]  # so that the launcher repeats stderr, of one rank
+    forked, executed = (launch(*options, *python, "app.py", cwd=tmp_path) for python in ([], [sys.executable]))
+    assert forked.returncode == executed.returncode
+    messages = [re.sub("rank [01]", "rank N", result.stderr) for result in (forked, executed)]
+    assert messages[0] == messages[1]
+    assert ending in messages[0]
+
+
+def test_modules_that_cannot_be_run(launch, directory: Path):
+    assert "ImportError: no module named 'sub.none' that" in launch("-n", "2", "-m", "sub.none", cwd=directory).stderr
+    (directory / "sub" / "__init__.py").write_text("import missing")
+    assert "No module named 'missing'" in launch("-n", "2", "-m", "sub.what", cwd=directory).stderr
+
+
+@pytest.mark.parametrize(
+    ("forked", "words", "env"),
+    [
+        (True, ["-n", "2", "app.py"], {}),
+        (True, ["-n", "2", "-m", "app"], {"PYTHONHASHSEED": "0"}),
+        (True, ["-n", "2", "--env", "A=1", "app.py"], {}),
+        (False, ["-n", "2", sys.executable, "app.py"], {}),
+        (False, ["app.py", ":", "app.py"], {}),
+        (False, ["-n", "2", "--env", "PYTHONHASHSEED=0", "app.py"], {}),
+        (False, ["-n", "2", "-x", "PYTHONHASHSEED", "app.py"], {"PYTHONHASHSEED": "0"}),
+        (False, ["-n", "2", "--mpi4py", "-m", "app"], {}),
+        (False, ["-n", "2", "app.py"], {"PYTHONSAFEPATH": "1"}),
+    ],
+)
+def test_which_ranks_are_forked(launch, tmp_path: Path, forked: bool, words: list[str], env):
+    (tmp_path / "app.py").write_text(f"import sys\nprint({FORKED}, sys.flags.hash_randomization)")
+    result = launch(*words, env=env, cwd=tmp_path)
+    randomized = int("PYTHONHASHSEED" not in " ".join([*words, *env]))
+    assert (result.stdout, result.stderr) == (f"{forked} {randomized}\n" * 2, "")
+
+
+@pytest.mark.parametrize(("name", "texts"), [("0", ["hello\n", ""]), ("1", ["", "hello\n"]), ("none", ["", ""])])
+def test_standard_input_is_for_one_rank(launch, tmp_path: Path, name: str, texts: list[str]):
+    (tmp_path / "app.py").write_text(f"import sys\nprint([sys.stdin.read(), {FORKED}])")
+    result = launch("-n", "2", "--stdin", name, "--tag-output", "app.py", input="hello\n", cwd=tmp_path)
+    assert sorted(result.stdout.splitlines()) == [f"[{rank}] {[text, True]}" for rank, text in enumerate(texts)]
+
+
+def test_several_programs(launch, tmp_path: Path):
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text(f"import os\nprint(__file__[-4:], os.environ['AIOMPI_RANK'], {FORKED})")
+    result = launch("-n", "2", "a.py", ":", "true", ":", "-n", "2", "b.py", cwd=tmp_path)
+    assert sorted(result.stdout.splitlines()) == ["a.py 0 True", "a.py 1 True", "b.py 3 True", "b.py 4 True"]
+
+
+def test_what_is_missing_is_told_once(launch, tmp_path: Path):
+    (tmp_path / "app.py").touch()
+    for words in (["none.py"], ["--wdir", str(tmp_path / "none"), str(tmp_path / "app.py")]):
+        result = launch("-n", "2", *words, env={"PYTHONWARNINGS": "error"})
+        assert (result.returncode, len(result.stderr.splitlines())) == (127, 1)
+        assert result.stderr.startswith("aiompi-launch: rank 0 cannot be started: ")
+        assert result.stderr.endswith("none: No such file or directory\n") or "none.py: No such" in result.stderr
+
+
+@pytest.fixture
+def forks(tmp_path: Path):
+    """The environment for a launcher whose fork servers fork by `fork()` of this text, which has the `original`."""
+
+    def forks(text: str) -> dict[str, str]:
+        head = "import errno, os, signal, sys\noriginal = os.fork\n"
+        (tmp_path / "sitecustomize.py").write_text(
+            f"{head}{text}\nif 'forkserver.py' in str(sys.orig_argv): os.fork = fork"
+        )
+        return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *ROOTS])}
+
+    return forks
+
+
+def test_a_rank_that_cannot_be_forked(launch, tmp_path: Path, forks):
+    env = forks("""
+def fork(count=[]):
+    count.append(1)
+    if len(count) > 2:
+        raise BlockingIOError(errno.EAGAIN, "not this text")
+    return original()
+""")
+    (tmp_path / "app.py").write_text("import time\ntime.sleep(100)")
+    result = launch("-n", "4", "app.py", env=env, cwd=tmp_path)
+    cause = os.strerror(11)
+    assert (result.returncode, result.stderr) == (
+        126,
+        f"aiompi-launch: rank 2 cannot be started: [Errno 11] {cause}\n",
+    )
+
+
+def test_a_launcher_that_is_killed_when_a_rank_has_been_forked(site: Site, forks):
+    env = forks("""
+def fork():
+    pid = original()
+    if pid:
+        os.kill(os.getppid(), signal.SIGKILL)
+    return pid
+""")
+    job = site.launch("-n", "2", site.program("import time\ntime.sleep(100)"), env=env)
+    assert job.process.wait(10) == -signal.SIGKILL
+    site.settle()
+
+
+def test_the_process_that_forks_may_end_too_early(tmp_path: Path):
+    (tmp_path / "aiompi").mkdir()
+    (tmp_path / "aiompi" / "__init__.py").write_text("raise SystemExit(9)")
+    before = os.listdir("/proc/self/fd")
+    with open(os.devnull, "r+b") as null:
+        server = ForkServer(["app.py"], directory=None, environ={"PYTHONPATH": str(tmp_path)})
+        for _ in range(2):
+            with pytest.raises(OSError, match="has ended with status 9"):
+                server.start([null.fileno()] * 3, {})
+        server.close()
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_ranks_are_told_of_whenever_they_end(tmp_path: Path, is_gone, wait_until):
+    program = tmp_path / "app.py"
+    program.write_text("import os\nos.read(0, 1)\nos._exit(int(os.environ['CODE']))")
+    before, others = os.listdir("/proc/self/fd"), children(os.getpid())
+    server = ForkServer([str(program)], directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
+    read_end, write_end = os.pipe()
+    with adopting(), open(read_end, "rb") as pipe, open(os.devnull, "r+b") as null:
+        ended, waiting = (
+            server.start([file.fileno(), null.fileno(), null.fileno()], {"CODE": code})
+            for file, code in ((null, "7"), (pipe, "8"))
+        )
+        wait_until(lambda: is_gone(ended.pid), "the first rank has ended")
+        server.close()
+    assert children(os.getpid()) - others == {ended.pid, waiting.pid}
+    assert (ended.poll(), waiting.poll()) == (7, None)
+    os.close(write_end)
+    wait_until(lambda: waiting.poll() is not None, "the second rank has ended")
+    assert (waiting.poll(), waiting.release(), ended.release()) == (8, False, False)
+    assert (os.listdir("/proc/self/fd"), children(os.getpid())) == (before, others)
+
+
+@pytest.mark.parametrize("words", [["app.py"], ["-m", "app"]])
+def test_processes_and_objects_of_a_forked_rank(launch, tmp_path: Path, words: list[str]):
+    (tmp_path / "app.py").write_text(f"""
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+class Own(int): ...
+
+def double(own): return Own(2 * own)
+
+if __name__ == "__main__":
+    from aiompi import MPI
+    from aiompi.program import Program
+    comm = MPI.COMM_WORLD
+    found = [{FORKED}, Program.current()]
+    for method in ("spawn", "fork"):
+        with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+            found.append(pool.submit(double, Own(comm.rank)).result())
+    other = comm.sendrecv(found[-1], dest=1 - comm.rank, source=1 - comm.rank)
+    print(found, type(other) is Own, other)
+""")
+    result = launch("-n", "2", *words, cwd=tmp_path)
+    assert result.stderr == ""
+    assert sorted(result.stdout.splitlines()) == ["[True, None, 0, 0] True 2", "[True, None, 2, 2] True 0"]
