@@ -219,7 +219,8 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
     settings = {"transports": ("tcp",), "connect_timeout": 0.5}
 
     async def main() -> None:
-        first, second = await asyncio.gather(_join_world(address, **settings), _join_world(address, **settings))
+        joining = (_join_world(address, **settings) for _ in range(2))
+        first, second = sorted(await asyncio.gather(*joining), key=lambda world: world.rank)
         await asyncio.gather(first.send("connects", dest=1), second.recv())
         waiting = first.irecv(source=1)
         (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
