@@ -212,6 +212,7 @@ def test_what_is_missing_is_told_once(launch, tmp_path: Path):
         result = launch("-n", "2", *words, env={"PYTHONWARNINGS": "error"})
         assert (result.returncode, len(result.stderr.splitlines())) == (127, 1)
         assert result.stderr.startswith("aiompi-launch: rank 0 cannot be started: ")
+        assert result.stderr.endswith("none: No such file or directory\n") or "none.py: No such" in result.stderr
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ class ForkServer:
             socket.send_fds(self._socket, [message], descriptors)
             answer = int(self._socket.recv(_LIMIT))
         except (OSError, ValueError):
-            raise OSError(f"the process that it is to be forked from has ended with status {self._end()}") from None
+            raise OSError(f"the process that it is to be forked from has ended with status {self.close()}") from None
         if answer < 0:
             raise OSError(-answer, os.strerror(-answer))
         return Process(answer)
@@ -77,22 +77,28 @@ class ForkServer:
             stack.pop_all()
         return ours
 
-    def _end(self) -> int:
-        if self._socket is not None:
-            self._socket.close()
-            return self._server.wait()
-        return 0
+    def close(self) -> int:
+        """Start no more of them; to be called while orphans are adopted: they become children of this process.
 
-    def close(self) -> None:
-        """Start no more of them; to be called while orphans are adopted: they become children of this process."""
-        self._end()
+        Returns:
+            The exit status of the process that they were forked from, 0 if there was none.
+        """
+        if self._socket is None:
+            return 0
+        self._socket.close()
+        return self._server.wait()
 
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """A block in which processes whose parent ends become children of this one."""
+    """A block in which processes whose parent ends become children of this one.
+
+    Raises:
+        OSError: the kernel does not do that.
+    """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "processes cannot be adopted")
     try:
         yield
     finally:
