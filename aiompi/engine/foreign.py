@@ -199,7 +199,7 @@ class ForeignPeer(Party):
         receive.from_abroad(self)
         if message.landing is None:
             assert message.data is not None
-            receive.take(message.source, message.tag, message.data)
+            receive.take(message.source, message.tag, message.data, own=True)
             return
         landing = message.landing
         receive.source, receive.tag, receive.length = message.source, message.tag, message.length

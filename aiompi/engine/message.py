@@ -6,14 +6,21 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiompi.datatype.buffer.allocation import allocate
 from aiompi.status import Status
-from aiompi.wire.frame import SCRATCH
+from aiompi.wire.frame import SCRATCH, Keep
 
 if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
     from aiompi.engine.pt2pt import Receive
     from aiompi.wire.frame import Offer
+
+
+def place(nbytes: int, keep: Keep | None) -> memoryview:
+    """Memory for a payload that arrives: where it stays, if it may, otherwise memory of its own."""
+    memory = None if keep is None else keep()
+    return allocate(nbytes) if memory is None else memory
 
 
 class Message:

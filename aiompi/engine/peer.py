@@ -3,10 +3,10 @@
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
 The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
 any frame, or after `ackmark` bytes by itself. In memory that the receiver reads, one of up to `lend_limit`
-bytes may be lent to it, as an eager message. Rendezvous: any other message announces itself (RTS), is asked for when it
-is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read the memory that it is
-in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver, and memory at the
-receiver stays bounded, while order and progress are kept.
+bytes may be lent to it, as an eager message, and may stay there. Rendezvous: any other message announces itself (RTS),
+is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read
+the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver,
+and memory at the receiver stays bounded, while order and progress are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from aiompi.datatype.buffer.allocation import allocate, copied
-from aiompi.engine.message import Dropped, Landing, Message
+from aiompi.datatype.buffer.allocation import copied
+from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import OtherError, RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import EAGER, HEADER, Offer, Payload
+from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -305,7 +305,7 @@ class Peer(Party):
             handler = self._unknown
         handler(header, payload)
 
-    def land(self, header: tuple[int, ...]) -> Landing:
+    def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header
         self.credit += credit
         if kind == frame.DATA:
@@ -317,14 +317,14 @@ class Peer(Party):
             if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
             receive.noted(drqid)
-            return receive.begin(self, source, tag, length, length, eager)
+            return receive.begin(self, source, tag, length, length, eager, keep)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return Landing(self, Dropped(), memoryview(b""), length, eager)
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = eager
         message.note = drqid
-        landing = Landing(self, message, allocate(length), length, 0)
+        landing = Landing(self, message, place(length, keep), length, 0)
         self._keep(message)
         return landing
 
@@ -388,7 +388,7 @@ class Peer(Party):
             self.emit(frame.SYNCACK, srqid=message.srqid)
         if message.landing is None:
             assert message.data is not None
-            receive.take(message.source, message.tag, message.data)
+            receive.take(message.source, message.tag, message.data, own=True)
             self.consumed(message.eager)
             return
         landing = message.landing

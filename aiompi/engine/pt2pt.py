@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Landing, Message
+from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
-from aiompi.wire.frame import Payload
+from aiompi.wire.frame import Keep, Payload
 
 #: makes the result of a receive out of the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
@@ -214,14 +214,14 @@ class Receive(Request[Any]):
     def from_abroad(self, peer: ForeignPeer) -> None:
         """The message that is matched comes from another IMPI client: its bytes are taken as they are."""
 
-    def take(self, source: int, tag: int, payload: memoryview) -> None:
-        """A whole message has come."""
+    def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
+        """A whole message has come; `own`: in memory that is now the receive's."""
         self.source = source
         self.tag = tag
         self.length = length = len(payload)
         memory = self.memory
         if memory is None:
-            self.data = bytearray(payload) if length < LARGE else copied(payload)
+            self.data = payload if own else bytearray(payload) if length < LARGE else copied(payload)
         elif length <= len(memory):
             memory[:length] = payload
         else:
@@ -232,12 +232,14 @@ class Receive(Request[Any]):
         if self._callbacks is not None or self._waiter is not None:
             self._finish()
 
-    def begin(self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
+    def begin(
+        self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
+    ) -> Landing:
         """A message has been matched that is still to arrive; `wanted` bytes of it will."""
         self.source = source
         self.tag = tag
         self.length = length
-        memory = allocate(wanted) if self.memory is None else self.memory
+        memory = place(wanted, keep) if self.memory is None else self.memory
         return Landing(peer, self, memory, wanted, eager)
 
     def wanted(self, length: int) -> int:

@@ -59,10 +59,10 @@ class ScatteredReceive(Receive):
     def wanted(self, length: int) -> int:
         return super().wanted(length) if self._target is None else min(length, self._target.nbytes)
 
-    def take(self, source: int, tag: int, payload: memoryview) -> None:
+    def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
         target = self._target
         if target is None:
-            super().take(source, tag, payload)
+            super().take(source, tag, payload, own)
             return
         self.source = source
         self.tag = tag

@@ -27,7 +27,7 @@ a note instead, which a message of a collective carries for its receive, and is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 EAGER: Final = 1
@@ -79,8 +79,18 @@ def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes |
     return found
 
 
+#: lets a payload stay in the memory in which it arrives by itself; that memory, None if it may not
+Keep: TypeAlias = Callable[[], "memoryview | None"]
+
+
 class Landing(Protocol):
-    """Where the payload of a frame goes that has not arrived as a whole."""
+    """Where the payload of a frame goes that has not arrived as a whole.
+
+    Attributes:
+        memory: its first bytes go here.
+    """
+
+    memory: memoryview
 
     def room(self) -> memoryview:
         """Memory for the next bytes, never empty, never longer than what is missing."""
@@ -96,10 +106,11 @@ class Waste:
         length: bytes of it.
     """
 
-    __slots__ = ("_missing",)
+    __slots__ = ("_missing", "memory")
 
     def __init__(self, length: int) -> None:
         self._missing = length
+        self.memory = SCRATCH
 
     def room(self) -> memoryview:
         return SCRATCH[: self._missing]
@@ -142,8 +153,8 @@ class Sink(Protocol):
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         """A whole frame. The payload is valid only during the call."""
 
-    def land(self, header: tuple[int, ...]) -> Landing:
-        """A frame whose payload is still on its way."""
+    def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
+        """A frame whose payload is still on its way; `keep`: it may arrive where it stays."""
 
 
 class Reader:

@@ -321,3 +321,102 @@ WAIT_LONG = """
 def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
     result = site.ok(2, in_face(face, WAIT_LONG), env={"AIOMPI_SPIN": "200e-6"})
     assert float(result.out) < 0.01
+
+
+#: Arrays that are kept for a while, changed by who has got them, and left to messages that come later.
+KEEP = """
+    import random, zlib
+    import numpy as np
+    rank, size = comm.rank, comm.size
+    chance = random.Random(rank)
+    kept, seen = [], 0
+    for turn in range(300):
+        nbytes = chance.choice([1000, 100_000, 131_072, 400_000, 1_000_000])
+        array = np.frombuffer(chance.randbytes(nbytes), np.uint8)
+        pending = comm.isend((zlib.crc32(array), array), dest=(rank + 1) % size)
+        check, array = await comm.recv(source=(rank - 1) % size)
+        await END(pending)
+        assert zlib.crc32(array) == check, turn
+        if chance.random() < 0.3:
+            array[::4096] = turn % 256
+            kept.append((zlib.crc32(array), array))
+        while len(kept) > chance.randrange(1, 60):
+            check, array = kept.pop(chance.randrange(len(kept)))
+            assert zlib.crc32(array) == check, turn
+            seen += 1
+    assert all(zlib.crc32(array) == check for check, array in kept)
+    assert seen > 20
+    print("whole")
+"""
+
+#: One of the arrays that are kept goes to the copy of a fork, which changes it.
+FORK = """
+    import multiprocessing
+    import numpy as np
+
+    def change(array, result):
+        same = (array == 1).all()
+        array[:] = 9
+        result.put(bool(same and (array == 9).all()))
+
+    kept = []
+    for i in range(60):
+        if comm.rank == 0:
+            await comm.send({"array": np.full(400_000, i, np.uint8)}, dest=1)
+            continue
+        array = (await comm.recv(source=0))["array"]
+        assert (array == i).all()
+        if i == 1:
+            context = multiprocessing.get_context("fork")
+            result = context.Queue()
+            child = context.Process(target=change, args=(array, result))
+            child.start()
+            assert result.get()
+            child.join()
+            assert (array == 1).all()
+        if i % 3 == 1:
+            kept.append(array)
+        if i % 17 == 16:
+            kept.clear()
+        assert all((one == one[0]).all() for one in kept)
+    print("whole")
+"""
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("spin", ["0", "500e-6"])
+def test_arrays_change_by_who_has_got_them_only(site: Site, face: str, spin: str) -> None:
+    body = KEEP.replace("END(pending)", "pending" if face == "native" else "pending.wait()")
+    assert site.ok(3, in_face(face, body), env={"AIOMPI_SPIN": spin}).lines == ["whole"] * 3
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_arrays_that_go_to_the_copy_of_a_fork(site: Site, face: str) -> None:
+    """They are private in each process, and messages come as ever, also to the same places."""
+    assert site.ok(2, in_face(face, FORK)).lines == ["whole"] * 2
+
+
+def test_arrays_outlive_who_has_sent_them(site: Site) -> None:
+    """Also where the places were that their receiver had not used any more by then."""
+    program = """
+        import os, time
+        import numpy as np
+        if comm.rank == 0:
+            for i in range(5):
+                comm.send(np.full(400_000, i, np.uint8), dest=1)
+            comm.send(os.getpid(), dest=1)
+        else:
+            arrays = [comm.recv(source=0) for _ in range(5)]
+            sender = comm.recv(source=0)
+            MPI.Finalize()
+            del arrays[2]
+            while os.path.exists(f"/proc/{sender}/fd/0"):
+                time.sleep(0.001)
+            arrays[0][:] = 7
+            if not os.fork():
+                arrays[1][:] = 3
+                os._exit(0)
+            os.wait()
+            print([array[0] == array[-1] and int(array[0]) for array in arrays])
+    """
+    assert site.ok(2, in_face("blocking", program)).lines == ["[7, 1, 3, 4]"]

@@ -78,13 +78,14 @@ class Borrower:
     In words of its own it counts what it has read, and tells that it can read at all.
     """
 
-    __slots__ = ("_gone", "_index", "_lent", "_words")
+    __slots__ = ("_gone", "_index", "_lent", "_process", "_words")
 
     def __init__(self, words: memoryview, index: int) -> None:
         self._words = words
         self._index = index
         self._lent = 0
         self._gone = False
+        self._process = 0
 
     @property
     def able(self) -> bool:
@@ -104,9 +105,19 @@ class Borrower:
         """Whether it has read the first `number` that it was told of, or will not."""
         return self._gone or self._words[self._index] >= number
 
-    def leave(self) -> None:
-        """It is gone."""
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone, and its process too, as far as that can be known."""
+        return self._gone and descriptors.has_ended(self._process)
+
+    def leave(self, process: int) -> None:
+        """It is gone.
+
+        Args:
+            process: number of its process, 0 if it has none here.
+        """
         self._gone = True
+        self._process = process
 
 
 class Loan:
@@ -114,15 +125,17 @@ class Loan:
 
     Attributes:
         kind: POOL, ARENA or BOARD.
+        memory: all of it, to be written only where it is this rank's for the time being.
     """
 
-    __slots__ = ("_index", "_memory", "_read", "_words", "kind")
+    __slots__ = ("_index", "_memory", "_read", "_words", "kind", "memory")
 
     def __init__(self, mapped: mmap.mmap, kind: int, reader: int) -> None:
         view = memoryview(mapped)
         self.kind = kind
         self._words = view[:PREFIX].cast("Q")
-        self._memory = view[PREFIX:].toreadonly()
+        self.memory = view[PREFIX:]
+        self._memory = self.memory.toreadonly()
         self._index = (reader + 1) * _WORDS
         self._read = 0
         self._words[self._index + _TAKEN] = 1

@@ -32,12 +32,12 @@ import errno
 import os
 import signal
 import socket
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
+from aiompi.transport.shared_memory.descriptors import process_of
 from aiompi.transport.shared_memory.ring import Ring
 from aiompi.wire.frame import Payload
 
@@ -60,7 +60,6 @@ NUMBERS: Final = 2**16 - 1
 _PATIENCE: Final = range(5)
 #: seconds between two looks of one that can do nothing else
 _PAUSE: Final = 100e-6
-_CREDENTIALS: Final = struct.Struct("3i")
 #: never set: to sleep
 _nobody: Final = threading.Event()
 
@@ -78,8 +77,7 @@ class Neighbour:
     __slots__ = ("_fd", "_invitations", "_pid", "reachable")
 
     def __init__(self, sock: socket.socket) -> None:
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self._pid: int = _CREDENTIALS.unpack(credentials)[0]  # 0 if it has no number here
+        self._pid = process_of(sock)
         self._fd: int | None = None
         self._invitations = 0
         self.reachable: bool = self._pid > 0 and self._hold() and _there(sock)

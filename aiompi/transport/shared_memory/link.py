@@ -16,6 +16,7 @@ from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loa
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
+from aiompi.transport.shared_memory.descriptors import process_of
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
@@ -23,7 +24,6 @@ from aiompi.transport.shared_memory.ring import (
     AHEAD,
     CHUNK,
     EXPOSED,
-    FLOWING,
     FRAME_COST,
     LENT,
     NOT,
@@ -237,7 +237,7 @@ class RingLink:
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""
-        return self._lend(header, block, pool, 0)
+        return self._lend(header, block, pool)
 
     def stream(self, header: bytes, payload: Payload, nbytes: int, pool: Pool) -> bool:
         """Send a frame whose payload is read while it is written into the pool; False if it cannot be sent now."""
@@ -246,7 +246,7 @@ class RingLink:
             return False
         whole = False
         try:
-            whole = not self._lend(header, block, pool, FLOWING)
+            whole = not self._lend(header, block, pool)
             if whole:
                 return False
             pool.pour(block, payload)
@@ -259,13 +259,13 @@ class RingLink:
             if self._segment is segment and segment.outbound.unheard():
                 segment.ring()
 
-    def _lend(self, header: bytes, block: Block, pool: Pool, flowing: int) -> bool:
-        borrower = self._borrowers[pool]
+    def _lend(self, header: bytes, block: Block, pool: Pool) -> bool:
+        borrower, flow = self._borrowers[pool], block.flow
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
-        block.lent.append((borrower, borrower.borrow()))
+        pool.lend(block, borrower)
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
-        quiet = flowing != 0 and not self._transport.engine.roomy
-        if self._refer(header, PLACE.pack(block.start, flowing), LENT, quiet):
+        quiet = flow != 0 and not self._transport.engine.roomy
+        if self._refer(header, PLACE.pack(block.start, flow), LENT, quiet):
             return True
         block.lent.pop()
         borrower.keep()
@@ -580,7 +580,8 @@ class RingLink:
         if self._neighbour is not None:
             self._neighbour.close()
         for borrower in self._borrowers.values():
-            borrower.leave()
+            assert self._socket is not None
+            borrower.leave(process_of(self._socket))
         self._borrowers.clear()
         pools, pool = self._transport.pools, self._loans.get(POOL)
         if pool is not None and pools.get(self.peer.rank) is pool:

@@ -6,7 +6,8 @@ its own. A block is free when all to whom it was lent have given it back, or are
 when there is no room the payload goes through the rings, once per reader, and a long one waits until it is asked for.
 
 A message to one reader is read while it is written: its frame goes first, so that a reader who sleeps wakes up
-meanwhile, and one who does not copies at the same time. In front of it is the number of its bytes that are there.
+meanwhile, and one who does not copies at the same time. In front of it is the number of its bytes that are there. If it
+is long, and in the first half of the pool, it may stay there (see `stay`): the other half is for what goes to several.
 
 Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
 (see `ring`). A reader's loads from a block come before the store of its count, as those from a ring do. Of a message
@@ -21,16 +22,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
+from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import POOL, Area, Loan
+from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
+from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE, stay
 from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks
 SIZE: Final = 32 * 2**20
 #: what blocks are multiples of
 _GRAIN: Final = 4096
-#: bytes in front of a message that is read while it is written, of which the first 8 are the number of those there
-_COUNT: Final = 64
+_BLANK: Final = bytes(PREFACE)
+#: how a message is to be read, as frames tell: while it is written, and whether it may stay
+FLOWING: Final = 1
+STAYING: Final = 2
+#: bytes from the beginning of the pool in which messages may stay, and how many blocks are in use at most then: to find
+#: room takes longer the more there are
+_HOME: Final = SIZE // 2
+_CROWD: Final = 16
 #: bytes that are written before they are counted: more, and the reader copies later, fewer, and both count more often
 _STEP: Final = 128 * 2**10
 #: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
@@ -60,21 +69,37 @@ class Block:
     Attributes:
         start, end: its place in the pool.
         open: whether it may still be lent.
+        flow: FLOWING if it is read while it is written, with STAYING if it may stay; otherwise 0.
         lent: to whom, with the number that it has for the reader.
     """
 
-    __slots__ = ("end", "lent", "open", "start")
+    __slots__ = ("end", "flow", "lent", "open", "start")
 
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
         self.open = True
+        self.flow = 0
         self.lent: list[tuple[Reader, int]] = []
 
     @property
     def free(self) -> bool:
         """Whether nobody reads it, or will."""
         return not self.open and all(reader.returned(number) for reader, number in self.lent)
+
+
+class Guest:
+    """The reader of a message that may stay."""
+
+    __slots__ = ("_borrower", "_words")
+
+    def __init__(self, borrower: Borrower, words: memoryview) -> None:
+        self._borrower = borrower
+        self._words = words
+
+    def returned(self, number: int) -> bool:
+        """Whether he has given it back, and it does not stay."""
+        return self._borrower.returned(number) and (not self._words[STAYS] or self._borrower.ended)
 
 
 class Pool(Area):
@@ -110,15 +135,25 @@ class Pool(Area):
 
     def begin(self, nbytes: int) -> Block | None:
         """Room for a message that is read while it is written, by `pour`; None if there is none."""
-        block = self._reserve(_COUNT + nbytes)
+        block = self._reserve(PREFACE + nbytes)
         if block is not None:
-            self._numbers[block.start // 8] = 0
+            self._memory[block.start : block.start + PREFACE] = _BLANK
+            block.flow = FLOWING
+            if nbytes >= LARGE and block.end <= _HOME and len(self._blocks) <= _CROWD:
+                block.flow |= STAYING
         return block
+
+    def lend(self, block: Block, borrower: Borrower) -> None:
+        """Count a reader of a block, who will be told of it next."""
+        reader: Reader = borrower
+        if block.flow & STAYING:
+            reader = Guest(borrower, self._memory[block.start : block.start + PREFACE].cast("Q"))
+        block.lent.append((reader, borrower.borrow()))
 
     def pour(self, block: Block, payload: Payload) -> None:
         """Copy a message into its room, and count what is there."""
         memory, numbers, index = self._memory, self._numbers, block.start // 8
-        start = place = block.start + _COUNT
+        start = place = block.start + PREFACE
         for piece in payload:
             whole = memoryview(piece)
             for first in range(0, len(whole), _STEP):
@@ -129,7 +164,7 @@ class Pool(Area):
 
     def finish(self, block: Block, payload: Payload) -> None:
         """What `pour` does, when that was interrupted: the number of what is there never falls."""
-        start = block.start + _COUNT
+        start = block.start + PREFACE
         self._numbers[block.start // 8] = self._copy(payload, start) - start
 
     def _reserve(self, nbytes: int) -> Block | None:
@@ -161,33 +196,48 @@ class Inflow:
         loan: the pool of the writer.
         place, nbytes: of the message, as the writer has told.
         give_way: lets others run, as of the driver.
+        flow: how it is to be read, as the writer has told.
 
     Attributes:
         read: bytes that have been read.
+        memory: the message where it stays, if it does.
 
     Raises:
         RemoteProtocolError: it is not there.
     """
 
-    __slots__ = ("_give_way", "_loan", "_memory", "_nbytes", "_number", "read")
+    __slots__ = ("_flow", "_give_way", "_loan", "_memory", "_nbytes", "_number", "_place", "memory", "read")
 
-    def __init__(self, loan: Loan, place: int, nbytes: int, give_way: GiveWay) -> None:
-        memory = loan.read(place, _COUNT + nbytes)
-        if place % _COUNT:
+    def __init__(self, loan: Loan, place: int, nbytes: int, give_way: GiveWay, flow: int = FLOWING) -> None:
+        memory = loan.read(place, PREFACE + nbytes)
+        if place % PREFACE:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
         self._loan = loan
         self._give_way = give_way
+        self._flow = flow
+        self._place = place
         self._number = memory[:8].cast("Q")
-        self._memory = memory[_COUNT:]
+        self._memory = memory[PREFACE:]
         self._nbytes = nbytes
         self.read = 0
+        self.memory: memoryview | None = None
+
+    def keep(self) -> memoryview | None:
+        """Let the message stay where it is, if it may.
+
+        Returns:
+            Its memory, to be used as if it were that of the reader; None if it may not stay.
+        """
+        if self._flow & STAYING and not self._place % _GRAIN:
+            self.memory = stay(self._loan.memory[self._place : self._place + PREFACE + self._nbytes])
+        return self.memory
 
     def next(self) -> memoryview:
         """What is there and has not been read, after a while if need be; empty if the writer takes long."""
         number, read = self._number, self.read
-        if number[0] == read and not self._give_way(moved(number, 0, read), _PATIENCE):
+        if number[THERE] == read and not self._give_way(moved(number, THERE, read), _PATIENCE):
             return self._memory[:0]
-        there = number[0]
+        there = number[THERE]
         if not read < there <= self._nbytes:
             raise RemoteProtocolError(f"{there} bytes are there of a message of {self._nbytes} bytes")
         return self._memory[read:there]
@@ -195,7 +245,7 @@ class Inflow:
     @property
     def pending(self) -> bool:
         """Whether there is something to read."""
-        return self._number[0] != self.read
+        return self._number[THERE] != self.read
 
     def advance(self, nbytes: int) -> bool:
         """So many bytes more have been read; whether it was all."""

@@ -85,15 +85,13 @@ _YIELDING: Final = 30e-6
 REWIND: Final = 64 * 2**10
 
 #: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
-#: in the arena; behind the header is its place, and for the arena its epoch, for the pool FLOWING or 0
+#: in the arena; behind the header is its place, and for the arena its epoch, for the pool how it is to be read
 LENT: Final = 0x80
 #: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
 #: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
 EXPOSED: Final = LENT | 0x40
 #: pieces of such a message at most
 PIECES: Final = 64
-#: the message is read while it is written
-FLOWING: Final = 1
 PLACE: Final = struct.Struct("=QQ")
 
 _unpack_from: Final = HEADER.unpack_from
@@ -454,9 +452,9 @@ class Inbound(Ring):
             return length + FRAME_COST  # it may have been copied at once
         loan = self.lender(POOL)
         if epoch:
-            inflow = Inflow(loan, start, length, self.give_way)
+            inflow = Inflow(loan, start, length, self.give_way, epoch)
             self.landing, self._inflow = Waste(length), inflow
-            self.landing = sink.land((kind, *header[1:]))
+            self.landing = sink.land((kind, *header[1:]), inflow.keep)
             return self._follow(inflow) + FRAME_COST
         try:
             sink.frame((kind, *header[1:]), loan.read(start, length))
@@ -478,11 +476,13 @@ class Inbound(Ring):
         assert landing is not None
         while not self.stopped:
             piece = inflow.next()
-            room = landing.room()
-            nbytes = min(len(piece), len(room))
+            if inflow.memory is None or inflow.memory is not landing.memory:
+                room = landing.room()
+                piece = piece[: len(room)]
+                room[: len(piece)] = piece
+            nbytes = len(piece)
             if not nbytes:
                 break
-            room[:nbytes] = piece[:nbytes]
             if inflow.advance(nbytes):
                 self._inflow = self.landing = None
                 landing.advance(nbytes)

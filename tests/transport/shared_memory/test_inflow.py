@@ -21,7 +21,7 @@ from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.ring import AHEAD, EARLY, FLOWING, HEAD, LENT, PLACE, TAIL, Inbound
+from aiompi.transport.shared_memory.ring import AHEAD, EARLY, HEAD, LENT, PLACE, TAIL, Inbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
@@ -99,7 +99,7 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
     receives = [irecv(w.comms[1])] if posted else []
     send = isend(w.comms[0], pattern(LONG), 1)
     assert send.done()
-    assert numbers.counted == list(range(0, LONG + 1, LONG // STEPS))
+    assert numbers.counted == list(range(LONG // STEPS, LONG + 1, LONG // STEPS))
     if often < STEPS:
         assert filled[0] == often * LONG // STEPS, "what is there is read at once"
     receives = receives or [irecv(w.comms[1])]
@@ -148,7 +148,8 @@ def test_a_message_for_which_there_is_no_memory_is_gone(world: PolledWorld, monk
         monkeypatch.undo()
         raise MemoryError(f"{nbytes} bytes")
 
-    monkeypatch.setattr("aiompi.engine.peer.allocate", refuse)
+    monkeypatch.setattr("aiompi.engine.message.allocate", refuse)
+    monkeypatch.setattr(pool, "_HOME", 0)
     isend(w.comms[0], pattern(LONG), 1)
     with pytest.raises(MemoryError):
         w.drivers[1].poll()
@@ -169,7 +170,7 @@ def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monke
     receive = irecv(w.comms[1])
     isend(w.comms[0], pattern(LONG), 1)
     assert len(rung) == 2
-    assert len(numbers.counted) == STEPS + 1
+    assert len(numbers.counted) == STEPS
     w.drivers[1].poll()
     assert receive.result() == pattern(LONG)
     w.drivers[1].poll()
@@ -510,7 +511,7 @@ def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -
     w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
     assert raw.segment is not None
     header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
-    raw.segment.outbound.put(header, PLACE.pack(place, FLOWING), LENT)
+    raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), LENT)
     raw.segment.ring()
     return number
 

@@ -1,0 +1,350 @@
+"""Messages that stay in the pool of their sender for as long as their receiver uses them."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from worlds import PolledWorld, irecv, irecv_into, isend, pattern
+
+from aiompi.datatype.buffer import process
+from aiompi.datatype.buffer.allocation import LARGE
+from aiompi.engine import Request
+from aiompi.objects.codec import Codec
+from aiompi.transport.shared_memory import pool, stay
+from aiompi.transport.shared_memory.area import POOL, PREFIX
+from aiompi.transport.shared_memory.descriptors import has_ended, process_of
+from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE
+from aiompi.wire import memory as wire_memory
+
+LONG = 400_000
+codec = Codec()
+
+
+@pytest.fixture
+def world(polled: Callable[..., PolledWorld]) -> Iterator[PolledWorld]:
+    """Two ranks that have talked, of which rank 1 has the pool of rank 0."""
+    w = polled(2, lend_limit=4 * 2**20)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    own: Any = w.transports[0]
+    own.release(own.place([b"x"], 1, []))
+    w.open(0, own._pool)
+    yield w
+    gc.collect()
+    assert not stay._stays
+
+
+def send(w: PolledWorld, obj: Any) -> Request[None]:
+    payload, nbytes = codec.dumps(obj)
+    return w.comms[0].isend(payload, nbytes, 1, 0)
+
+
+def receive(w: PolledWorld) -> Any:
+    return w.comms[1].irecv(None, 0, 0, codec.loads)
+
+
+def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
+    """Send an object from rank 0 to rank 1; `early`: it finds its receive posted."""
+    if not early:
+        sending = send(w, obj)
+        for _ in range(3):
+            w.poll()
+        return w.finish(receive(w), sending)[0]
+    receiving = receive(w)
+    return w.finish(send(w, obj), receiving)[1]
+
+
+def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies in the pool of rank 0."""
+    loan = w.links(1, 0)[0]._loans[POOL]  # type: ignore[attr-defined]
+    there = np.frombuffer(loan.memory, np.uint8)
+    return bool(np.shares_memory(array, there))
+
+
+def in_use(w: PolledWorld) -> int:
+    """Blocks of the pool of rank 0 that are."""
+    own: Any = w.transports[0]
+    own._pool._room(1)
+    return len(own._pool._blocks)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_an_array_is_copied_once(world: PolledWorld, early: bool) -> None:
+    w = world
+    sent = np.arange(LONG // 8)
+    got = pass_on(w, {"step": 3, "array": sent}, early)
+    array = got["array"]
+    assert lies_there(w, array)
+    assert array.flags.writeable
+    assert array.flags.aligned
+    assert array.ctypes.data % 64 == 0
+    assert (array == sent).all()
+    assert in_use(w) == 1
+    view = array[5:10]
+    del got, array
+    assert in_use(w) == 1, "a view of it is used"
+    del view
+    assert in_use(w) == 0
+    assert w.balanced(0, 1)
+
+
+def test_it_is_its_receivers_own(world: PolledWorld) -> None:
+    """What he writes into it nobody sees, and what comes later is elsewhere."""
+    w = world
+    first = pass_on(w, np.full(LONG, 1, np.uint8))
+    first[:] = 7
+    second = pass_on(w, np.full(LONG, 2, np.uint8))
+    assert lies_there(w, first)
+    assert lies_there(w, second)
+    assert not np.shares_memory(first, second)
+    assert (first == 7).all()
+    assert (second == 2).all()
+    del first
+    third = pass_on(w, np.full(LONG, 3, np.uint8))
+    assert (second == 2).all()
+    assert (third == 3).all()
+    assert in_use(w) == 2
+
+
+def test_half_of_the_pool_stays_free(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    monkeypatch.setattr(pool, "_CROWD", 1000)
+    arrays = [pass_on(w, np.full(2**20, i, np.uint8)) for i in range(40)]
+    there = [lies_there(w, array) for array in arrays]
+    assert there == [True] * sum(there) + [False] * (len(there) - sum(there))
+    assert 0.4 * pool.SIZE < sum(there) * 2**20 <= pool.SIZE / 2
+    assert [int(array[-1]) for array in arrays] == list(range(40))
+    del arrays[3]
+    arrays.append(pass_on(w, np.full(2**20, 99, np.uint8)))
+    assert lies_there(w, arrays[-1])
+    arrays.clear()
+    assert in_use(w) == 0
+
+
+def test_there_are_few_of_them(world: PolledWorld) -> None:
+    """So that it does not take long to find room."""
+    w = world
+    arrays = [pass_on(w, np.zeros(LARGE, np.uint8)) for _ in range(40)]
+    assert 8 <= in_use(w) <= 20
+    assert [lies_there(w, array) for array in arrays].count(True) == in_use(w)
+    arrays.clear()
+    assert in_use(w) == 0
+
+
+def test_short_ones_are_copied(world: PolledWorld) -> None:
+    array = pass_on(world, np.zeros(LARGE - 1000, np.uint8))
+    assert not lies_there(world, array)
+    assert in_use(world) == 0
+
+
+def test_an_object_without_arrays_does_not_keep_it(world: PolledWorld) -> None:
+    w = world
+    for obj in (pattern(LONG), list(range(LONG)), {"a": bytearray(LONG), "b": [pattern(LONG)]}):
+        assert pass_on(w, obj) == obj
+        assert in_use(w) == 0
+
+
+def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
+    """It stays, too, and goes to memory of the program from there."""
+    w = world
+    data = pattern(LONG)
+    isend(w.comms[0], data, 1)
+    for _ in range(3):
+        w.poll()
+    assert in_use(w) == 1
+    memory = bytearray(LONG)
+    w.finish(irecv_into(w.comms[1], memory))
+    assert memory == data
+    assert in_use(w) == 0
+    assert w.balanced(0, 1)
+
+
+class Midway:
+    """The numbers of a pool; rank 1 reads after each, and something happens at the middle."""
+
+    def __init__(self, w: PolledWorld, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+        monkeypatch.setattr(pool, "_STEP", LONG // 10)
+        own: Any = w.transports[0]
+        self._world, self._then = w, [then]
+        self._numbers, own._pool._numbers = own._pool._numbers, self
+
+    def __setitem__(self, index: int, number: int) -> None:
+        self._numbers[index] = number
+        self._world.drivers[1].poll()
+        if number >= LONG // 2 and self._then:
+            self._then.pop()()
+
+
+def test_one_that_goes_elsewhere_midway(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    memory = bytearray(LONG)
+    receives: list[Any] = []
+    Midway(w, monkeypatch, lambda: receives.append(irecv_into(w.comms[1], memory)))
+    isend(w.comms[0], pattern(LONG), 1)
+    w.finish(*receives)
+    assert memory == pattern(LONG)
+    assert in_use(w) == 0
+
+
+def test_one_that_the_next_receive_gets_midway(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    first, second = receive(w), receive(w)
+    Midway(w, monkeypatch, first.withdraw)
+    payload, nbytes = codec.dumps(np.frombuffer(pattern(LONG - 1000), np.uint8))
+    w.comms[0].isend(payload, nbytes, 1, 0)
+    (array,) = w.finish(second)
+    assert first.cancelled()
+    assert bytes(array) == pattern(LONG - 1000)
+    assert lies_there(w, array)
+    del array, second
+    assert in_use(w) == 0
+
+
+def test_who_has_parted_still_has_it(world: PolledWorld) -> None:
+    """As long as the process lives, the writer does not use the place."""
+    w = world
+    array = pass_on(w, np.full(LONG, 5, np.uint8))
+    own: Any = w.transports[0]
+    room = own._pool
+    for rank in range(2):
+        for link in w.links(rank, 1 - rank):
+            link.close()
+    room._room(1)
+    assert len(room._blocks) == 1
+    assert (array == 5).all()
+    del array
+    room._room(1)
+    assert not room._blocks
+
+
+def test_what_the_dead_had_is_free(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world
+    array = pass_on(w, np.full(LONG, 5, np.uint8))
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    monkeypatch.setattr("aiompi.transport.shared_memory.link.process_of", lambda sock: child)
+    own: Any = w.transports[0]
+    room = own._pool
+    for link in w.links(0, 1):
+        link.close()
+    os.waitpid(child, 0)
+    room._room(1)
+    assert not room._blocks
+    del array
+
+
+def test_whether_a_process_has_ended() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert process_of(ours) == os.getpid()
+        child = os.fork()
+        if not child:
+            theirs.recv(1)
+            os._exit(0)
+        assert not has_ended(child)
+        ours.send(b".")
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert has_ended(child), "nobody has waited for it, but it has no memory any more"
+        os.waitpid(child, 0)
+        assert has_ended(child)
+    assert not has_ended(0), "it has no number here"
+
+
+def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -> None:
+    loan = world.links(1, 0)[0]._loans[POOL]  # type: ignore[attr-defined]
+    for place, stays in ((0, True), (4096, True), (64, False), (2048, False)):
+        inflow = pool.Inflow(loan, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.STAYING)
+        assert (inflow.keep() is not None) == stays
+    assert pool.Inflow(loan, 0, LONG, lambda ready, seconds: False, pool.FLOWING).keep() is None
+
+
+# Forks.
+
+
+def memory() -> memoryview:
+    """As of a pool."""
+    fd, mapped = wire_memory.create(PREFIX + 2**20)
+    os.close(fd)
+    return memoryview(mapped)[PREFIX:]
+
+
+def test_memory_that_becomes_private_and_shared_again() -> None:
+    shared = memory()
+    page = mmap.PAGESIZE
+    other = shared[8 * page :]
+    address = process.address_of(shared)
+    shared[: 3 * page] = b"a" * 3 * page
+    aside = process.separate(address, 2 * page)
+    assert bytes(shared[: 3 * page]) == b"a" * 3 * page
+    shared[: 3 * page] = b"b" * 3 * page
+    other[:page] = b"c" * page
+    process.restore(aside, address, 2 * page)
+    assert bytes(shared[: 2 * page]) == b"a" * 2 * page, "what was written meanwhile is gone with the private memory"
+    assert bytes(shared[2 * page : 3 * page]) == b"b" * page
+    assert bytes(other[:page]) == b"c" * page
+    with pytest.raises(OSError):
+        process.separate(address + 1, page)
+    with pytest.raises(OSError):
+        process.restore(0, address, page)
+
+
+def test_the_copy_of_a_fork_has_a_copy() -> None:
+    """Neither sees what the other one writes, nor what the sender writes when its parent needs it no more."""
+    shared = memory()
+    shared[PREFACE : PREFACE + LONG] = pattern(LONG)
+    words = shared[:PREFACE].cast("Q")
+    words[THERE] = LONG
+    message = stay.stay(shared[: PREFACE + LONG])
+    array = np.frombuffer(message, np.uint8)
+    del message
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        child = os.fork()
+        if not child:
+            same = bytes(array) == pattern(LONG)
+            array[:] = 1
+            theirs.send(b"written")
+            theirs.recv(7)
+            same = same and (array == 1).all()
+            del array
+            theirs.send(b"gone")
+            os._exit(0 if same else 1)
+        ours.recv(7)
+        assert bytes(array) == pattern(LONG)
+        array[:1000] = 2
+        again = os.fork()
+        if not again:
+            os._exit(0 if bytes(array[1000:]) == pattern(LONG)[1000:] else 1)
+        del array
+        assert words[STAYS] == 0
+        shared[PREFACE : PREFACE + LONG] = bytes(LONG)
+        words[STAYS] = 3
+        ours.send(b"goes on")
+        assert ours.recv(4) == b"gone"
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child, again)] == [0, 0]
+    assert words[STAYS] == 3, "what ends in the copy does not end here"
+    assert bytes(shared[PREFACE : PREFACE + LONG]) == bytes(LONG)
+
+
+def test_a_fork_while_one_arrives() -> None:
+    """What its sender writes after that still comes."""
+    shared = memory()
+    words = shared[:PREFACE].cast("Q")
+    words[THERE] = LONG // 2
+    message = stay.stay(shared[: PREFACE + LONG])
+    child = os.fork()
+    if not child:
+        del message
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert words[STAYS] == 1
+    shared[PREFACE : PREFACE + LONG] = pattern(LONG)
+    words[THERE] = LONG
+    assert bytes(message) == pattern(LONG)
