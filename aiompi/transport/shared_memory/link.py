@@ -7,16 +7,14 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
-from aiompi.transport.shared_memory.area import BOARD, POOL, Area, Borrower, Loan
+from aiompi.transport.shared_memory.area import BOARD, POOL, Area
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
-from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
-from aiompi.transport.shared_memory.descriptors import process_of
+from aiompi.transport.shared_memory.cma import Assistance
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
@@ -32,6 +30,7 @@ from aiompi.transport.shared_memory.ring import (
     UNHEARD,
 )
 from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Sharing
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
 
@@ -69,11 +68,7 @@ class RingLink:
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
-        self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
-        self._loans: dict[int, Loan] = {}  # the areas of the peer
-        self._offered: Arena | None = None  # where messages to the peer may lie
-        self._exposing = False  # whether they may lie in any memory
-        self._neighbour: Neighbour | None = None
+        self._sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.sleepers
         self._habit = transport.habits.setdefault(peer.rank, Habit())
@@ -133,8 +128,7 @@ class RingLink:
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
         self._segment = segment
-        segment.inbound.lender = self._lender
-        segment.inbound.exposed = self._exposed
+        self._sharing = Sharing(self._socket, segment)
         segment.inbound.give_way = self._driver.give_way
         segment.outbound.habit = self._habit
         segment.outbound.roomy = self._transport.engine.roomy
@@ -227,17 +221,7 @@ class RingLink:
 
     def open_to(self, area: Area) -> bool:
         """Let the peer read an area of this rank; whether it can by now."""
-        borrower = self._borrowers.get(area)
-        if borrower is None and self._segment is not None:
-            assert self._socket is not None
-            borrower = area.open_to(self._socket)
-            if borrower is not None:
-                self._borrowers[area] = borrower
-        return borrower is not None and borrower.able
-
-    def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
-        """Send a frame whose payload is in a block; False if it cannot be sent now."""
-        return self._lend(header, block, pool)
+        return self._sharing is not None and self._sharing.open_to(area) is not None
 
     def stream(self, header: bytes, payload: Payload, nbytes: int, pool: Pool) -> bool:
         """Send a frame whose payload is read while it is written into the pool; False if it cannot be sent now."""
@@ -246,7 +230,7 @@ class RingLink:
             return False
         whole = False
         try:
-            whole = not self._lend(header, block, pool)
+            whole = not self.lend(header, block, pool)
             if whole:
                 return False
             pool.pour(block, payload)
@@ -259,13 +243,16 @@ class RingLink:
             if self._segment is segment and segment.outbound.unheard():
                 segment.ring()
 
-    def _lend(self, header: bytes, block: Block, pool: Pool) -> bool:
-        borrower, flow = self._borrowers[pool], block.flow
+    def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
+        """Send a frame whose payload is in a block; False if it cannot be sent now."""
+        borrower = None if self._sharing is None else self._sharing.open_to(pool)
+        if borrower is None:
+            return False
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
         pool.lend(block, borrower)
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
-        quiet = flow != 0 and not self._transport.engine.roomy
-        if self._refer(header, PLACE.pack(block.start, flow), LENT, quiet):
+        quiet = block.flow != 0 and not self._transport.engine.roomy
+        if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
             return True
         block.lent.pop()
         borrower.keep()
@@ -273,20 +260,21 @@ class RingLink:
 
     def offer(self, header: bytes, place: int, arena: Arena) -> bool:
         """Announce a message that lies in the arena; False if it cannot be done now."""
-        if not self.open_to(arena) or not self._refer(header, PLACE.pack(place, arena.epoch), LENT):
+        sharing = self._sharing
+        if sharing is None or sharing.open_to(arena) is None:
             return False
-        self._offered = arena
+        if not self._refer(header, PLACE.pack(place, arena.epoch), LENT):
+            return False
+        sharing.offer(arena)
         return True
 
     def expose(self, header: bytes, payload: Payload) -> bool:
         """Announce a message that may be copied from where it is; False if it cannot be done now."""
-        segment = self._segment
-        if segment is None:
-            return False
-        self._exposing = True
-        places = [PLACE.pack(address_of(piece), len(piece)) for piece in payload if len(piece)]
-        number = segment.outbound.words[RETRACTED]
-        return self._refer(header, b"".join((PLACE.pack(len(places), number), *places)), EXPOSED)
+        return self._sharing is not None and self._refer(header, self._sharing.expose(payload), EXPOSED)
+
+    def assist(self, payload: Payload, wanted: int, number: int, address: int) -> Assistance | None:
+        """Copy a message that has been exposed from its end on, as its receiver wants; None if it is too late."""
+        return None if self._sharing is None else self._sharing.assist(payload, wanted, number, address)
 
     def _refer(self, header: bytes, where: bytes, mark: int, quiet: bool = False) -> bool:
         segment = self._segment
@@ -307,10 +295,8 @@ class RingLink:
             self._segment.ring()
 
     def detach(self, owner: Owner) -> None:
-        if self._offered is not None:
-            self._offered.take_back()
-        if self._exposing and self._segment is not None:
-            self._segment.outbound.words[RETRACTED] += 1
+        if self._sharing is not None:
+            self._sharing.take_back()
         for frame in self._queue:
             if frame.owner is owner:
                 frame.copy()
@@ -472,39 +458,12 @@ class RingLink:
 
     # The end.
 
-    def _lender(self, kind: int) -> Loan:
-        """An area of the peer, which this rank has told it to have."""
-        loan = self._loans.get(kind)
-        if loan is None:
-            raise RemoteProtocolError("it told of memory that this rank has not got")
-        return loan
-
-    def _exposed(self, pieces: list[tuple[int, int]], number: int) -> Exposed:
-        """A message in memory of the peer."""
-        assert self._segment is not None
-        return Exposed(self._met(), pieces, self._segment.inbound, number)
-
-    def assist(self, payload: Payload, wanted: int, number: int, address: int) -> Assistance | None:
-        """Copy a message that has been exposed from its end on, as its receiver wants; None if it is too late."""
-        segment = self._segment
-        if segment is None:
-            return None
-        return Assistance(self._met(), payload, wanted, address, number, segment.outbound)
-
-    def _met(self) -> Neighbour:
-        if self._neighbour is None:
-            assert self._socket is not None
-            self._neighbour = Neighbour(self._socket)
-        return self._neighbour
-
     def _receive_loan(self) -> bool:
         """The peer hands over an area; False if it has closed."""
-        assert self._socket is not None
-        loan = Loan.receive(self._socket)
+        assert self._sharing is not None
+        loan = self._sharing.receive()
         if loan is None:
             return False
-        if self._loans.setdefault(loan.kind, loan) is not loan:
-            raise RemoteProtocolError("it handed over the same memory twice")
         if loan.kind == BOARD:
             self._transport.posters[self.peer.rank] = Poster(loan)
         elif loan.kind == POOL:
@@ -570,26 +529,19 @@ class RingLink:
         self._transport.links.discard(self)
         self._sleepers.pop(self.peer.rank, None)
         segment, self._segment = self._segment, None
+        sharing, self._sharing = self._sharing, None
+        if sharing is not None:
+            sharing.take_back()  # the peer may still copy what is not the message any more
         if segment is not None:
             self._driver.remove_reader(segment.bell)
-            if self._exposing:
-                segment.outbound.words[RETRACTED] += 1  # the peer may still copy what is not the message any more
             segment.close()
         for landing in self.peer.landings:
             landing.divert()  # as long as it is known whether the peer is alive
-        if self._neighbour is not None:
-            self._neighbour.close()
-        for borrower in self._borrowers.values():
-            assert self._socket is not None
-            borrower.leave(process_of(self._socket))
-        self._borrowers.clear()
-        pools, pool = self._transport.pools, self._loans.get(POOL)
-        if pool is not None and pools.get(self.peer.rank) is pool:
-            del pools[self.peer.rank]
-        self._loans.clear()
-        if self._offered is not None:
-            self._offered.take_back()  # likewise
-            self._offered = None
+        if sharing is not None:
+            pools, pool = self._transport.pools, sharing.loans.get(POOL)
+            if pool is not None and pools.get(self.peer.rank) is pool:
+                del pools[self.peer.rank]
+            sharing.close()
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

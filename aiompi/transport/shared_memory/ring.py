@@ -110,7 +110,7 @@ def _never(ready: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-def _nothing_exposed(pieces: list[tuple[int, int]], number: int) -> Offer:
+def _nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> Offer:
     raise RemoteProtocolError("it told of memory of a process that is unknown")
 
 
@@ -318,8 +318,8 @@ class Inbound(Ring):
     Attributes:
         landing: where the payload goes that is being read.
         lender: gives the area of the writer, of that kind, which has been handed over.
-        exposed: gives the message in pieces, address and length, of the writer's process; the number is what came with
-            them.
+        exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
+            what came with them.
         give_way: lets others run, as of the driver.
         stopped: set to hand out nothing any more.
     """
@@ -332,7 +332,7 @@ class Inbound(Ring):
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
-        self.exposed: Callable[[list[tuple[int, int]], int], Offer] = _nothing_exposed
+        self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = _nothing_exposed
         self.give_way: GiveWay = _never
         self.stopped = False
 
@@ -443,7 +443,7 @@ class Inbound(Ring):
             pieces = self._table(place + PLACE.size, start)
             if sum(nbytes for _, nbytes in pieces) != length:
                 raise RemoteProtocolError(f"{len(pieces)} pieces that it exposed are no message of {length} bytes")
-            sink.offer((RTS, *header[1:]), self.exposed(pieces, epoch))
+            sink.offer((RTS, *header[1:]), self.exposed(self, pieces, epoch))
             return length + FRAME_COST
         self._move(self._tail + ALIGN)
         if kind == RTS:

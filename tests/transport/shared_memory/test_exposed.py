@@ -385,7 +385,7 @@ def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     calls = [call(comm, np.full(1000, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()
-    for link in [link for link in w.transports[0].links if POOL in link._loans]:
+    for link in [link for link in w.transports[0].links if POOL in link._sharing.loans]:
         link.lost("its connection closed")  # before rank 0 has looked
     assert calls[0].result() is None
     assert results[0].tolist() == [1.0] * 1000 + [2.0] * 1000

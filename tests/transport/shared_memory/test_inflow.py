@@ -508,7 +508,7 @@ def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -
     number[place // 8 % len(number)] = there
     socket.send_fds(raw.socket, [struct.pack("!IIQ", area.POOL, 0, pool.SIZE)], [fd])
     os.close(fd)
-    w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
+    w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
     assert raw.segment is not None
     header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
     raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), LENT)

@@ -477,7 +477,7 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
             fd = memory()
             socket.send_fds(raw.socket, [label()], [fd])
             os.close(fd)
-            w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
+            w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)
@@ -499,7 +499,7 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         fd = memory()
         socket.send_fds(raw.socket, [label()], [fd])
         os.close(fd)
-        w.until(lambda: bool(w.links(0, 1)[0]._loans))  # type: ignore[attr-defined]
+        w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), LENT)
         raw.segment.ring()

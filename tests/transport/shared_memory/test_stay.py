@@ -62,7 +62,7 @@ def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
 
 def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
     """Whether an array lies in the pool of rank 0."""
-    loan = w.links(1, 0)[0]._loans[POOL]  # type: ignore[attr-defined]
+    loan = w.links(1, 0)[0]._sharing.loans[POOL]  # type: ignore[attr-defined]
     there = np.frombuffer(loan.memory, np.uint8)
     return bool(np.shares_memory(array, there))
 
@@ -229,7 +229,7 @@ def test_what_the_dead_had_is_free(world: PolledWorld, monkeypatch: pytest.Monke
     child = os.fork()
     if not child:
         os._exit(0)
-    monkeypatch.setattr("aiompi.transport.shared_memory.link.process_of", lambda sock: child)
+    monkeypatch.setattr("aiompi.transport.shared_memory.sharing.process_of", lambda sock: child)
     own: Any = w.transports[0]
     room = own._pool
     for link in w.links(0, 1):
@@ -258,7 +258,7 @@ def test_whether_a_process_has_ended() -> None:
 
 
 def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -> None:
-    loan = world.links(1, 0)[0]._loans[POOL]  # type: ignore[attr-defined]
+    loan = world.links(1, 0)[0]._sharing.loans[POOL]  # type: ignore[attr-defined]
     for place, stays in ((0, True), (4096, True), (64, False), (2048, False)):
         inflow = pool.Inflow(loan, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.STAYING)
         assert (inflow.keep() is not None) == stays
