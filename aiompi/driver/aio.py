@@ -28,6 +28,7 @@ class AsyncioDriver:
     """Progress comes from the event loop that runs when the driver is first used."""
 
     background = True
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._thread = get_ident()
@@ -123,9 +124,6 @@ class AsyncioDriver:
 
     def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
         return give_way(ready, seconds)
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Nothing: no thread is ever blocked."""

@@ -34,6 +34,8 @@ _LOOK_IDLE: Final = 10e-6
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _BELL: Final = select.EPOLLIN | select.EPOLLET
+#: events that a sleep ends with at most: by itself epoll makes room for 1023 each time
+AT_ONCE: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 #: the module without which no event loop can run
@@ -53,6 +55,7 @@ class BlockingDriver:
 
     level: ClassVar[int] = THREAD_FUNNELED
     background = False
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._epoll: select.epoll | SharedEpoll = select.epoll()
@@ -224,7 +227,7 @@ class BlockingDriver:
         return bool(events)
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        return self._epoll.poll(timeout)
+        return self._epoll.poll(timeout, AT_ONCE)
 
     def _rouse(self) -> None:
         """End the sleep that a signal handler interrupts: what it does may be what is waited for.
@@ -327,9 +330,6 @@ class BlockingDriver:
 
     def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
         return give_way(ready, seconds)
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         finish, wait_until = self.finish, self.wait_until

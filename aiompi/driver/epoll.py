@@ -28,22 +28,25 @@ class SharedEpoll:
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def poll(self, timeout: float | None = None, needless: Callable[[], bool] = lambda: False) -> list[tuple[int, int]]:
+    def poll(
+        self, timeout: float | None = None, maxevents: int = -1, needless: Callable[[], bool] = lambda: False
+    ) -> list[tuple[int, int]]:
         """Descriptors and their events, as `select.epoll.poll`; if that takes time, the lock is free meanwhile.
 
         Args:
+            timeout, maxevents: as there.
             needless: whether to sleep no longer; who makes it true calls `wake`.
         """
         self._news += 1
         if timeout == 0.0:
-            return self._epoll.poll(0.0)
+            return self._epoll.poll(0.0, maxevents)
         news = self._news
-        events = self._sleep(timeout, needless)
+        events = self._sleep(timeout, maxevents, needless)
         if self._news != news:  # another thread has served these, or has changed what is waited for
-            events = self._epoll.poll(0.0)
+            events = self._epoll.poll(0.0, maxevents)
         return events
 
-    def _sleep(self, timeout: float | None, needless: Callable[[], bool]) -> list[tuple[int, int]]:
+    def _sleep(self, timeout: float | None, maxevents: int, needless: Callable[[], bool]) -> list[tuple[int, int]]:
         outer, self._asleep = self._asleep, True  # a signal handler may sleep in the midst of a sleep
         if needless():
             timeout = 0.0
@@ -51,7 +54,7 @@ class SharedEpoll:
         try:
             # In one call: a signal handler that raised after it would leave nobody who knows how often it was held.
             held.extend(starmap(self._lock._release_save, ((),)))
-            return self._epoll.poll(timeout)
+            return self._epoll.poll(timeout, maxevents)
         finally:
             self._asleep = outer
             for depth in held:

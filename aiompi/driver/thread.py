@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.driver.background import Background
 from aiompi.driver.bell import silencing
-from aiompi.driver.blocking import DEADLOCK, NOBODY, BlockingDriver, looked_up_early
+from aiompi.driver.blocking import AT_ONCE, DEADLOCK, NOBODY, BlockingDriver, looked_up_early
 from aiompi.driver.epoll import SharedEpoll
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
@@ -156,7 +156,7 @@ class ThreadDriver(BlockingDriver):
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
         waiter = next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader)
-        return self._epoll.poll(timeout, waiter.satisfied)
+        return self._epoll.poll(timeout, AT_ONCE, waiter.satisfied)
 
     def _rouse(self) -> None:
         pass

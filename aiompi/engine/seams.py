@@ -89,8 +89,9 @@ class Driver(Protocol):
     def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
         """Let whoever else wants the core have it until something is so, for so long; whether it is."""
 
-    def now(self) -> float:
-        """Seconds since some moment in the past."""
+    @property
+    def now(self) -> Callable[[], float]:
+        """The clock, without a call around it: seconds since some moment in the past."""
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Enter `observer(requests)` while a thread is blocked until some of these are complete."""
