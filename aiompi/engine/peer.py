@@ -389,6 +389,7 @@ class Peer(Party):
         if message.landing is None:
             assert message.data is not None
             receive.take(message.source, message.tag, message.data, own=True)
+            message.data = None
             self.consumed(message.eager)
             return
         landing = message.landing

@@ -27,15 +27,11 @@ for _function in (_readv, _writev):
         ctypes.c_int, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.c_ulong,
     ]  # fmt: skip
 
-_map, _mremap, _unmap = _libc.mmap, _libc.mremap, _libc.munmap
-_map.restype = _mremap.restype = ctypes.c_void_p
+_map = _libc.mmap
+_map.restype = ctypes.c_void_p
 _map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-_MAYMOVE: Final = 1
-_FIXED: Final = 2
-_FAILED: Final = ctypes.c_void_p(-1).value
+#: which the module of that name has not
+_MAP_FIXED: Final = 0x10
 
 
 def address_of(piece: bytes | memoryview) -> int:
@@ -74,50 +70,17 @@ def _copy(function: Any, process: int, address: int, memory: bytes | memoryview)
         raise OSError(number, os.strerror(number))
 
 
-def separate(address: int, nbytes: int) -> int:
-    """Put private memory with the same content in the place of memory that is shared with other processes.
-
-    What other threads write there meanwhile may be lost.
+def blank(address: int, nbytes: int, usable: bool) -> None:
+    """Put private memory of zeros in the place of other memory (mmap(2)).
 
     Args:
-        address, nbytes: whole pages of one mapping.
-
-    Returns:
-        The address of the shared memory from now on.
+        address, nbytes: whole pages, which nobody else uses meanwhile.
+        usable: whether it can be read and written; otherwise whoever does is killed.
 
     Raises:
         OSError: there is no memory.
     """
-    shared = _remap(address, 0, nbytes, _MAYMOVE, None)  # no length: the same pages once more
-    try:
-        private = _check(_map(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, _PRIVATE, -1, 0))
-        ctypes.memmove(private, address, nbytes)
-        _remap(private, nbytes, nbytes, _MAYMOVE | _FIXED, address)
-    except BaseException:
-        _unmap(shared, nbytes)
-        raise
-    return shared
-
-
-def restore(shared: int, address: int, nbytes: int) -> None:
-    """Undo `separate`, and lose the private memory.
-
-    Args:
-        shared: what it has returned.
-        address, nbytes: as there.
-
-    Raises:
-        OSError: there is no memory.
-    """
-    _remap(shared, nbytes, nbytes, _MAYMOVE | _FIXED, address)
-
-
-def _remap(address: int, old: int, new: int, flags: int, wanted: int | None) -> int:
-    return _check(_mremap(address, old, new, flags, wanted))
-
-
-def _check(address: int | None) -> int:
-    if address is None or address == _FAILED:
+    access = mmap.PROT_READ | mmap.PROT_WRITE if usable else 0
+    if _map(address, nbytes, access, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED, -1, 0) != address:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return address

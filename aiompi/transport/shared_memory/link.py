@@ -238,7 +238,7 @@ class RingLink:
             return True
         finally:
             if not whole:
-                pool.finish(block, payload)  # whatever has interrupted this, the peer has been told
+                pool.pour(block, payload)  # whatever has interrupted this, the peer has been told
             block.open = False
             if self._segment is segment and segment.outbound.unheard():
                 segment.ring()
@@ -346,8 +346,9 @@ class RingLink:
         """
         segment = self._segment
         assert segment is not None
-        inbound, peer = segment.inbound, self.peer
-        self._habit.heard()
+        inbound, peer, habit = segment.inbound, self.peer, self._habit
+        if habit.late:
+            habit.heard()
         try:
             if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
                 return self._closed or not self._queue

@@ -151,21 +151,22 @@ class Pool(Area):
         block.lent.append((reader, borrower.borrow()))
 
     def pour(self, block: Block, payload: Payload) -> None:
-        """Copy a message into its room, and count what is there."""
+        """Copy a message into its room, and count what is there; to go on if that was interrupted.
+
+        What has been counted is the reader's, who may have changed it.
+        """
         memory, numbers, index = self._memory, self._numbers, block.start // 8
         start = place = block.start + PREFACE
+        counted = start + numbers[index]
         for piece in payload:
             whole = memoryview(piece)
             for first in range(0, len(whole), _STEP):
                 part = whole[first : first + _STEP]
-                memory[place : place + len(part)] = part
-                place += len(part)
-                numbers[index] = place - start
-
-    def finish(self, block: Block, payload: Payload) -> None:
-        """What `pour` does, when that was interrupted: the number of what is there never falls."""
-        start = block.start + PREFACE
-        self._numbers[block.start // 8] = self._copy(payload, start) - start
+                end = place + len(part)
+                if end > counted:
+                    memory[place:end] = part
+                    numbers[index] = end - start
+                place = end
 
     def _reserve(self, nbytes: int) -> Block | None:
         found = self._room(nbytes)

@@ -10,15 +10,17 @@ Memory ordering. The word becomes 1 before the block is given back, and 0 after 
 stores in program order, or after the lock of the interpreter had changed hands. The writer loads whether the block was
 given back first; and clears the word before the frame that tells of the next message there.
 
-The copy of a process by a fork shares such memory, while it has all other memory for itself. So before a fork each
-message that stays gets private memory, with the same content at the same address. When nothing refers to it any more,
-in the process that was copied, what was there before comes back.
+The copy of a process by a fork would share such memory, while it has all other memory for itself. So each message that
+stays is copied before a fork, and the child puts the copies in place of the shared memory, of which it knows nothing
+from then on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import threading
 import weakref
 from typing import Any, Final
 
@@ -43,31 +45,14 @@ class _Stay(np.ndarray[Any, np.dtype[np.uint8]]):
 
     Attributes:
         words: those in front of the message; None of a view.
-        shared: address of the memory in which it was, if it has private memory now.
     """
 
     words: memoryview | None = None
-    shared = 0
 
-    def __del__(self, stays: dict[int, weakref.ref[_Stay]] = _stays) -> None:
+    def __del__(self, stays: dict[int, weakref.ref[_Stay]] = _stays, word: int = STAYS) -> None:
         # In the copy of a fork it is none of them any more.
-        if self.words is None or stays.pop(id(self), None) is None:
-            return
-        if self.shared:
-            process.restore(self.shared, *_pages(self))
-        self.words[STAYS] = 0
-
-    def depart(self) -> None:
-        """Have private memory, if the message is whole; what still arrives nobody has yet."""
-        if self.words is not None and not self.shared and self.words[THERE] == len(self):
-            self.shared = process.separate(*_pages(self))
-
-
-def _pages(stay: _Stay) -> tuple[int, int]:
-    """Address and length of the pages that it is in, with the words."""
-    assert stay.words is not None
-    nbytes = PREFACE + len(stay)
-    return process.address_of(stay.words.cast("B")), -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self.words is not None and stays.pop(id(self), None) is not None:
+            self.words[word] = 0
 
 
 def stay(memory: memoryview) -> memoryview:
@@ -86,10 +71,70 @@ def stay(memory: memoryview) -> memoryview:
     return message.data
 
 
-def _depart() -> None:
-    # First all of them are referred to, so that none ends its stay in the meantime.
-    for message in [message for reference in [*_stays.values()] if (message := reference()) is not None]:
-        message.depart()
+# Forks.
 
 
-os.register_at_fork(before=_depart, after_in_child=_stays.clear)
+class _Fork(threading.local):
+    """A fork of this thread.
+
+    Attributes:
+        copies: of messages by their id, with what keeps each of them.
+    """
+
+    def __init__(self) -> None:
+        self.copies: dict[int, tuple[_Stay, mmap.mmap]] = {}
+
+
+_fork: Final = _Fork()
+
+
+def _whole() -> list[_Stay]:
+    """Messages that are; what still arrives nobody has yet."""
+    found = [message for reference in [*_stays.values()] if (message := reference()) is not None]
+    return [message for message in found if message.words is not None and message.words[THERE] == len(message)]
+
+
+def _before() -> None:
+    copies = _fork.copies = {}
+    for message in _whole():
+        with contextlib.suppress(OSError):
+            copies[id(message)] = message, _copy(message)
+
+
+def _copy(message: _Stay) -> mmap.mmap:
+    copy = mmap.mmap(-1, len(message))
+    copy[:] = message.data
+    return copy
+
+
+def _in_parent() -> None:
+    _fork.copies = {}
+
+
+def _in_child() -> None:
+    copies, messages = _fork.copies, _whole()
+    _fork.copies = {}
+    _stays.clear()
+    lost = 0
+    for message in messages:
+        assert message.words is not None
+        address = process.address_of(message.words.cast("B"))
+        nbytes = -(-(PREFACE + len(message)) // mmap.PAGESIZE) * mmap.PAGESIZE
+        copy = copies[id(message)][1] if id(message) in copies else _late(message)
+        process.blank(address, nbytes, copy is not None)
+        if copy is None:
+            lost += len(message)
+        else:
+            message[:] = np.frombuffer(copy, np.uint8)
+    if lost:
+        raise MemoryError(f"{lost} bytes of objects that were received are not in the copy of this process")
+
+
+def _late(message: _Stay) -> mmap.mmap | None:
+    """The copy of one that became whole after the others were copied, or for which there was no memory then."""
+    with contextlib.suppress(OSError):
+        return _copy(message)
+    return None  # who touches it will be killed, but nothing is shared unnoticed
+
+
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

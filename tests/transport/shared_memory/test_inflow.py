@@ -48,6 +48,9 @@ class Counting:
         self.then = then
         self.counted: list[int] = []
 
+    def __getitem__(self, index: int) -> int:
+        return self._numbers[index]
+
     def __setitem__(self, index: int, number: int) -> None:
         self._numbers[index] = number
         self.counted.append(number)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import faulthandler
 import gc
 import mmap
 import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -166,18 +171,23 @@ def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
 
 
 class Midway:
-    """The numbers of a pool; rank 1 reads after each, and something happens at the middle."""
+    """The numbers of the pool of rank 0; rank 1 reads after each, and something happens once, from a number on."""
 
-    def __init__(self, w: PolledWorld, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    def __init__(self, w: PolledWorld, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object], start: int) -> None:
         monkeypatch.setattr(pool, "_STEP", LONG // 10)
         own: Any = w.transports[0]
-        self._world, self._then = w, [then]
+        self._world, self._then, self._start = w, [then], start
         self._numbers, own._pool._numbers = own._pool._numbers, self
+
+    def __getitem__(self, index: int) -> int:
+        return self._numbers[index]
 
     def __setitem__(self, index: int, number: int) -> None:
         self._numbers[index] = number
+        for link in list[Any](self._world.links(1, 0)):
+            link._again()
         self._world.drivers[1].poll()
-        if number >= LONG // 2 and self._then:
+        if number >= self._start and self._then:
             self._then.pop()()
 
 
@@ -185,7 +195,7 @@ def test_one_that_goes_elsewhere_midway(world: PolledWorld, monkeypatch: pytest.
     w = world
     memory = bytearray(LONG)
     receives: list[Any] = []
-    Midway(w, monkeypatch, lambda: receives.append(irecv_into(w.comms[1], memory)))
+    Midway(w, monkeypatch, lambda: receives.append(irecv_into(w.comms[1], memory)), LONG // 2)
     isend(w.comms[0], pattern(LONG), 1)
     w.finish(*receives)
     assert memory == pattern(LONG)
@@ -195,7 +205,7 @@ def test_one_that_goes_elsewhere_midway(world: PolledWorld, monkeypatch: pytest.
 def test_one_that_the_next_receive_gets_midway(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     first, second = receive(w), receive(w)
-    Midway(w, monkeypatch, first.withdraw)
+    Midway(w, monkeypatch, first.withdraw, LONG // 2)
     payload, nbytes = codec.dumps(np.frombuffer(pattern(LONG - 1000), np.uint8))
     w.comms[0].isend(payload, nbytes, 1, 0)
     (array,) = w.finish(second)
@@ -204,6 +214,23 @@ def test_one_that_the_next_receive_gets_midway(world: PolledWorld, monkeypatch: 
     assert lies_there(w, array)
     del array, second
     assert in_use(w) == 0
+
+
+def test_a_writer_who_is_interrupted_at_the_end(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He does not write again what its receiver has changed since."""
+    w = world
+    receiving = receive(w)
+    changed: list[Any] = []
+
+    def change() -> None:
+        changed.append(receiving.result())
+        changed[0][:] = 7
+        raise KeyboardInterrupt
+
+    Midway(w, monkeypatch, change, LONG)
+    with pytest.raises(KeyboardInterrupt):
+        send(w, np.ones(LONG, np.uint8))
+    assert (changed[0] == 7).all()
 
 
 def test_who_has_parted_still_has_it(world: PolledWorld) -> None:
@@ -275,35 +302,31 @@ def memory() -> memoryview:
     return memoryview(mapped)[PREFIX:]
 
 
-def test_memory_that_becomes_private_and_shared_again() -> None:
-    shared = memory()
-    page = mmap.PAGESIZE
-    other = shared[8 * page :]
-    address = process.address_of(shared)
+def test_memory_that_becomes_private() -> None:
+    shared, page = memory(), mmap.PAGESIZE
     shared[: 3 * page] = b"a" * 3 * page
-    aside = process.separate(address, 2 * page)
-    assert bytes(shared[: 3 * page]) == b"a" * 3 * page
-    shared[: 3 * page] = b"b" * 3 * page
-    other[:page] = b"c" * page
-    process.restore(aside, address, 2 * page)
-    assert bytes(shared[: 2 * page]) == b"a" * 2 * page, "what was written meanwhile is gone with the private memory"
-    assert bytes(shared[2 * page : 3 * page]) == b"b" * page
-    assert bytes(other[:page]) == b"c" * page
+    process.blank(process.address_of(shared), 2 * page, usable=True)
+    assert bytes(shared[: 3 * page]) == bytes(2 * page) + b"a" * page
+    shared[: 2 * page] = b"b" * 2 * page
     with pytest.raises(OSError):
-        process.separate(address + 1, page)
-    with pytest.raises(OSError):
-        process.restore(0, address, page)
+        process.blank(process.address_of(shared) + 1, page, usable=True)
+
+
+def kept(shared: memoryview, data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """A message that stays there."""
+    shared[PREFACE : PREFACE + len(data)] = data
+    shared[:PREFACE].cast("Q")[THERE] = len(data)
+    return np.frombuffer(stay.stay(shared[: PREFACE + len(data)]), np.uint8)
+
+
+def ended_well(*children: int) -> bool:
+    return all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
 
 
 def test_the_copy_of_a_fork_has_a_copy() -> None:
     """Neither sees what the other one writes, nor what the sender writes when its parent needs it no more."""
     shared = memory()
-    shared[PREFACE : PREFACE + LONG] = pattern(LONG)
-    words = shared[:PREFACE].cast("Q")
-    words[THERE] = LONG
-    message = stay.stay(shared[: PREFACE + LONG])
-    array = np.frombuffer(message, np.uint8)
-    del message
+    array, words = kept(shared, pattern(LONG)), shared[:PREFACE].cast("Q")
     ours, theirs = socket.socketpair()
     with ours, theirs:
         child = os.fork()
@@ -313,24 +336,30 @@ def test_the_copy_of_a_fork_has_a_copy() -> None:
             theirs.send(b"written")
             theirs.recv(7)
             same = same and (array == 1).all()
+            grandchild = os.fork()
+            if not grandchild:
+                os._exit(0 if (array == 1).all() else 1)
+            same = same and ended_well(grandchild)
             del array
             theirs.send(b"gone")
             os._exit(0 if same else 1)
         ours.recv(7)
         assert bytes(array) == pattern(LONG)
         array[:1000] = 2
+        assert bytes(shared[PREFACE : PREFACE + LONG]) == b"\2" * 1000 + pattern(LONG)[1000:], "here nothing changes"
         again = os.fork()
         if not again:
-            os._exit(0 if bytes(array[1000:]) == pattern(LONG)[1000:] else 1)
+            os._exit(0 if bytes(array) == b"\2" * 1000 + pattern(LONG)[1000:] else 1)
         del array
         assert words[STAYS] == 0
         shared[PREFACE : PREFACE + LONG] = bytes(LONG)
         words[STAYS] = 3
         ours.send(b"goes on")
         assert ours.recv(4) == b"gone"
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child, again)] == [0, 0]
+    assert ended_well(child, again)
     assert words[STAYS] == 3, "what ends in the copy does not end here"
     assert bytes(shared[PREFACE : PREFACE + LONG]) == bytes(LONG)
+    assert not stay._fork.copies
 
 
 def test_a_fork_while_one_arrives() -> None:
@@ -343,8 +372,81 @@ def test_a_fork_while_one_arrives() -> None:
     if not child:
         del message
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert ended_well(child)
     assert words[STAYS] == 1
     shared[PREFACE : PREFACE + LONG] = pattern(LONG)
     words[THERE] = LONG
     assert bytes(message) == pattern(LONG)
+
+
+def test_one_that_becomes_whole_on_the_way_to_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in another thread: it is copied, too."""
+    array = kept(memory(), pattern(LONG))
+    monkeypatch.setattr(stay, "_whole", lambda found=stay._whole: found() if stay._fork.copies == {1: 1} else [])
+    stay._before()
+    assert not stay._fork.copies
+    monkeypatch.undo()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert ended_well(child)
+    monkeypatch.setattr(stay, "_before", lambda: None)
+    child = os.fork()
+    if not child:
+        array[:] = 1
+        os._exit(0)
+    assert ended_well(child)
+    assert bytes(array) == pattern(LONG)
+
+
+def test_a_fork_without_memory_for_copies(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The child hears of it, and cannot touch what it has no copy of."""
+    array = kept(memory(), pattern(LONG))
+
+    def refuse(*_: object) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    child = os.fork()
+    if not child:
+        faulthandler.disable()
+        array[:] = 1
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
+    assert bytes(array) == pattern(LONG)
+    assert f"MemoryError: {LONG} bytes of objects that were received are not in the copy" in capfd.readouterr().err
+
+
+def test_threads_that_fork_while_others_write() -> None:
+    """Nothing of what they write is lost, and each child has a copy of its own."""
+    arrays = [kept(memory(), bytes(LONG)) for _ in range(4)]
+    ends = threading.Event()
+    rounds = [0]
+
+    def write() -> None:
+        while not ends.is_set():
+            np.add(arrays[0], 1, out=arrays[0])
+            rounds[0] += 1
+
+    def fork() -> None:
+        for _ in range(10):
+            child = os.fork()
+            if not child:
+                for array in arrays[1:]:
+                    array[:] = 99
+                os._exit(0)
+            assert ended_well(child)
+            done.append(1)
+
+    done: list[int] = []
+    threads = [threading.Thread(target=write), *(threading.Thread(target=fork) for _ in range(3))]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1:]:
+        thread.join()
+    ends.set()
+    threads[0].join()
+    assert len(done) == 30
+    assert (arrays[0] == rounds[0] % 256).all()
+    assert not any(array.any() for array in arrays[1:])
