@@ -79,7 +79,7 @@ class Settings:
         thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
     """
 
-    eager_limit: int = 64 * 2**10
+    eager_limit: int = 128 * 2**10
     lend_limit: int = 2 * 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True

@@ -315,10 +315,10 @@ class WireWorld(_World):
 
 
 class _Sockets(_World):
-    """Engines with a stream transport each; long messages are neither lent nor exposed, unless set."""
+    """Engines with a stream transport each; unless set, up to 64 KiB are eager, and nothing is lent or exposed."""
 
     def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
-        super().__init__(size, driver, **{"lend_limit": 0, "single_copy": False, **settings})
+        super().__init__(size, driver, **{"eager_limit": 64 * 2**10, "lend_limit": 0, "single_copy": False, **settings})
         site = Site(KEY, directory)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
