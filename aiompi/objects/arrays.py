@@ -31,8 +31,9 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
         InexpressibleError: the dtype holds objects, or has no exact description.
     """
     dtype, flags = array.dtype, array.flags
-    if dtype.char in _MEMORYVIEWS and dtype.isnative and flags.c_contiguous and array.nbytes >= encoder.out_of_band:
-        payload = encoder.payload(memoryview(cast(Any, array)).cast("B"))
+    if dtype.char in _MEMORYVIEWS and dtype.isnative and flags.c_contiguous:  # the usual case
+        brief = array.nbytes < encoder.out_of_band
+        payload = array.tobytes() if brief else encoder.payload(memoryview(cast(Any, array)).cast("B"))
         return encoder.node(kinds.ARRAY, [_name(dtype, dtype.num), False, payload, *array.shape])
     description = encoder.encode(describe(dtype))
     fortran = flags.f_contiguous and not flags.c_contiguous
@@ -53,7 +54,7 @@ def decode_array(decoder: Decoder, items: list[Any]) -> Array:
     payload = decoder.array_payload(data)
     if not _is_shape(shape) or dtype.itemsize * math.prod(shape) != len(payload):
         raise ValueError(f"array of shape {shape} and dtype {dtype} with {len(payload)} bytes")
-    return np.ndarray(shape, dtype, payload, order="F" if fortran else "C")
+    return np.ndarray(shape, dtype, payload, order="F") if fortran else np.ndarray(shape, dtype, payload)
 
 
 def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
