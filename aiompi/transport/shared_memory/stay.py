@@ -68,7 +68,9 @@ def stay(memory: memoryview) -> memoryview:
     message.words = memory[:PREFACE].cast("Q")
     _stays[id(message)] = weakref.ref(message)
     message.words[STAYS] = 1
-    return message.data
+    # Through a plain array, which the garbage collector does not look into: of a cycle that refers to the message it
+    # would call `__del__` first, and a finalizer behind that may still use the message, or save it.
+    return message.view(np.ndarray).data
 
 
 # Forks.

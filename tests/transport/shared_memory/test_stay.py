@@ -117,6 +117,27 @@ def test_it_is_its_receivers_own(world: PolledWorld) -> None:
     assert in_use(w) == 2
 
 
+def test_one_in_a_cycle_that_a_finalizer_saves(world: PolledWorld) -> None:
+    w = world
+    saved: list[memoryview] = []
+
+    class Node:
+        def __init__(self, view: memoryview) -> None:
+            self.view = view
+            self.itself = self
+
+        def __del__(self) -> None:
+            saved.append(self.view)
+
+    Node(pass_on(w, memoryview(bytearray(pattern(LONG)))))
+    gc.collect()
+    assert in_use(w) == 1
+    assert lies_there(w, np.frombuffer(pass_on(w, memoryview(bytearray(LONG))), np.uint8))
+    assert saved == [pattern(LONG)]
+    saved.clear()
+    assert in_use(w) == 0
+
+
 def test_half_of_the_pool_stays_free(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     monkeypatch.setattr(pool, "_CROWD", 1000)
