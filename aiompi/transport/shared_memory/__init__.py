@@ -1,8 +1,9 @@
 """Shared memory, between ranks of one host: a ring for each direction between two ranks, made when they first talk.
 
-`segment` is the memory, `ring` what is in it, `link` carries frames through it, `transport` makes links. What goes to
-several ranks lies in the `pool` of its sender, memory of Alloc_mem is in its `arena`; both are an `area` that others
-read. `descriptors` is how all that is handed over.
+`segment` is the memory, `ring` what is in it, `inbound` and `outbound` are its ends, `link` carries frames through it,
+`transport` makes links. What goes to several ranks, and what is long, lies in the `pool` of its sender, where objects
+`stay`; memory of Alloc_mem is in its `arena`; both are an `area` that others read. `sharing` is what two ranks have of
+each other so, and `descriptors` how it is handed over.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

@@ -16,19 +16,11 @@ from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import Assistance
 from aiompi.transport.shared_memory.habit import Habit
+from aiompi.transport.shared_memory.inbound import FRAME_COST
+from aiompi.transport.shared_memory.outbound import AHEAD, NOT, UNHEARD
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
-from aiompi.transport.shared_memory.ring import (
-    AHEAD,
-    CHUNK,
-    EXPOSED,
-    FRAME_COST,
-    LENT,
-    NOT,
-    PLACE,
-    TAIL,
-    UNHEARD,
-)
+from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
 from aiompi.transport.stream import COPIED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.engine.seams import Owner
-from aiompi.transport.shared_memory.ring import Outbound
+from aiompi.transport.shared_memory.outbound import Outbound
 from aiompi.wire.frame import Payload
 
 

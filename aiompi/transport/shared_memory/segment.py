@@ -10,7 +10,9 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import descriptors
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Inbound, Outbound
+from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.outbound import Outbound
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES
 from aiompi.wire import memory
 
 #: bytes before the rings, of which the control words of both take the first; a page, so that rings begin at one

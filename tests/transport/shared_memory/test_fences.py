@@ -16,7 +16,9 @@ from frames import Header
 from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.board import Board
 from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, HEARD, UNHEARD, Inbound, Outbound, Ring
+from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.outbound import HEARD, UNHEARD, Outbound
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES
 

@@ -20,8 +20,10 @@ from aiompi.driver.spin import give_way
 from aiompi.engine.peer import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
+from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.ring import AHEAD, EARLY, HEAD, LENT, PLACE, TAIL, Inbound
+from aiompi.transport.shared_memory.outbound import AHEAD, EARLY
+from aiompi.transport.shared_memory.ring import HEAD, LENT, PLACE, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory

@@ -23,7 +23,8 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
-from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, WANTING, Outbound
+from aiompi.transport.shared_memory.outbound import Outbound
+from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, WANTING
 from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared

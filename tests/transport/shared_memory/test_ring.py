@@ -20,26 +20,20 @@ from worlds import pattern
 
 from aiompi.driver.spin import give_way
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory import ring
+from aiompi.transport.shared_memory import inbound
+from aiompi.transport.shared_memory.inbound import FRAME_COST, Inbound
+from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, HEARD, REWIND, UNHEARD, Outbound
 from aiompi.transport.shared_memory.ring import (
-    AHEAD,
     ALIGN,
     COMING,
     CONTROL_BYTES,
-    EARLY,
     EXPOSED,
-    FRAME_COST,
     GRANTED,
     HEAD,
-    HEARD,
     LENT,
-    REWIND,
     TAIL,
-    UNHEARD,
     WANTING,
     WATCHING,
-    Inbound,
-    Outbound,
 )
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire import frame
@@ -407,7 +401,7 @@ class Late:
 def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     yields: list[None] = []
     monkeypatch.setattr("os.sched_yield", lambda: yields.append(None))
-    monkeypatch.setattr(ring, "_YIELDING", 60.0)
+    monkeypatch.setattr(inbound, "_YIELDING", 60.0)
     for looks, yielded in ((0, 0), (90, 0), (110, 10)):
         pair = Pair()
         pair.words[COMING] = pair.words[HEAD] + 1
@@ -523,7 +517,7 @@ def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pyt
     pair.read()
     assert not pair.inbound.expect(midst=False)
     monkeypatch.setattr(os, "sched_yield", lambda: pair.outbound.write(payload[500:], True))
-    monkeypatch.setattr(ring, "_YIELDING", 60.0)
+    monkeypatch.setattr(inbound, "_YIELDING", 60.0)
     assert pair.inbound.expect(midst=True)
     pair.read()
     assert [data for _, data in pair.frames] == [payload]
@@ -552,7 +546,7 @@ def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.Mon
     for piece, last in ((eager(payload), False), (payload[:1000], False)):
         pair.outbound.write(piece, last)
     with monkeypatch.context() as patch:
-        patch.setattr(ring, "_aligned", interrupt)
+        patch.setattr(inbound, "aligned", interrupt)
         with pytest.raises(Interrupted):
             pair.read()
     pair.outbound.write(payload[1000:], True)

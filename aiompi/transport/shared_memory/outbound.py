@@ -1,0 +1,212 @@
+"""The end of a ring that is written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory.habit import Habit
+from aiompi.transport.shared_memory.ring import (
+    ALIGN,
+    ALIGNED,
+    CHUNK,
+    COMING,
+    GRANTED,
+    HEAD,
+    PADDING,
+    TAIL,
+    WANTING,
+    WATCHING,
+    Ring,
+    aligned,
+)
+from aiompi.wire.frame import HEADER_BYTES, Payload
+
+#: what became of a frame
+NOT: Final = 0
+HEARD: Final = 1
+UNHEARD: Final = 2
+AHEAD: Final = 3
+
+#: frames that find the reader awake until the next one is written without a look whether he sleeps: that word is in the
+#: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
+_SLEEPY: Final = 2
+EARLY: Final = 16 * 2**10
+#: place from which a writer whose reader has read everything goes back to the beginning: the memory there is in the
+#: cache, and ranks that exchange short messages only touch no more of the ring than this
+REWIND: Final = 64 * 2**10
+
+_SKIP: Final = bytes(HEADER_BYTES)
+
+
+class Outbound(Ring):
+    """The writing end.
+
+    Attributes:
+        roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
+        habit: of the reader.
+    """
+
+    __slots__ = ("_announced", "_granted", "_limit", "habit", "roomy")
+
+    def __init__(self, memory: memoryview, words: memoryview) -> None:
+        super().__init__(memory, words)
+        self._limit = self._size
+        self._granted = 0
+        self._announced = -1  # where the frame begins for which the reader was rung early
+        self.habit = Habit()
+        self.roomy = False
+
+    def put(
+        self,
+        header: bytes,
+        payload: bytes | memoryview,
+        mark: int = 0,
+        quiet: bool = False,
+        rest: Payload = (),
+    ) -> int:
+        """Write a whole frame, if it fits in one piece.
+
+        Args:
+            mark: LENT or EXPOSED if the payload tells where the true one is.
+            quiet: whether a reader who sleeps may sleep on.
+            rest: of the payload, if it has several pieces.
+
+        Returns:
+            NOT if it does not fit, and nothing is written; AHEAD if nothing is written because the reader sleeps, who
+            is to be rung for before this is called again; UNHEARD if he must be rung for, otherwise HEARD.
+
+        Raises:
+            RemoteProtocolError: the reader has corrupted the ring.
+        """
+        nbytes = HEADER_BYTES + len(payload)
+        if rest:
+            nbytes += sum(map(len, rest))
+        head = self._head
+        if (self.habit.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
+            return AHEAD
+        place = head & self._mask
+        if place >= REWIND and nbytes <= place and self._rewound():
+            head, place = self._head, 0
+        after = (head + nbytes + PADDING) & ALIGNED
+        if place + nbytes > self._size or (after > self._limit and after > self._refreshed()):
+            return NOT
+        memory = self._memory
+        begin = place + HEADER_BYTES
+        memory[place:begin] = header
+        if rest:
+            for piece in (payload, *rest):
+                end = begin + len(piece)
+                memory[begin:end] = piece
+                begin = end
+        elif payload:
+            memory[begin : place + nbytes] = payload
+        if mark:
+            memory[place] |= mark
+        words = self.words
+        words[HEAD] = self._head = after
+        if quiet:
+            return HEARD
+        with self._lock:
+            pass
+        wait = words[WATCHING]
+        if not wait or wait == self.answered:
+            if self.habit.sleepy:
+                self.habit.sleepy -= 1
+            return HEARD
+        self.due = wait
+        self.habit.sleepy = _SLEEPY
+        return UNHEARD
+
+    def begin(self) -> None:
+        """A frame follows that is written in pieces."""
+        if self._head & self._mask >= REWIND:
+            self._rewound()
+
+    def write(self, piece: bytes | memoryview, last: bool) -> int:
+        """Write the first bytes of a piece of a frame; how many, 0 if there is no room.
+
+        Args:
+            last: whether it is the last piece of its frame.
+
+        Raises:
+            RemoteProtocolError: the reader has corrupted the ring.
+        """
+        head = self._head
+        room = self._limit - head or self._refreshed() - head
+        place = head & self._mask
+        nbytes = min(len(piece), room, self._size - place, CHUNK)
+        whole = nbytes == len(piece)
+        head = aligned(head + nbytes) if last and whole else head + nbytes
+        self._memory[place : place + nbytes] = piece[:nbytes]
+        # No call from here on, in which a signal handler could raise: what has been written counts as a whole.
+        self._head = head
+        if last or not whole or nbytes != HEADER_BYTES:
+            # A header alone is of no use to the reader; also, he relies on it that a header is never alone.
+            self.words[HEAD] = head
+        return nbytes
+
+    def _rewound(self) -> bool:
+        """Go back to the beginning of the ring, if the reader has read everything."""
+        head = self._head
+        if self._refreshed() != head + self._size:
+            return False
+        place = head & self._mask
+        self._memory[place : place + HEADER_BYTES] = _SKIP
+        self._head = (head | self._mask) + 1
+        return True
+
+    def _refreshed(self) -> int:
+        """The position up to which there is room."""
+        tail = self.words[TAIL]
+        if tail % ALIGN or not self._head - self._size <= tail <= self._head:
+            raise RemoteProtocolError(f"the reader of a ring says that it is at {tail}; its writer is at {self._head}")
+        self._limit = tail + self._size
+        return self._limit
+
+    def granted(self) -> int:
+        """Bytes of credit that the reader has granted since this was last asked.
+
+        Raises:
+            RemoteProtocolError: it has taken some back.
+        """
+        before, self._granted = self._granted, self.words[GRANTED]
+        if self._granted < before:
+            raise RemoteProtocolError(f"the reader of a ring has granted {self._granted} bytes, and before {before}")
+        return self._granted - before
+
+    @property
+    def room(self) -> bool:
+        """Whether something can be written."""
+        return self.words[TAIL] + self._size != self._head
+
+    def unheard(self) -> bool:
+        """Whether the reader must be rung for, so that he sees what has been written."""
+        self.fence()
+        wait = self.words[WATCHING]
+        if not wait or wait == self.answered:
+            return False
+        self.due = wait
+        return True
+
+    def herald(self) -> bool:
+        """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
+
+        The frame is found even if he is not rung for again: his next wait will have another number.
+        """
+        words, head = self.words, self._head
+        wait = words[WATCHING]
+        if not wait or wait == self.answered or head == self._announced or not self.roomy:
+            return False
+        self.due = wait
+        self.habit.sleepy = _SLEEPY
+        words[COMING] = head + 1
+        self._announced = head
+        return True
+
+    def want(self) -> bool:
+        """Begin to wait for room; False when there is some."""
+        self._wait += 1
+        self.words[WANTING] = self._wait
+        self.fence()
+        return self._refreshed() == self._head
