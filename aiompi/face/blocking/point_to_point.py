@@ -61,7 +61,8 @@ class PointToPoint(Handle):
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
-        core.wake(dest)
+        if core.engine.sleepers:  # a look takes less than a call
+            core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         request = core.send((memory,), len(memory), dest, tag)
         if not request._done or request._error is not None:
@@ -216,7 +217,8 @@ class PointToPoint(Handle):
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
-        core.wake(dest)
+        if core.engine.sleepers:  # a look takes less than a call
+            core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         request = core.send(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:

@@ -138,11 +138,11 @@ class RingLink:
         piece = payload[0] if payload else b""
         rest = payload[1:] if several else ()
         try:
-            written = segment.outbound.put(header, piece, rest=rest)
+            written = segment.outbound.put(header, piece, 0, False, rest)
             if written == AHEAD:
                 self._ring(segment)
                 self._sleepers[self.peer.rank] = self._wake
-                written = segment.outbound.put(header, piece, rest=rest)
+                written = segment.outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
