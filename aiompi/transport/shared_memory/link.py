@@ -217,7 +217,8 @@ class RingLink:
 
     def stream(self, header: bytes, payload: Payload, nbytes: int, pool: Pool) -> bool:
         """Send a frame whose payload is read while it is written into the pool; False if it cannot be sent now."""
-        segment, block = self._segment, pool.begin(nbytes)
+        segment = self._segment
+        block = None if segment is None else pool.begin(nbytes)
         if segment is None or block is None:
             return False
         whole = False
@@ -339,7 +340,7 @@ class RingLink:
         segment = self._segment
         assert segment is not None
         inbound, peer, habit = segment.inbound, self.peer, self._habit
-        if habit.late:
+        if habit.late:  # a look takes less than a call
             habit.heard()
         try:
             if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
