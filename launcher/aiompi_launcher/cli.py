@@ -183,19 +183,9 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
         argv=tuple(command),
         count=options.n,
         directory=options.wdir,
-        environ=_environment(options),
+        environ=dict(options.environ),
+        mpi4py=options.mpi4py,
     )
-
-
-def _environment(options: argparse.Namespace) -> dict[str, str]:
-    """The variables that a section sets for its ranks."""
-    environ = dict(options.environ)
-    if options.mpi4py:
-        from aiompi.compat import pass_on
-
-        environ.setdefault("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        pass_on(environ)
-    return environ
 
 
 def _parser(name: str) -> argparse.ArgumentParser:

@@ -21,12 +21,14 @@ class Program:
         count: number of ranks.
         directory: working directory, None for the launcher's own.
         environ: variables added to the launcher's own environment.
+        mpi4py: whether aiompi takes the place of mpi4py.
     """
 
     argv: tuple[str, ...]
     count: int = 1
     directory: str | None = None
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mpi4py: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,18 +73,21 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("program", "env"),
+    ("program", "words", "env"),
     [
-        ("what.py", {}),
-        ("sub/../link.py", {}),
-        ("what.py", {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1"}),
-        ("what.py", {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
+        ("what.py", [], {}),
+        ("sub/../link.py", [], {}),
+        ("what.py", [], {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1"}),
+        ("what.py", [], {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
+        ("what.py", ["--mpi4py"], {"PYTHONPATH": "sub"}),
     ],
 )
-def test_a_program_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path, program: str, env):
+def test_a_program_finds_what_it_finds_in_a_python_of_its_own(
+    launch, directory: Path, program: str, words: list[str], env
+):
     options = {"env": env, "cwd": directory, "input": "text"}
-    found = facts(launch("-n", "2", program, "a", "b", **options))
-    assert found == facts(launch("-n", "2", sys.executable, program, "a", "b", **options))
+    found = facts(launch("-n", "2", *words, program, "a", "b", **options))
+    assert found == facts(launch("-n", "2", *words, sys.executable, program, "a", "b", **options))
     assert len(found) == 2
 
 
@@ -177,11 +180,12 @@ def test_modules_that_cannot_be_run(launch, directory: Path):
         (True, ["-n", "2", "app.py"], {}),
         (True, ["-n", "2", "-m", "app"], {"PYTHONHASHSEED": "0"}),
         (True, ["-n", "2", "--env", "A=1", "app.py"], {}),
+        (True, ["-n", "2", "--mpi4py", "-m", "app"], {}),
         (False, ["-n", "2", sys.executable, "app.py"], {}),
         (False, ["app.py", ":", "app.py"], {}),
         (False, ["-n", "2", "--env", "PYTHONHASHSEED=0", "app.py"], {}),
         (False, ["-n", "2", "-x", "PYTHONHASHSEED", "app.py"], {"PYTHONHASHSEED": "0"}),
-        (False, ["-n", "2", "--mpi4py", "-m", "app"], {}),
+        (False, ["-n", "2", "--mpi4py", "-x", "PYTHONPATH=", "-m", "app"], {}),
         (False, ["-n", "2", "app.py"], {"PYTHONSAFEPATH": "1"}),
     ],
 )

@@ -84,7 +84,12 @@ def start_ranks(
         rank = first
         for program in spec.programs:
             try:
-                start = _starter(program, {**os.environ, **program.environ, **common}, stack)
+                environ = {**os.environ, **program.environ, **common}
+                if program.mpi4py:
+                    from aiompi.compat import pass_on
+
+                    pass_on(environ)
+                start = _starter(program, environ, stack)
                 for _ in range(program.count):
                     started.append(_start(spec, rank, start, stdin=rank - first == spec.stdin_rank))
                     on_start(started[-1].process.pid)
