@@ -43,8 +43,9 @@ class Settings:
             sender, where they lie until it takes them; 0: none that is longer than eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
-        transports: names of transports that may be used, comma-separated in the environment; empty means all. Without
-            shared_memory among them, ranks share no memory with their IMPI host either.
+        transports: names of transports that may be used, comma-separated in the environment; empty means all, TCP only
+            if ranks may be on other machines. Without shared_memory among them, ranks share no memory with their IMPI
+            host either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
         single_copy: whether long messages between ranks of one host are copied once, straight from memory to memory,
             where the kernel lets ranks do that.

@@ -1,3 +1,3 @@
-"""Locks for programs with threads; only drivers know threads."""
+"""Locks for programs with threads, which only drivers know."""
 
 from threading import Lock as Lock

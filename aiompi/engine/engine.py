@@ -59,7 +59,7 @@ class Engine:
         roomy: whether there is a core for each rank of this host.
         sleepers: by rank, what wakes a peer who slept lately when something was sent to him, if he sleeps now.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
-        peer_lost: judges a connection that broke, by `peer.gone` or `peer.leave`; given by the runtime.
+        peer_lost: judges a connection that broke, by `peer.gone` or `peer.part`; given by the runtime.
         rounds: those in which this rank has posted, and others have not.
         copies: what is being copied between memory of this rank and of peers.
         assisting: by srqid, the parts among them that copy messages of this rank.

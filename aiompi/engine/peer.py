@@ -1,12 +1,12 @@
 """What passes between this rank and one other: the protocols behind a send and a receive.
 
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
-The grant (`hiwater` bytes at first) is spent by each eager message and returned when it is consumed: along with
-any frame, or after `ackmark` bytes by itself. In memory that the receiver reads, one of up to `lend_limit`
-bytes may be lent to it, as an eager message, and may stay there. Rendezvous: any other message announces itself (RTS),
-is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the receiver can read
-the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits for its receiver,
-and memory at the receiver stays bounded, while order and progress are kept.
+The grant (`eager_window` bytes at first) is spent by each eager message and returned when it is consumed: along with
+any frame, or by itself as soon as it is a quarter of the window. In memory that the receiver reads, one of up to
+`lend_limit` bytes may be lent to it, as an eager message, and may stay there. Rendezvous: any other message announces
+itself (RTS), is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the
+receiver can read the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits
+for its receiver, and memory at the receiver stays bounded, while order and progress are kept.
 """
 
 from __future__ import annotations

@@ -7,5 +7,6 @@
     impi_client  this job's IMPI client        impi_server    the rendezvous server
     rundir       directory of a job            watchdog       cleans up when the launcher is killed
 
-It imports from aiompi only the floors "words" and "protocols", never the engine.
+It imports from aiompi only the floors "words" and "protocols", and from `compat` where the stand-in for mpi4py is;
+never the engine.
 """

@@ -16,6 +16,16 @@ from aiompi_launcher.jobspec import LOOPBACK, MODULE, Endpoint, Program, RunSpec
 EXIT_FAILURE: Final = 1
 EXIT_SIGNAL: Final = 128
 _MAX_PORT: Final = 65535
+#: destination -> option, of those that say something about ranks which the launcher starts
+_OF_RANKS: Final = {
+    "n": "-n",
+    "wdir": "--wdir",
+    "environ": "-x and --env",
+    "mpi4py": "--mpi4py",
+    "tag_output": "--tag-output",
+    "output_dir": "--output-dir",
+    "stdin": "--stdin",
+}
 
 _DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this machine."
 _EPILOG: Final = """\
@@ -163,6 +173,11 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
     listens = options.serve is not None or options.server is not None
     if listens and (options.command or options.module or others):
         parser.error(f"--{modes[0]} starts no program: it takes no command")
+    for name, option in _OF_RANKS.items() if listens else ():
+        if getattr(options, name) != parser.get_default(name):
+            parser.error(f"--{modes[0]} starts no program: it takes no {option}")
+    if options.server is not None and options.timeout is not None:
+        parser.error("--timeout is not for --server: it ends with its clients")
     if not modes and options.bind is not None:
         parser.error("--bind is for --serve, --server and --client")
     if not listens and options.port is not None:
