@@ -301,6 +301,8 @@ class BlockingDriver:
         ran = bool(self._soon)
         try:
             for _ in range(len(self._soon)):
+                if not self._soon:
+                    break  # one of them has waited, and what was due ran meanwhile
                 self._soon.popleft()()
         except BaseException:
             self._ring_again()
@@ -371,10 +373,14 @@ class BlockingDriver:
             if self._readers.get(fd) is heard:
                 callback()
 
-        # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
         self._readers[fd] = heard
+        try:
+            # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
+            self._epoll.register(fd, _BELL)
+        except BaseException:
+            del self._readers[fd]
+            raise
         self._bells.add(fd)
-        self._epoll.register(fd, _BELL)
 
     def remove_reader(self, fd: int) -> None:
         self._bells.discard(fd)
@@ -387,18 +393,19 @@ class BlockingDriver:
         self._change(fd, self._writers, None)
 
     def _change(self, fd: int, table: dict[int, Callable[[], object]], callback: Callable[[], object] | None) -> None:
-        known = fd in self._readers or fd in self._writers
+        before = (_IN if fd in self._readers else 0) | (_OUT if fd in self._writers else 0)
+        event = _IN if table is self._readers else _OUT
+        if callback is None:
+            table.pop(fd, None)
+        mask = before & ~event if callback is None else before | event
+        if not before and mask:
+            self._epoll.register(fd, mask)
+        elif before and mask:
+            self._epoll.modify(fd, mask)
+        elif before:
+            self._epoll.unregister(fd)
         if callback is not None:
             table[fd] = callback
-        else:
-            table.pop(fd, None)
-        mask = (_IN if fd in self._readers else 0) | (_OUT if fd in self._writers else 0)
-        if not known and mask:
-            self._epoll.register(fd, mask)
-        elif known and mask:
-            self._epoll.modify(fd, mask)
-        elif known:
-            self._epoll.unregister(fd)
 
     def close(self) -> None:
         self._epoll.close()

@@ -353,6 +353,33 @@ def test_end_of_file_wakes_readers_and_writers(
     assert calls == ["read", "write"]
 
 
+def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDriver, pair: Any, tmp_path: Any) -> None:
+    """As a file, of which epoll tells nothing, and the end of a pipe that is not open any more."""
+    (tmp_path / "file").write_bytes(b"")
+    with open(tmp_path / "file", "rb") as file:
+        with pytest.raises(PermissionError):
+            driver.add_bell(file.fileno(), lambda: True, lambda: None)
+        with pytest.raises(PermissionError):
+            driver.add_reader(file.fileno(), lambda: None)
+        with pytest.raises(PermissionError):
+            driver.add_writer(file.fileno(), lambda: None)
+        driver._ring_again()
+        driver.remove_reader(file.fileno())
+        driver.remove_writer(file.fileno())
+
+
+def test_a_callback_that_waits_while_others_are_due(driver: BlockingDriver) -> None:
+    """What is due runs in the midst of it, once."""
+    calls: list[str] = []
+    awaited = new_request(driver)
+    driver.call_soon(driver.finish, awaited)
+    driver.call_soon(lambda: (calls.append("due"), awaited.complete()))
+    driver.poll()
+    assert awaited.done()
+    driver.poll()
+    assert calls == ["due"]
+
+
 # In an event loop.
 
 

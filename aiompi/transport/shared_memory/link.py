@@ -94,6 +94,8 @@ class RingLink:
         assert self._socket is not None
         try:
             segment = Segment.receive(self._socket)
+            if segment is not None:
+                self._use(segment)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -103,8 +105,6 @@ class RingLink:
         else:
             if segment is None:
                 self._end()
-            else:
-                self._use(segment)
 
     def _failed(self, error: OSError) -> None:
         """There is no segment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+import stat
 import struct
 from typing import Final
 
@@ -23,6 +24,11 @@ MAX_RING: Final = 2**30
 
 _SIZE: Final = struct.Struct("!Q")
 _DESCRIPTORS: Final = 3
+
+
+def _is_bell(fd: int) -> bool:
+    """Whether a descriptor may be an eventfd that never blocks: it is of no kind of file that has a name."""
+    return not stat.S_IFMT(os.fstat(fd).st_mode) and not os.get_blocking(fd)
 
 
 class Segment:
@@ -85,6 +91,8 @@ class Segment:
             (size,) = _SIZE.unpack(data)
             if not MIN_RING <= size <= MAX_RING or size & (size - 1):
                 raise RemoteProtocolError(f"no ring can have {size} bytes")
+            if not all(map(_is_bell, fds[1:])):
+                raise RemoteProtocolError("its doorbells are none")
             mapped = memory.accept(fds[0], cls.nbytes(size))
             undo.pop_all()
         _, far_bell, bell = fds

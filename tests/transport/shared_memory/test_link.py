@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -350,7 +351,17 @@ def null() -> int:
     return os.open(os.devnull, os.O_RDWR)
 
 
-BELLS: tuple[Callable[[], int], ...] = (lambda: os.eventfd(0), lambda: os.eventfd(0))
+def bell() -> int:
+    return os.eventfd(0, os.EFD_NONBLOCK)
+
+
+def pipe() -> int:
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    os.close(reading)
+    return writing
+
+
+BELLS: tuple[Callable[[], int], ...] = (bell, bell)
 WHOLE = PREFIX + 2 * MIN_RING
 BAD: dict[str, tuple[int | bytes, tuple[Callable[[], int], ...]]] = {
     "no descriptors": (MIN_RING, ()),
@@ -366,6 +377,9 @@ BAD: dict[str, tuple[int | bytes, tuple[Callable[[], int], ...]]] = {
     "can be shrunk": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), *BELLS)),
     "seals can be added": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK), *BELLS)),
     "no memory at all": (MIN_RING, (null, *BELLS)),
+    "no bell": (MIN_RING, (lambda: memory(WHOLE), bell, null)),
+    "a pipe as a bell": (MIN_RING, (lambda: memory(WHOLE), pipe, bell)),
+    "a bell that blocks": (MIN_RING, (lambda: memory(WHOLE), bell, lambda: os.eventfd(0))),
 }
 
 
@@ -383,6 +397,22 @@ def test_peer_that_hands_over_something_else_is_dropped(polled: NewPolled, case:
     with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: "):
         receive.result()
     assert not w.transports[0].links
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_doorbells_that_cannot_be_heard(polled: NewPolled, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when this user has as many in epoll as the kernel allows: the link is lost, on either side."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    w = polled()
+    monkeypatch.setattr(w.drivers[rank], "add_bell", refuse)
+    send, receive = isend(w.comms[0], bytes(10), 1), irecv(w.comms[1], 0)
+    w.until(lambda: send.done() and receive.done())
+    with pytest.raises(errors.ProcessFailedError):
+        receive.result()
+    assert not w.transports[rank].links
 
 
 def test_peer_that_closes_instead(polled: NewPolled) -> None:
