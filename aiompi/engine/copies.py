@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from aiompi.wire.frame import SYNCACK, Offer, Payload
 
 if TYPE_CHECKING:
+    from aiompi.engine.message import Landing
+    from aiompi.engine.peer import Peer
+    from aiompi.engine.pt2pt import Send
     from aiompi.engine.seams import Driver
+
+#: bytes that are copied before the event loop gets a turn
+_PER_TURN: Final = 4 * 2**20
 
 
 class Copies:
@@ -55,3 +63,39 @@ class Copies:
             if parts:
                 self._driver.call_soon(self._go_on)
                 self._scheduled = True
+
+
+def read_part(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
+    """Copy a part of a message of a peer from where it is on offer, and answer at its end; whether there is more."""
+    if landing not in peer.landings:
+        return False  # it is complete, or the peer is gone
+    if landing.filled < landing.length:
+        landing.filled = offer.copy(landing.memory, landing.filled, _PER_TURN, landing.length)
+        if landing.filled < landing.length:
+            return True
+    if not offer.close(wait=False):
+        return True
+    if offer.stands():
+        try:
+            peer.emit(SYNCACK, srqid=srqid)
+        finally:
+            # Even if a signal handler raises: with the answer the memory is that of the sender's program.
+            landing.advance(0)
+    else:
+        landing.filled = 0
+        peer.ask(landing, srqid)
+    return False
+
+
+def write_part(request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
+    """Copy a part of a message to its receiver; whether there is more.
+
+    Args:
+        payload: of the request when this began: its memory may have become the program's meanwhile.
+        write: copies up to so many bytes, and tells whether there is more.
+    """
+    engine = request._engine
+    if engine.sends.get(request.srqid) is request and request.payload is payload and write(_PER_TURN):
+        return True
+    engine.assisting.pop(request.srqid, None)
+    return False

@@ -21,7 +21,7 @@ from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Driver, Failable, Lending, Link
-from aiompi.errors import LocalProtocolError, OtherError
+from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
 
 if TYPE_CHECKING:
@@ -276,8 +276,8 @@ class Engine:
         """Start to receive a message that a probe has taken."""
         if self.error is not None:
             receive.fail(self.error)
-        elif message.lost:
-            receive.fail(message.peer.error or OtherError(f"the message from rank {message.source} is lost"))
+        elif (loss := message.loss) is not None:
+            receive.fail(loss)
         else:
             message.peer.deliver(message, receive)
 

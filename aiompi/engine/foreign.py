@@ -11,10 +11,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
-from aiompi.engine.message import Dropped, Landing, Message
+from aiompi.engine.message import Dropped, Landing, Message, no_memory
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
-from aiompi.errors import OtherError
 from aiompi.impi.channel import Incoming, Outgoing, Pair, Phase
 from aiompi.status import Status
 
@@ -222,11 +221,7 @@ class ForeignPeer(Party):
         try:
             return Landing(self, receive, self._memory(receive), incoming.length, 0)
         except (MemoryError, ValueError):
-            receive.fail(
-                OtherError(
-                    f"no memory for a message of {receive.length} bytes from rank {self.rank}, tag {receive.tag}"
-                )
-            )
+            receive.fail(no_memory(receive.source, receive.tag, receive.length))
             return Landing(self, Dropped(), memoryview(bytearray()), incoming.length, 0)
 
     def _memory(self, receive: Receive) -> memoryview:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
+from aiompi.errors import OtherError
 from aiompi.status import Status
 from aiompi.wire.frame import SCRATCH, Keep
 
@@ -23,6 +24,11 @@ def place(nbytes: int, keep: Keep | None) -> memoryview:
     return allocate(nbytes) if memory is None else memory
 
 
+def no_memory(source: int, tag: int, nbytes: int) -> OtherError:
+    """Why a message cannot be received: it needs memory of this rank, which has none."""
+    return OtherError(f"no memory for a message of {nbytes} bytes from rank {source} with tag {tag}")
+
+
 class Message:
     """A message that has arrived, or announced itself, before a receive for it was posted.
 
@@ -33,7 +39,7 @@ class Message:
         note: a number that the sender has for the receive, 0 if none.
         offer: from where a long message can be copied, None if it must be asked for.
         order: its place among the unexpected messages.
-        data: payload of an eager message that is complete.
+        data: payload of an eager message that is complete, None if there was no memory for it.
         landing: where the payload of an eager message is arriving.
         eager: bytes of credit to be returned when it is consumed.
     """
@@ -102,11 +108,11 @@ class Message:
         return finalizer.detach
 
     @property
-    def lost(self) -> bool:
-        """Whether its payload can come no more."""
-        if self.rts:
-            return self.peer.error is not None
-        return self.data is None and self.landing is None
+    def loss(self) -> Exception | None:
+        """Why its payload can come no more, if that is so."""
+        if self.data is not None or self.landing is not None or (self.rts and self.peer.error is None):
+            return None
+        return self.peer.error or no_memory(self.source, self.tag, self.length)
 
     def landed(self, landing: Landing) -> None:
         """The payload is complete, still without a receiver."""

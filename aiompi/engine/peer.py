@@ -16,10 +16,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.datatype.buffer.allocation import copied
-from aiompi.engine.message import Dropped, Landing, Message, place
+from aiompi.engine.copies import read_part, write_part
+from aiompi.engine.message import Dropped, Landing, Message, no_memory, place
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
-from aiompi.errors import OtherError, RemoteProtocolError
+from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
-
-#: bytes copied from a peer's memory before the event loop gets a turn
-_COPIED_PER_TURN: Final = 4 * 2**20
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
@@ -317,16 +315,27 @@ class Peer(Party):
             if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
             receive.noted(drqid)
-            return receive.begin(self, source, tag, length, length, eager, keep)
+            try:
+                return receive.begin(self, source, tag, length, length, eager, keep)
+            except MemoryError:
+                receive.fail(no_memory(source, tag, length))
+                return self._waste(length, eager)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
-            return Landing(self, Dropped(), memoryview(b""), length, eager)
+            return self._waste(length, eager)
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
-        message.eager = eager
         message.note = drqid
-        landing = Landing(self, message, place(length, keep), length, 0)
+        try:
+            landing = Landing(self, message, place(length, keep), length, 0)
+            message.eager = eager
+        except MemoryError:
+            landing = self._waste(length, eager)
         self._keep(message)
         return landing
+
+    def _waste(self, length: int, eager: int) -> Landing:
+        """For a payload that nobody gets."""
+        return Landing(self, Dropped(), memoryview(b""), length, eager)
 
     def _keep(self, message: Message) -> None:
         """No receive is posted for the message."""
@@ -350,8 +359,11 @@ class Peer(Party):
             return
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.eager = self._hold(length)
-        message.data = copied(payload)
         message.note = note
+        try:
+            message.data = copied(payload)
+        except MemoryError:
+            self.consumed(message.eager)
         self._keep(message)
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
@@ -387,7 +399,9 @@ class Peer(Party):
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
         if message.landing is None:
-            assert message.data is not None
+            if message.data is None:
+                receive.fail(no_memory(message.source, message.tag, message.length))
+                return
             receive.take(message.source, message.tag, message.data, own=True)
             message.data = None
             self.consumed(message.eager)
@@ -403,15 +417,16 @@ class Peer(Party):
         try:
             landing = receive.begin(self, source, tag, length, wanted)
         except (MemoryError, ValueError):
-            receive.fail(OtherError(f"no memory for a message of {length} bytes from rank {source}, tag {tag}"))
+            receive.fail(no_memory(source, tag, length))
             self.emit(frame.CTS, srqid=srqid)
         else:
             if offer is None or not offer.stands():
-                self._ask(landing, srqid)
+                self.ask(landing, srqid)
             else:
                 self._copy(landing, srqid, offer)
 
-    def _ask(self, landing: Landing, srqid: int) -> None:
+    def ask(self, landing: Landing, srqid: int) -> None:
+        """Have a message sent that has announced itself."""
         drqid = self.engine.next_id()
         self.engine.arriving[drqid] = landing
         self.emit(frame.CTS, length=landing.length, srqid=srqid, drqid=drqid)
@@ -423,28 +438,7 @@ class Peer(Party):
         if invitation is not None:
             number, address = invitation
             self.emit(frame.INVITE, number, length=landing.length, srqid=srqid, drqid=address)
-        self.engine.copies.begin(functools.partial(self._copy_part, landing, srqid, offer))
-
-    def _copy_part(self, landing: Landing, srqid: int, offer: Offer) -> bool:
-        """Copy a part of a message; whether there is more."""
-        if landing not in self.landings:
-            return False  # it is complete, or the peer is gone
-        if landing.filled < landing.length:
-            landing.filled = offer.copy(landing.memory, landing.filled, _COPIED_PER_TURN, landing.length)
-            if landing.filled < landing.length:
-                return True
-        if not offer.close(wait=False):
-            return True
-        if offer.stands():
-            try:
-                self.emit(frame.SYNCACK, srqid=srqid)
-            finally:
-                # Even if a signal handler raises: with the answer the memory is that of the sender's program.
-                landing.advance(0)
-        else:
-            landing.filled = 0
-            self._ask(landing, srqid)
-        return False
+        self.engine.copies.begin(functools.partial(read_part, self, landing, srqid, offer))
 
     def _landing(self, drqid: int, length: int) -> Landing:
         landing = self.engine.arriving.pop(drqid, None)
@@ -514,16 +508,8 @@ class Peer(Party):
             )
         write = lending.assist(request.payload, wanted, number, address, self.link)
         if write is not None:
-            part = self.engine.assisting[srqid] = functools.partial(self._assist, request, request.payload, write)
+            part = self.engine.assisting[srqid] = functools.partial(write_part, request, request.payload, write)
             self.engine.copies.begin(part)
-
-    def _assist(self, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
-        """Write a part of a message; whether there is more. Its memory may have become the program's meanwhile."""
-        sends = self.engine.sends
-        if sends.get(request.srqid) is request and request.payload is payload and write(_COPIED_PER_TURN):
-            return True
-        self.engine.assisting.pop(request.srqid, None)
-        return False
 
     def _answer_to(self, srqid: int) -> Send:
         """The send that is answered for the last time: nothing refers to its memory any more."""

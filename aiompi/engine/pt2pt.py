@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Landing, Message, place
+from aiompi.engine.message import Landing, Message, no_memory, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
@@ -221,7 +221,11 @@ class Receive(Request[Any]):
         self.length = length = len(payload)
         memory = self.memory
         if memory is None:
-            self.data = payload if own else bytearray(payload) if length < LARGE else copied(payload)
+            try:
+                self.data = payload if own else bytearray(payload) if length < LARGE else copied(payload)
+            except MemoryError:
+                self.fail(no_memory(source, tag, length))
+                return
         elif length <= len(memory):
             memory[:length] = payload
         else:

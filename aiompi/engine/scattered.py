@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aiompi.engine.message import no_memory
 from aiompi.engine.pt2pt import Receive
 from aiompi.status import Status
 
@@ -80,7 +81,11 @@ class ScatteredReceive(Receive):
 
     def _unpack(self, target: Scattered, payload: memoryview) -> None:
         capacity = target.nbytes
-        target.unpack(payload[:capacity])
+        try:
+            target.unpack(payload[:capacity])
+        except MemoryError:
+            self.fail(no_memory(self.source, self.tag, self.length))
+            return
         if self.length > capacity:
             self._truncated(capacity)
         else:
