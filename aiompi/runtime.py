@@ -351,7 +351,7 @@ class Runtime:
         # Not closed: that could shut down connections of the parent.
         self._inherited = self._transports, self._agent, self._host
         self._transports, self._agent, self._host = [], None, None
-        self.engine.abort(
+        self.engine.inherit(
             LocalProtocolError(
                 f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
                 "communicate"

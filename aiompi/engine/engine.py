@@ -386,6 +386,13 @@ class Engine:
         self.arriving.clear()
         self._fail(doomed, error)
 
+    def inherit(self, error: Exception) -> None:
+        """The same in the copy of a fork, which leaves alone what its parent copies meanwhile."""
+        for peer in self.peers():
+            for landing in peer.landings:
+                landing.offer = None
+        self.abort(error)
+
     def _fail(self, doomed: Iterable[Failable], error: Exception) -> None:
         """Tell those that nothing refers to any more; schedules among those that wait may start new operations."""
         for request in doomed:

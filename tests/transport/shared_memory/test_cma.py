@@ -121,6 +121,20 @@ def test_a_sender_that_does_something_else_is_not_needed(world: PolledWorld, cop
     assert copied["write"] == 0, "the invitation holds no longer"
 
 
+def test_the_copy_of_a_fork_calls_nothing_off(world: PolledWorld) -> None:
+    """The words of the ring are still those of the process that it was forked from."""
+    receive = irecv(world.comms[1])
+    request = isend(world.comms[0], pattern(MANY), 1)
+    world.until(lambda: words(world)[INVITED] != 0)
+    invited = words(world)[INVITED]
+    world.engines[1].inherit(errors.OtherError("forked"))
+    assert words(world)[INVITED] == invited
+    assert receive.done()
+    world.engines[0].abort(errors.OtherError("enough"))
+    assert request.done()
+    world.poll()  # what was to be copied, and keeps memory, is not
+
+
 def test_a_sender_writes_as_long_as_the_receiver_does_something_else(
     world: PolledWorld, copied: dict[str, int]
 ) -> None:
