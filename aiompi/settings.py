@@ -16,6 +16,9 @@ from aiompi import arguments
 from aiompi.errors import InvalidArgumentError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
+#: bytes of a ring
+MIN_RING: Final = 2**12
+MAX_RING: Final = 2**30
 
 TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
 #: by what `Init_thread` calls them: THREAD_SINGLE is 0
@@ -120,7 +123,7 @@ class Settings:
                 f"transports lists names of transports and cannot have {', '.join(unknown)}: there are "
                 f"{', '.join(TRANSPORTS)}"
             )
-        if not 2**12 <= self.ring_size <= 2**30 or self.ring_size & (self.ring_size - 1):
+        if not MIN_RING <= self.ring_size <= MAX_RING or self.ring_size & (self.ring_size - 1):
             raise InvalidArgumentError(
                 f"ring_size is a number of bytes, a power of two from 4 KiB to 1 GiB, and cannot be {self.ring_size}"
             )

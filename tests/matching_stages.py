@@ -18,7 +18,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import Owner
-from aiompi.transport.shared_memory.segment import MIN_RING
+from aiompi.settings import MIN_RING
 from aiompi.wire.frame import Payload
 
 #: sender and receiver, as ranks of the world

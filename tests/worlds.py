@@ -92,12 +92,10 @@ class _Collected:
     def room(self) -> memoryview:
         return memoryview(self._memory)[self._filled :]
 
-    def advance(self, nbytes: int) -> bool:
+    def advance(self, nbytes: int) -> None:
         self._filled += nbytes
-        done = self._filled == len(self._memory)
-        if done:
+        if self._filled == len(self._memory):
             self._found[self._index] = (self._found[self._index][0], bytes(self._memory))
-        return done
 
 
 def pour(reader: Reader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> None:

@@ -156,7 +156,7 @@ class Communicator:
             As of `send`.
         """
         request = self.send(payload, nbytes, dest, tag, mode)
-        if request is self.engine.gone:
+        if request is self.engine.departed:
             request = Request(self.engine)
             request.complete()
         return request
@@ -187,7 +187,7 @@ class Communicator:
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL or self._freed:
             raise self._bad_rank("destination", dest)
-        return self.engine.gone
+        return self.engine.departed
 
     def _ibsend(self, peer: Party, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy in the buffer of the communicator, or else of the process."""

@@ -142,7 +142,7 @@ class ThreadDriver(BlockingDriver):
                 waiter.wake()
                 return
 
-    def rouse(self, waiter: _Waiter) -> None:
+    def tell(self, waiter: _Waiter) -> None:
         """One of the requests is complete that a thread waits for."""
         if self._leader == waiter.thread:
             self._epoll.wake()  # if another thread has completed it
@@ -245,7 +245,7 @@ class _Waiter:
 
     def look(self, _: Request[Any]) -> None:
         """A request is complete."""
-        self._driver.rouse(self)
+        self._driver.tell(self)
 
     def sleep(self, lock: threading.RLock) -> None:
         """Sleep until `wake`, without the lock; not if a signal handler has just done what the thread waits for."""

@@ -28,9 +28,6 @@ class Copies:
         self._parts: deque[Callable[[], bool]] = deque()
         self._scheduled = False
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
     def begin(self, part: Callable[[], bool]) -> None:
         """Copy one more.
 

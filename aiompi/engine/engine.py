@@ -100,8 +100,8 @@ class Engine:
         self.unattended: set[Send] = set()
         self.attachment = Attachment(self)
         self._dropped: deque[Callable[[], object]] = deque()  # what undoes it
-        self.gone: Request[None] = Request(self)
-        self.gone.complete()
+        self.departed: Request[None] = Request(self)  # of every message that has left at once
+        self.departed.complete()
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected

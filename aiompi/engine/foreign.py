@@ -179,7 +179,7 @@ class ForeignPeer(Party):
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         if self._gateway.closed:
-            self.pair.secure(incoming)  # nobody will receive it (section 3.8)
+            self.pair.forbid_recall(incoming)  # nobody will receive it (section 3.8)
             return
         matcher = self.engine.matcher(incoming.cid)
         receive = matcher.take_posted(incoming.lsrank, incoming.tag)
@@ -236,13 +236,13 @@ class ForeignPeer(Party):
         message: ForeignMessage = incoming.place
         message.matcher.remove_unexpected(message)
 
-    def secure(self, message: Message) -> None:
+    def forbid_recall(self, message: Message) -> None:
         if isinstance(message, ForeignMessage) and message.incoming is not None:
-            self.pair.secure(message.incoming)
+            self.pair.forbid_recall(message.incoming)
 
-    def expose(self, message: Message) -> None:
+    def allow_recall(self, message: Message) -> None:
         if isinstance(message, ForeignMessage) and message.incoming is not None:
-            self.pair.expose(message.incoming)
+            self.pair.allow_recall(message.incoming)
 
     def consumed(self, eager: int) -> None:
         """Nothing: packets are acknowledged when they have been read."""

@@ -94,11 +94,11 @@ class Message:
     def extract(self) -> None:
         """Leave the unexpected messages: no other receive can get the message, nor can its sender recall it."""
         self.matcher.remove_unexpected(self)
-        self.peer.secure(self)
+        self.peer.forbid_recall(self)
 
     def put_back(self) -> None:
         """Undo `extract`."""
-        self.peer.expose(self)
+        self.peer.allow_recall(self)
         self.matcher.put_back(self)
 
     def drop_with(self, holder: object) -> Callable[[], object]:
@@ -166,13 +166,11 @@ class Landing:
             return self.memory[self.filled : self.length]
         return SCRATCH[: self.length - self.filled]
 
-    def advance(self, nbytes: int) -> bool:
+    def advance(self, nbytes: int) -> None:
         self.filled += nbytes
-        if self.filled < self.length:
-            return False
-        self.peer.landings.discard(self)
-        self.target.landed(self)
-        return True
+        if self.filled >= self.length:
+            self.peer.landings.discard(self)
+            self.target.landed(self)
 
     def put(self, payload: memoryview) -> None:
         """The next bytes of the payload."""

@@ -59,7 +59,7 @@ class Party(ABC):
             note: a number for the receive, beside the message; 0: nothing to tell.
 
         Returns:
-            The request; `engine.gone` for a message that has left already, of which nothing else is awaited.
+            The request; `engine.departed` for a message that has left already, of which nothing else is awaited.
         """
 
     def borrows(self, nbytes: int) -> bool:
@@ -86,12 +86,12 @@ class Party(ABC):
         """A message that is not among the unexpected ones any more goes to its receive."""
 
     @abstractmethod
-    def secure(self, message: Message) -> None:
-        """An unexpected message has been taken: its sender cannot recall it."""
+    def forbid_recall(self, message: Message) -> None:
+        """A message has been taken out of the unexpected ones: its sender cannot recall it any more."""
 
     @abstractmethod
-    def expose(self, message: Message) -> None:
-        """Undo `secure`."""
+    def allow_recall(self, message: Message) -> None:
+        """A message is among the unexpected ones, maybe again: its sender can recall it."""
 
     @abstractmethod
     def consumed(self, eager: int) -> None:

@@ -113,7 +113,7 @@ class Peer(Party):
             if mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit:
                 offers = engine.lending is None or engine.lending.offers
                 if not offers and self._stream(payload, nbytes, context, source, tag, note):
-                    return engine.gone
+                    return engine.departed
             request = Send(engine, self, payload, nbytes)
             try:
                 self._send_acknowledged(request, context, source, tag, mode, note)
@@ -126,7 +126,7 @@ class Peer(Party):
         self.credit -= cost
         self._owed = 0
         if link.dispatch(header, payload):
-            return engine.gone
+            return engine.departed
         request = Send(engine, self, payload, nbytes)
         request.expendable = engine.lenient
         try:
@@ -161,7 +161,7 @@ class Peer(Party):
     ) -> Request[None]:
         if not self._refer(block, nbytes, context, source, tag, note):
             return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
-        return self.engine.gone
+        return self.engine.departed
 
     def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send an eager message that is in a block; False if that cannot be done now."""
@@ -339,7 +339,7 @@ class Peer(Party):
 
     def _keep(self, message: Message) -> None:
         """No receive is posted for the message."""
-        self.expose(message)
+        self.allow_recall(message)
         message.matcher.add_unexpected(message)
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -455,10 +455,10 @@ class Peer(Party):
             )
         return cost
 
-    def secure(self, message: Message) -> None:
+    def forbid_recall(self, message: Message) -> None:
         self.recallable.pop(message.srqid, None)
 
-    def expose(self, message: Message) -> None:
+    def allow_recall(self, message: Message) -> None:
         if message.srqid:
             self.recallable[message.srqid] = message
 

@@ -69,9 +69,6 @@ class Rounds:
     def __iter__(self) -> Iterator[Round]:
         return iter([*self._open])
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def add(self, current: Round) -> None:
         """Wait for the others of a round."""
         self._lingering = self._lingering or self._driver.linger(self, first=True)

@@ -187,7 +187,7 @@ class Assembly(Protocol):
 
 
 class Lending(Protocol[B]):
-    """Memory that other ranks read, for what goes to several of them.
+    """Memory of this rank that others read: for what goes to several of them, what is long, and what they post.
 
     Attributes:
         offers: whether there may be messages in memory of `allocate`.
@@ -278,6 +278,3 @@ class Link(Protocol):
 
     def detach(self, owner: Owner) -> None:
         """Copy what has not left yet of the memory of this owner, so that he may have it back."""
-
-    def close(self) -> None:
-        """Drop the connection at once."""

@@ -64,9 +64,6 @@ class LoopbackLink:
     def detach(self, owner: Owner) -> None:
         """Nothing: a frame is delivered before whoever sent it runs again."""
 
-    def close(self) -> None:
-        pass
-
 
 class Loopback(Transport):
     """Frames to the engines of a hub; a rank of its own process has a hub for itself."""

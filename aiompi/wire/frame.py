@@ -95,8 +95,8 @@ class Landing(Protocol):
     def room(self) -> memoryview:
         """Memory for the next bytes, never empty, never longer than what is missing."""
 
-    def advance(self, nbytes: int) -> bool:
-        """`nbytes` more have been written; True when the payload is complete."""
+    def advance(self, nbytes: int) -> None:
+        """`nbytes` more have been written."""
 
 
 class Waste:
@@ -115,9 +115,8 @@ class Waste:
     def room(self) -> memoryview:
         return SCRATCH[: self._missing]
 
-    def advance(self, nbytes: int) -> bool:
+    def advance(self, nbytes: int) -> None:
         self._missing -= nbytes
-        return not self._missing
 
 
 class Offer(Protocol):
@@ -131,7 +130,10 @@ class Offer(Protocol):
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
-        """Copy up to `most` bytes from `start` on, of a message of `length`; up to where all is there now.
+        """Copy up to `most` bytes from `start` on, of a message of `length`.
+
+        Returns:
+            Up to where all is there now; `length` also if no more can be copied, and it does not stand any more.
 
         Args:
             memory: place of the message; what it has no place for is dropped.

@@ -13,8 +13,8 @@ import pytest
 import uvloop
 from worlds import STREAMS, PolledWorld, open_descriptors
 
+from aiompi.settings import MIN_RING
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.segment import MIN_RING
 
 
 @pytest.fixture(params=STREAMS)

@@ -39,7 +39,6 @@ def test_link_is_always_idle_and_transport_has_nothing_pending() -> None:
     link = w.engines[0].peer(1).link
     assert isinstance(link, LoopbackLink)
     assert link.idle
-    link.close()
     loopback = Loopback(w.engines[0], Site(b"", ""))
     assert loopback.idle()
     assert not loopback.pending()

@@ -26,10 +26,9 @@ class Landing:
     def room(self) -> memoryview:
         return memoryview(self.memory)[self.filled :][: self._step]
 
-    def advance(self, nbytes: int) -> bool:
+    def advance(self, nbytes: int) -> None:
         self.filled += nbytes
         assert self.filled <= len(self.memory)
-        return self.filled == len(self.memory)
 
 
 class Sink:
@@ -310,10 +309,10 @@ def test_stream_stays_in_step_when_it_is_interrupted_in_a_long_payload(where: st
     """That message is gone; what it held is not taken for frames, and the ones after it come."""
 
     class Late(Landing):
-        def advance(self, nbytes: int) -> bool:
+        def advance(self, nbytes: int) -> None:
             if (where == "at first") == (self.filled == 0):
                 raise KeyboardInterrupt  # before it has counted them
-            return super().advance(nbytes)
+            super().advance(nbytes)
 
     class Interrupted(Sink):
         def land(self, header: tuple[int, ...]) -> Landing:

@@ -148,7 +148,7 @@ class Pair:
 
     def match(self, incoming: Incoming) -> None:
         """A receive has matched a message: its sender is told, if it asked for that, and can no longer cancel it."""
-        self.secure(incoming)
+        self.forbid_recall(incoming)
         incoming.matched = True
         if incoming.missing:
             incoming.drqid = self._next_drqid()
@@ -156,7 +156,7 @@ class Pair:
         if incoming.sync:
             self._answer(PacketType.SYNCACK, incoming.srqid, incoming.drqid)
 
-    def secure(self, incoming: Incoming) -> None:
+    def forbid_recall(self, incoming: Incoming) -> None:
         """From now on a message cannot be cancelled by its sender."""
         unmatched = self._unmatched.get(incoming.srqid)
         if unmatched is not None:
@@ -164,8 +164,8 @@ class Pair:
             if not unmatched:
                 del self._unmatched[incoming.srqid]
 
-    def expose(self, incoming: Incoming) -> None:
-        """Undo `secure`."""
+    def allow_recall(self, incoming: Incoming) -> None:
+        """Undo `forbid_recall`."""
         self._unmatched.setdefault(incoming.srqid, {})[incoming] = None
 
     def _answer(self, kind: PacketType, srqid: int, drqid: int = 0) -> None:
@@ -207,7 +207,7 @@ class Pair:
         incoming = Incoming(
             packet.pk_srqid, packet.pk_cid, packet.pk_lsrank, packet.pk_tag, length, length - packet.pk_len, sync
         )
-        self.expose(incoming)
+        self.allow_recall(incoming)
         self._user.arrived(incoming, data)
 
     def _continue(self, packet: Packet, data: memoryview) -> None:
@@ -263,7 +263,7 @@ class Pair:
             self._answer(PacketType.CANCELNO, packet.pk_srqid)
             return
         newest = next(reversed(unmatched))
-        self.secure(newest)
+        self.forbid_recall(newest)
         self._user.recalled(newest)
         self._answer(PacketType.CANCELYES, packet.pk_srqid)
 

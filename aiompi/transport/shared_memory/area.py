@@ -22,13 +22,13 @@ ARENA: Final = 1
 BOARD: Final = 2
 AREAS: Final = (POOL, ARENA, BOARD)
 
-#: ranks to whom an area can be handed over; each has a cache line for a word of its own
+#: ranks to whom an area can be handed over; each has a cache line of words of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
 _WORDS: Final = 8
 #: which of these words the reader sets when it has the memory; the first one counts
 _TAKEN: Final = 1
-#: bytes before the memory itself: a cache line for the owner's word, then those of the readers, up to a page
-PREFIX: Final = (READERS + 64) * 64
+#: bytes before the memory itself, whole pages: a cache line for the owner's word, then those of the readers
+PREFIX: Final = 5 * mmap.PAGESIZE
 #: bytes of memory that an area can have
 MOST: Final = 2**46
 
@@ -97,8 +97,8 @@ class Borrower:
         self._lent += 1
         return self._lent
 
-    def keep(self) -> None:
-        """Have not been told of it after all."""
+    def forget(self) -> None:
+        """Undo `borrow`: it has not been told."""
         self._lent -= 1
 
     def returned(self, number: int) -> bool:
@@ -128,14 +128,14 @@ class Loan:
         memory: all of it, to be written only where it is this rank's for the time being.
     """
 
-    __slots__ = ("_index", "_memory", "_read", "_words", "kind", "memory")
+    __slots__ = ("_index", "_read", "_readable", "_words", "kind", "memory")
 
     def __init__(self, mapped: mmap.mmap, kind: int, reader: int) -> None:
         view = memoryview(mapped)
         self.kind = kind
         self._words = view[:PREFIX].cast("Q")
         self.memory = view[PREFIX:]
-        self._memory = self.memory.toreadonly()
+        self._readable = self.memory.toreadonly()
         self._index = (reader + 1) * _WORDS
         self._read = 0
         self._words[self._index + _TAKEN] = 1
@@ -165,9 +165,9 @@ class Loan:
         Raises:
             RemoteProtocolError: it is not there.
         """
-        if place + nbytes > len(self._memory):
+        if place + nbytes > len(self._readable):
             raise RemoteProtocolError(f"a message of {nbytes} bytes at {place} is not in the memory that it shares")
-        return self._memory[place : place + nbytes]
+        return self._readable[place : place + nbytes]
 
     def give_back(self) -> None:
         """The next that the peer told of has been read."""

@@ -40,13 +40,15 @@ if TYPE_CHECKING:
 
 #: assemblies for which a board has a place
 PLACES: Final = 1024
-#: bytes of a cell: its stamp, the note, the length of what is posted, which follows in the next cache line, and the
-#: bytes that are contributed
+#: bytes of a cell: its words, and behind them, in cache lines of its own, what is posted
 _HEAD: Final = 64
 _CELL: Final = _HEAD + ROOM
 _WORDS: Final = _CELL // 8
+#: the words of a cell, of which the first one is its stamp: a number that all must post alike
 _NOTE: Final = 1
+#: bytes of what is posted
 _LENGTH: Final = 2
+#: bytes that its owner contributes to the collective, wherever they are
 _NBYTES: Final = 3
 #: in the first cell of a place: the number of the last round in which its owner has read what others have exposed
 _READ: Final = 4
@@ -67,7 +69,7 @@ class Board(Area):
     def __init__(self) -> None:
         super().__init__(BOARD, SIZE)
         self._cells = self._memory.cast("Q")
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # to be taken and released as a fence
 
     def post(self, first: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
         """Write a cell, which begins at a word, its stamp last: the number of the round."""

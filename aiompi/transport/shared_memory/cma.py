@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.descriptors import process_of
+from aiompi.transport.shared_memory.descriptors import has_ended, process_of
 from aiompi.transport.shared_memory.ring import Ring
 from aiompi.wire.frame import Payload
 
@@ -126,12 +126,11 @@ class Neighbour:
             return False
         try:
             signal.pidfd_send_signal(self._fd, 0)
-            process.read(self._pid, 0, memoryview(bytearray(1)))  # one that nobody has waited for has no memory
         except ProcessLookupError:
             return False
         except OSError:
             pass
-        return True
+        return not has_ended(self._pid)
 
     def next_invitation(self) -> int:
         """Another number than any that it may still have heard of."""

@@ -247,8 +247,7 @@ class RingLink:
         quiet = block.flow != 0 and not self._transport.engine.roomy
         if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
             return True
-        block.lent.pop()
-        borrower.keep()
+        pool.take_back(block, borrower)
         return False
 
     def offer(self, header: bytes, place: int, arena: Arena) -> bool:

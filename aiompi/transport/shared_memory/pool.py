@@ -19,6 +19,7 @@ in between.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
@@ -30,8 +31,8 @@ from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks
 SIZE: Final = 32 * 2**20
-#: what blocks are multiples of
-_GRAIN: Final = 4096
+#: bytes of which blocks are multiples: a page, since what stays is mapped by itself in the child of a fork
+_GRAIN: Final = mmap.PAGESIZE
 _BLANK: Final = bytes(PREFACE)
 #: how a message is to be read, as frames tell: while it is written, and whether it may stay
 FLOWING: Final = 1
@@ -149,6 +150,11 @@ class Pool(Area):
         if block.flow & STAYING:
             reader = Guest(borrower, self._memory[block.start : block.start + PREFACE].cast("Q"))
         block.lent.append((reader, borrower.borrow()))
+
+    def take_back(self, block: Block, borrower: Borrower) -> None:
+        """Undo `lend`: he has not been told."""
+        block.lent.pop()
+        borrower.forget()
 
     def pour(self, block: Block, payload: Payload) -> None:
         """Copy a message into its room, and count what is there; to go on if that was interrupted.

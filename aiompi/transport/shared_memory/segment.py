@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import MAX_RING, MIN_RING
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import Outbound
@@ -18,9 +19,6 @@ from aiompi.wire import memory
 
 #: bytes before the rings, of which the control words of both take the first; a page, so that rings begin at one
 PREFIX: Final = mmap.PAGESIZE
-
-MIN_RING: Final = 4096
-MAX_RING: Final = 2**30
 
 _SIZE: Final = struct.Struct("!Q")
 _DESCRIPTORS: Final = 3

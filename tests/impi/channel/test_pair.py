@@ -530,15 +530,15 @@ def test_a_message_in_hand_is_not_given_back_until_it_is_exposed_again() -> None
     message = world.left.send(b"probed")
     world.run()
     incoming = world.right.messages[0].incoming
-    world.right.pair.secure(incoming)
+    world.right.pair.forbid_recall(incoming)
     world.left.pair.cancel(message)
     world.run()
     assert world.right.kinds == ["CANCELNO"]
     again = world.left.send(b"probed again")
     world.run()
     incoming = world.right.messages[1].incoming
-    world.right.pair.secure(incoming)
-    world.right.pair.expose(incoming)
+    world.right.pair.forbid_recall(incoming)
+    world.right.pair.allow_recall(incoming)
     world.left.pair.cancel(again)
     world.run()
     assert world.left.cancelled_ones == [again]

@@ -274,7 +274,7 @@ def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
     receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
     world.drivers[1].poll()
     world.drivers[0].poll()
-    assert world.engines[0].copies
+    assert world.engines[0].copies._parts
     while not receive.done():
         world.drivers[1].poll()
     while not request.done():

@@ -118,7 +118,7 @@ def test_it_needs_no_request_of_its_own_unless_memory_is_offered(world: PolledWo
     def send() -> bool:
         request = w.comms[0].send((memoryview(pattern(LONG)),), LONG, 1, 0)
         assert w.finish(request, irecv(w.comms[1])) == [None, pattern(LONG)]
-        return request is not engine.gone
+        return request is not engine.departed
 
     assert not send()
     assert w.transports[0].allocate(LONG) is not None  # type: ignore[attr-defined]

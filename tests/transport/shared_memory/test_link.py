@@ -21,12 +21,12 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.settings import Settings
+from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.outbound import Outbound
 from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, WANTING
-from aiompi.transport.shared_memory.segment import MIN_RING, PREFIX, Segment
+from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER

@@ -60,12 +60,10 @@ class Landed:
     def room(self) -> memoryview:
         return memoryview(self._memory)[self._filled : self._filled + self._width]
 
-    def advance(self, nbytes: int) -> bool:
+    def advance(self, nbytes: int) -> None:
         self._filled += nbytes
-        done = self._filled == len(self._memory)
-        if done:
+        if self._filled == len(self._memory):
             self._frames.append((self._header, bytes(self._memory)))
-        return done
 
 
 class Pair:
@@ -297,10 +295,10 @@ def test_error_in_a_payload_that_comes_in_pieces_leaves_the_stream_in_step(where
     """That message is gone; what it held is not taken for frames, and the ones after it come."""
 
     class Late(Landed):
-        def advance(self, nbytes: int) -> bool:
+        def advance(self, nbytes: int) -> None:
             if (where == "at first") == (self._filled == 0):
                 raise Interrupted  # before it has counted them
-            return super().advance(nbytes)
+            super().advance(nbytes)
 
     class Interruptible(Pair):
         interrupts = 0
