@@ -348,6 +348,7 @@ class Runtime:
 
     def disown(self) -> None:
         """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
+        self.engine.driver.renew()
         # Not closed: that could shut down connections of the parent.
         self._inherited = self._transports, self._agent, self._host
         self._transports, self._agent, self._host = [], None, None

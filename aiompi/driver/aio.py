@@ -11,6 +11,7 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
+from aiompi.driver.forked import let_go
 from aiompi.driver.spin import Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 
@@ -34,6 +35,8 @@ class AsyncioDriver:
         self._thread = get_ident()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
+        self._reading: set[int] = set()
+        self._writing: set[int] = set()
         self._pollers: list[Poller] = []
         self._spin = Spin()
         self._until = 0.0
@@ -138,14 +141,19 @@ class AsyncioDriver:
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         return self.loop.call_later(delay, callback)
 
+    def renew(self) -> None:
+        let_go(self._reading | self._writing)
+
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        self._reading.add(fd)
         self.loop.add_reader(fd, callback)
 
     def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         bell = self._bells[fd] = LoopBell(self.loop, fd, hand_out, callback)
-        self.loop.add_reader(fd, bell.heard)
+        self.add_reader(fd, bell.heard)
 
     def remove_reader(self, fd: int) -> None:
+        self._reading.discard(fd)
         bell = self._bells.pop(fd, None)
         if bell is not None:
             bell.remove()
@@ -153,9 +161,11 @@ class AsyncioDriver:
             self.loop.remove_reader(fd)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        self._writing.add(fd)
         self.loop.add_writer(fd, callback)
 
     def remove_writer(self, fd: int) -> None:
+        self._writing.discard(fd)
         if not self.loop.is_closed():
             self.loop.remove_writer(fd)
 

@@ -18,6 +18,7 @@ from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
+from aiompi.driver.forked import let_go
 from aiompi.driver.spin import ONCE, Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
@@ -118,6 +119,11 @@ class BlockingDriver:
 
     def after_fork(self) -> None:
         """Undo `before_fork`, in the parent."""
+
+    def renew(self) -> None:
+        descriptors = [*self._readers, *self._writers]
+        self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
+        let_go(descriptors)
 
     def start(self) -> None:
         """Make progress in the background, if at all."""

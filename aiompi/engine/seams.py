@@ -96,6 +96,9 @@ class Driver(Protocol):
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Enter `observer(requests)` while a thread is blocked until some of these are complete."""
 
+    def renew(self) -> None:
+        """In the copy of a fork: wait for nothing any more, and let go of what the descriptors lead to."""
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""
 

@@ -203,7 +203,6 @@ class Process:
     def _forked(self) -> None:
         """A forked child shares the sockets and the epoll of its parent and must not touch them."""
         if self._runtime is not None:
-            self.driver.__init__()  # type: ignore[misc]  # anew, in place: communicators refer to it
             self._runtime.disown()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
@@ -23,6 +24,18 @@ from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
 
 T = TypeVar("T")
+
+#: the ranks of this process
+_ranks: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for rank in [*_ranks]:
+        rank.disown()
+    _ranks.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class World(Intracomm):
@@ -66,6 +79,7 @@ class Session:
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
+        _ranks.add(self._runtime)
 
     @property
     def joined(self) -> bool:

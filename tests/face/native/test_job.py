@@ -313,6 +313,55 @@ def test_nobody_serves(run: Run) -> None:
     run(main())
 
 
+FORKED = """
+import asyncio, os, pathlib, signal, sys, time
+import aiompi, uvloop
+
+async def main(address, directory):
+    async with aiompi.join(address) as world:
+        pending = world.irecv(source=1 - world.rank, tag=1)
+        await world.sendrecv(bytes(300_000), 1 - world.rank, source=1 - world.rank)
+        if world.rank:
+            if not os.fork():
+                errors = [pending.exception(), world.isend("from the child", dest=0, tag=1).exception()]
+                (directory / "child").write_text("\\n".join(map(str, errors)))
+                while not (directory / "end").exists():
+                    time.sleep(0.01)
+                os._exit(0)
+            await world.send("from the parent", dest=0, tag=1)
+            await world.recv(source=0, tag=2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        print(await pending)
+        await world.send("end", dest=1, tag=2)
+        await world.recv(source=1)
+
+factory = uvloop.new_event_loop if sys.argv[3] == "uvloop" else None
+with asyncio.Runner(loop_factory=factory) as runner:
+    runner.run(main(sys.argv[1], pathlib.Path(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
+def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
+    site: Site, tmp_path: Path, loop: str, transport: str
+) -> None:
+    job, address = site.serve(2)
+    env = {"AIOMPI_KEY": KEY, "AIOMPI_TRANSPORTS": transport}
+    words = [sys.executable, site.program(FORKED), address, str(tmp_path), loop]
+    ranks = [site.start(*words, env=env) for _ in range(2)]
+    assert job.finish().code == 1
+    assert len(site.processes()) >= 1, "the copy goes on"
+    (tmp_path / "end").touch()
+    survivor, killed = sorted((rank.finish() for rank in ranks), key=lambda result: -result.code)
+    assert (survivor.code, killed.code) == (1, -signal.SIGKILL)
+    assert survivor.lines == ["from the parent"]
+    assert "rank 1 closed its connection to the launcher without calling Finalize" in survivor.err
+    told = (tmp_path / "child").read_text().splitlines()
+    assert len(told) == 2
+    assert all(line.startswith("this process was forked from rank 1 and is no rank itself") for line in told)
+
+
 def test_wrong_key(run: Run, site: Site) -> None:
     """Is refused at both ends, and the job still waits for the right one."""
     job, address = site.serve(1)
