@@ -114,6 +114,7 @@ class Codec:
             RemoteProtocolError: the message is malformed.
             InvalidTypeError: it is pickled, and pickling is off.
             OtherError: it is a pickle that cannot be read here; the cause says why.
+            OSError: modules that are needed for it cannot be imported, for want of descriptors.
         """
         try:
             mark = message[0]
@@ -122,7 +123,7 @@ class Codec:
             if mark == _KINDS:
                 return self._loads_kinds(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
-        except (MPIException, MemoryError):
+        except (MPIException, MemoryError, OSError):
             raise
         except Exception as error:
             return self._loads_strange(message, error)

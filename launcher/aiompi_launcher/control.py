@@ -34,6 +34,9 @@ class Owner(Protocol):
     def on_stranger(self, address: str, error: str) -> None:
         """A connection was dropped before it had joined."""
 
+    def on_shortage(self) -> None:
+        """There are no descriptors for more connections, though all that there are have joined."""
+
 
 class Link:
     """One connection.
@@ -205,9 +208,11 @@ class ControlServer:
 
     def _push_out(self, reason: str) -> bool:
         oldest = next(iter(self._strangers), None)
-        if oldest is not None:
-            oldest.drop(reason)
-        return oldest is not None
+        if oldest is None:
+            self.owner.on_shortage()
+            return False
+        oldest.drop(reason)
+        return True
 
 
 def _address(peer: object) -> str:

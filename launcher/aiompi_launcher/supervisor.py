@@ -56,6 +56,7 @@ class Supervisor:
         self._impatience = asyncio.Event()
         self._hurried = 0  # exit code when the user does not wait for other clients
         self._quiet = False
+        self._short = False  # whether the user has been told that descriptors are
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
         self._watch_signals()
         if timeout is not None:
@@ -212,6 +213,11 @@ class Supervisor:
         # On a socket that only this user can reach it is a rank that died early, and that is told anyway.
         tell = self.chat if self._processes else self.outputs.say
         tell(f"dropped a connection from {address}: {error}")
+
+    def on_shortage(self) -> None:
+        if not self._short:
+            self._short = True
+            self.outputs.say("no descriptors are left for the connections of ranks: raise their limit (ulimit -n)")
 
     # What the system reports.
 

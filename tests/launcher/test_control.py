@@ -26,6 +26,7 @@ class Owner:
         self.messages: list[tuple[int, control.Message]] = []
         self.closed: list[tuple[int, str]] = []
         self.strangers: list[str] = []
+        self.shortages = 0
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
         link.rank = wanted
@@ -40,6 +41,9 @@ class Owner:
     def on_stranger(self, address: str, error: str) -> None:
         assert address.startswith("127.0.0.1:")
         self.strangers.append(error)
+
+    def on_shortage(self) -> None:
+        self.shortages += 1
 
 
 class Rank:
@@ -263,4 +267,20 @@ async def test_descriptors_run_out(owner: Owner, server: ControlServer, port: in
         await late.prove(0, then=JOIN)
         await until(lambda: owner.joined)
     assert owner.strangers == ["descriptors ran out"]
+    assert not owner.shortages
+    late.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_descriptors_run_out_for_ranks(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
+    """Who has joined stays, and the owner is told."""
+    for number, rank in enumerate(ranks):
+        await rank.prove(number, then=JOIN)
+    await until(lambda: len(owner.joined) == 3)
+    late = Rank(port)
+    with no_more_descriptors():
+        await until(lambda: owner.shortages)
+    await late.prove(3, then=JOIN)
+    await until(lambda: len(owner.joined) == 4)
+    assert not owner.strangers
     late.socket.close()

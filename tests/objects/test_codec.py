@@ -318,6 +318,27 @@ def test_a_truncated_pickle_is_malformed() -> None:
         LENIENT.loads(bytes(message(LENIENT, Pair(1, 2)))[:-2])
 
 
+def test_numpy_cannot_be_imported_for_want_of_descriptors() -> None:
+    """Which is said, and the next one arrives."""
+    program = f"""
+        import os, resource
+        from aiompi.objects import Codec
+        codec = Codec(pickle=False)
+        data = bytes.fromhex("{message(STRICT, np.arange(3)).hex()}")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (os.open(os.devnull, os.O_RDONLY), hard))
+        try:
+            codec.loads(data)
+        except OSError as error:
+            assert "Too many open files" in str(error), error
+        else:
+            raise AssertionError
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert codec.loads(data).tolist() == [0, 1, 2]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
 def test_numpy_is_not_imported_until_an_array_arrives() -> None:
     program = f"""
         import sys
