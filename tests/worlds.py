@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import select
@@ -395,6 +396,19 @@ class PolledWorld(_Sockets):
         self.close()
         for driver in self.drivers:
             driver.close()
+
+
+def on_ring(w: PolledWorld, then: Callable[[int], object]) -> None:
+    """Call this with the number of a rank before it rings for another."""
+    for rank, transport in enumerate(w.transports):
+        for link in list[Any](transport.links):
+            outbound = link._segment.outbound
+            outbound.bell = functools.partial(_rung, then, rank, outbound.bell)
+
+
+def _rung(then: Callable[[int], object], rank: int, bell: Callable[[], object]) -> None:
+    then(rank)
+    bell()
 
 
 class RawPeer:

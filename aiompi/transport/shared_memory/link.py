@@ -17,7 +17,7 @@ from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import Assistance
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import AHEAD, NOT, UNHEARD
+from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE, TAIL
@@ -123,6 +123,7 @@ class RingLink:
         self._sharing = Sharing(self._socket, segment)
         segment.inbound.give_way = self._driver.give_way
         segment.outbound.habit = self._habit
+        segment.outbound.now = self._driver.now
         segment.outbound.roomy = self._transport.engine.roomy
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
@@ -140,28 +141,19 @@ class RingLink:
         try:
             written = segment.outbound.put(header, piece, 0, False, rest)
             if written == AHEAD:
-                self._ring(segment)
+                segment.outbound.ring()
                 self._sleepers[self.peer.rank] = self._wake
                 written = segment.outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
-        if written == UNHEARD:
-            self._ring(segment)
         return written != NOT
-
-    def _ring(self, segment: Segment) -> None:
-        """Ring for a short frame, early or late."""
-        now = self._driver.now
-        start = now()
-        segment.ring()
-        self._habit.rung(now() - start)
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
         segment, sleepy = self._segment, self._habit.sleepy
         if sleepy and segment is not None and not self._queue and segment.outbound.herald():
-            self._ring(segment)
+            segment.outbound.ring()
         elif not sleepy or segment is None:
             self._sleepers.pop(self.peer.rank, None)
 
@@ -273,13 +265,10 @@ class RingLink:
         if segment is None or self._queue:
             return False
         try:
-            written = segment.outbound.put(header, where, mark, quiet)
+            return segment.outbound.put(header, where, mark, quiet) != NOT
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
-        if written == UNHEARD:
-            segment.ring()
-        return written != NOT
 
     def rouse(self) -> None:
         """Wake the peer, which sleeps though nothing was sent to it."""

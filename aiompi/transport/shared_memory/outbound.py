@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -25,7 +26,7 @@ from aiompi.wire.frame import HEADER_BYTES, Payload
 #: what became of a frame
 NOT: Final = 0
 HEARD: Final = 1
-UNHEARD: Final = 2
+RUNG: Final = 2
 AHEAD: Final = 3
 
 #: frames that find the reader awake until the next one is written without a look whether he sleeps: that word is in the
@@ -39,22 +40,32 @@ REWIND: Final = 64 * 2**10
 _SKIP: Final = bytes(HEADER_BYTES)
 
 
+def _timeless() -> float:
+    return 0.0
+
+
 class Outbound(Ring):
     """The writing end.
 
+    Args, Attributes:
+        bell: wakes the reader.
+
     Attributes:
+        now: the clock, as of the driver.
         roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
         habit: of the reader.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "habit", "roomy")
+    __slots__ = ("_announced", "_granted", "_limit", "bell", "habit", "now", "roomy")
 
-    def __init__(self, memory: memoryview, words: memoryview) -> None:
+    def __init__(self, memory: memoryview, words: memoryview, bell: Callable[[], object]) -> None:
         super().__init__(memory, words)
+        self.bell = bell
         self._limit = self._size
         self._granted = 0
         self._announced = -1  # where the frame begins for which the reader was rung early
         self.habit = Habit()
+        self.now: Callable[[], float] = _timeless
         self.roomy = False
 
     def put(
@@ -74,7 +85,7 @@ class Outbound(Ring):
 
         Returns:
             NOT if it does not fit, and nothing is written; AHEAD if nothing is written because the reader sleeps, who
-            is to be rung for before this is called again; UNHEARD if he must be rung for, otherwise HEARD.
+            is to be rung for before this is called again; RUNG if he slept, and has been rung for, otherwise HEARD.
 
         Raises:
             RemoteProtocolError: the reader has corrupted the ring.
@@ -116,7 +127,19 @@ class Outbound(Ring):
             return HEARD
         self.due = wait
         self.habit.sleepy = _SLEEPY
-        return UNHEARD
+        self.ring()
+        return RUNG
+
+    def ring(self) -> None:
+        """Wake the reader, and learn how long it takes."""
+        now = self.now
+        start = now()
+        try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
+            self.bell()
+        except BlockingIOError:
+            pass  # he has been rung for without end, and will find it readable
+        self.answered = self.due
+        self.habit.rung(now() - start)
 
     def begin(self) -> None:
         """A frame follows that is written in pieces."""

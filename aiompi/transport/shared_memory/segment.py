@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import mmap
 import os
 import socket
@@ -44,7 +46,7 @@ class Segment:
         rings = [view[PREFIX + i * size : PREFIX + (i + 1) * size] for i in range(2)]
         controls = [words[i * CONTROL_BYTES // 8 : (i + 1) * CONTROL_BYTES // 8] for i in range(2)]
         own, other = (0, 1) if first else (1, 0)
-        self.outbound = Outbound(rings[own], controls[own])
+        self.outbound = Outbound(rings[own], controls[own], functools.partial(os.eventfd_write, far_bell, 1))
         self.inbound = Inbound(rings[other], controls[other])
         self.bell = bell
         self._far_bell = far_bell
@@ -98,11 +100,9 @@ class Segment:
 
     def ring(self) -> None:
         """Wake the other side."""
-        try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
-            os.eventfd_write(self._far_bell, 1)
-        except BlockingIOError:
-            pass  # it has been rung without end, and will be readable
         outbound, inbound = self.outbound, self.inbound
+        with contextlib.suppress(BlockingIOError):  # it has been rung without end, and will be readable
+            outbound.bell()
         outbound.answered = outbound.due
         inbound.answered = inbound.due
 

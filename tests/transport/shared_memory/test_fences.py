@@ -17,7 +17,7 @@ from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.board import Board
 from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
 from aiompi.transport.shared_memory.inbound import Inbound
-from aiompi.transport.shared_memory.outbound import HEARD, UNHEARD, Outbound
+from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES
@@ -33,7 +33,7 @@ class Ends:
 
     def __init__(self) -> None:
         memory, self.words = memoryview(bytearray(SIZE)), memoryview(bytearray(CONTROL_BYTES)).cast("Q")
-        self.outbound, self.inbound = Outbound(memory, self.words), Inbound(memory, self.words)
+        self.outbound, self.inbound = Outbound(memory, self.words, lambda: None), Inbound(memory, self.words)
         self.read: list[bytes] = []
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -68,7 +68,7 @@ def test_a_frame_that_is_put_while_its_reader_begins_to_wait_is_told_of_and_seen
     ends = Ends()
     put = ends.at_fence(ends.inbound, ends.put)
     assert not ends.inbound.watch()
-    assert put == [UNHEARD]
+    assert put == [RUNG]
 
 
 def test_the_rest_of_a_message_that_is_written_while_its_reader_begins_to_wait_is_seen() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from frames import Header
-from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, pattern
 
 from aiompi import errors
 from aiompi.constants import PROC_NULL
@@ -22,9 +22,8 @@ from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.outbound import AHEAD, EARLY
+from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, Outbound
 from aiompi.transport.shared_memory.ring import HEAD, LENT, PLACE, TAIL
-from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER, HEADER_BYTES
@@ -169,9 +168,8 @@ def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monke
     """At the beginning, so that he wakes up meanwhile, and at the end, if he has fallen asleep again."""
     w = world
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
-    rung: list[Segment] = []
-    ring = Segment.ring
-    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    rung: list[int] = []
+    on_ring(w, rung.append)
     numbers = counting(w, lambda number: w.drivers[1].poll())
     receive = irecv(w.comms[1])
     isend(w.comms[0], pattern(LONG), 1)
@@ -197,8 +195,7 @@ def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
     link: Any = w.engines[0].peer(1).link
     link._segment.outbound.roomy = False
     rung: list[int] = []
-    ring = Segment.ring
-    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(numbers.counted[-1]), ring(self)))
+    on_ring(w, lambda rank: rung.append(numbers.counted[-1]))
     numbers = counting(w, lambda number: None)
     numbers.counted.append(0)
     receives = [irecv(w.comms[1]) for _ in range(2)]
@@ -216,7 +213,7 @@ def test_a_reader_who_spins(world: PolledWorld, monkeypatch: pytest.MonkeyPatch)
     w = world
     w.drivers[1].spin(60.0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
-    monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
+    on_ring(w, lambda rank: pytest.fail("rung"))
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     counting(w, lambda number: w.drivers[1].poll())
     for i in range(3):
@@ -288,19 +285,19 @@ def test_a_receive_that_is_withdrawn_meanwhile(world: PolledWorld) -> None:
 # Before anything is written.
 
 
-def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld) -> None:
     w = world
     link: Any = w.engines[0].peer(1).link
-    outbound, ring = link._segment.outbound, link._segment.ring
+    outbound, bell = link._segment.outbound, link._segment.outbound.bell
     heads: list[int] = []
 
     def rung() -> None:
         heads.append(outbound._head)
-        ring()
+        bell()
         if len(heads) == 1:
             w.drivers[1].poll()  # he looks before there is anything, and sleeps again
 
-    monkeypatch.setattr(link._segment, "ring", rung)
+    outbound.bell = rung
     before = outbound._head
     receive = irecv(w.comms[1])
     isend(w.comms[0], pattern(EARLY), 1)
@@ -336,9 +333,8 @@ def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
     assert not w.engines[0].sleepers
     sleeping(w)
     assert [*w.engines[0].sleepers] == [1]
-    rung: list[Segment] = []
-    ring = Segment.ring
-    monkeypatch.setattr(Segment, "ring", lambda self: (rung.append(self), ring(self)))
+    rung: list[int] = []
+    on_ring(w, rung.append)
     receive = irecv(w.comms[1])
     w.comms[0].wake(1)
     w.comms[0].wake(1)
@@ -357,19 +353,18 @@ class Bell:
         late: of each ring whether there was a frame by then.
     """
 
-    def __init__(self, w: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, w: PolledWorld) -> None:
         link: Any = w.engines[0].peer(1).link
-        self._segment = link._segment
-        self._ring = self._segment.ring
+        outbound: Outbound = link._segment.outbound
+        self._words, self._bell = outbound.words, outbound.bell
         self._now = self.seconds = 0.0
         self.late: list[bool] = []
-        monkeypatch.setattr(self._segment, "ring", self._rung)
-        monkeypatch.setattr(w.drivers[0], "now", lambda: self._now)
+        outbound.bell = self._rung
+        outbound.now = lambda: self._now
 
     def _rung(self) -> None:
-        words = self._segment.outbound.words
-        self.late.append(words[HEAD] != words[TAIL])
-        self._ring()
+        self.late.append(self._words[HEAD] != self._words[TAIL])
+        self._bell()
         self._now += self.seconds
 
 
@@ -396,7 +391,7 @@ def answer(w: PolledWorld, prepare: bool = True, turn: bool = False) -> None:
 def test_who_answers_rings_when_the_frame_is_there_if_early_rings_take_long(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch, prepare: bool, turn: bool
 ) -> None:
-    w, bell = world, Bell(world, monkeypatch)
+    w, bell = world, Bell(world)
     sleeping(w)
     for seconds, late in ((1e-6, [False, False, False]), (20e-6, [False, True, True, False, False, True])):
         bell.seconds = seconds
@@ -407,7 +402,7 @@ def test_who_answers_rings_when_the_frame_is_there_if_early_rings_take_long(
 
 
 def test_who_asks_rings_early_all_the_same(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    w, bell = world, Bell(world, monkeypatch)
+    w, bell = world, Bell(world)
     sleeping(w)
     bell.seconds = 20e-6
     answer(w)
@@ -425,7 +420,7 @@ def test_who_is_heard_by_one_link_is_rung_for_late_by_the_other(
     assert len(w.links(0, 1)) == 2, "each rank sends by the link that it has made"
     for _ in range(10):
         w.poll()
-    bell = Bell(w, monkeypatch)
+    bell = Bell(w)
     sleeping(w)
     bell.seconds = 20e-6
     bell.late.clear()
@@ -450,7 +445,7 @@ def test_a_reader_who_looks_before_the_message_is_made_is_rung_for_again(world: 
 def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     sleeping(w)
-    monkeypatch.setattr(Segment, "ring", lambda self: pytest.fail("rung"))
+    on_ring(w, lambda rank: pytest.fail("rung"))
     for stranger in (PROC_NULL, 0, 2, "1", None):
         w.comms[0].wake(stranger)  # type: ignore[arg-type]
     link: Any = w.engines[1].peer(0).link
