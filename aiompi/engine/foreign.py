@@ -197,7 +197,9 @@ class ForeignPeer(Party):
             return
         receive.from_abroad(self)
         if message.landing is None:
-            assert message.data is not None
+            if message.data is None:
+                receive.fail(no_memory(message.source, message.tag, message.length))
+                return
             receive.take(message.source, message.tag, message.data, own=True)
             return
         landing = message.landing

@@ -182,7 +182,7 @@ class Landing:
         """Have nobody else write into the memory any more; False if somebody still does, and this was not to wait."""
         return self.offer is None or self.offer.close(wait)
 
-    def retarget(self, target: Receive | Message, memory: memoryview) -> None:
+    def retarget(self, target: Receive | Message | Dropped, memory: memoryview) -> None:
         """Continue in other memory: a receiver has come, or gone."""
         self.divert()
         kept = min(self.filled, len(memory))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Landing, Message, no_memory, place
+from aiompi.engine.message import Dropped, Landing, Message, no_memory, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
@@ -309,15 +309,21 @@ class Receive(Request[Any]):
         return message
 
     def _rest_on(self, message: Message, landing: Landing | None) -> None:
-        """Let a message that stands for the matched one have its place and its content."""
+        """Let a message that stands for the matched one have its place, and its content if there is memory for it."""
         message.order = self.order
+        self.landing = None
         if landing is None:
-            message.data = self._kept()
+            with contextlib.suppress(MemoryError):
+                message.data = self._kept()
+            return
+        own = self.memory is None and len(landing.memory) == self.length
+        try:
+            memory = landing.memory if own else allocate(self.length)
+        except MemoryError:
+            landing.retarget(Dropped(), memoryview(bytearray()))
         else:
             message.eager, landing.eager = landing.eager, 0
-            own = self.memory is None and len(landing.memory) == self.length
-            landing.retarget(message, landing.memory if own else allocate(self.length))
-            self.landing = None
+            landing.retarget(message, memory)
 
     def _kept(self) -> memoryview:
         if self.memory is None:

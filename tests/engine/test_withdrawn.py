@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, pattern
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine.pt2pt import Receive
+from aiompi.errors import OtherError
+from aiompi.wire.frame import HEADER_BYTES
 
 LONG = 10 * LIMIT
 
@@ -36,6 +39,32 @@ def test_withdrawn_send_that_was_not_matched_is_recalled() -> None:
     w.run()
     assert send.cancelled()
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
+
+
+@pytest.mark.parametrize("moved", [HEADER_BYTES, HEADER_BYTES + 100, HEADER_BYTES + LIMIT])
+def test_withdrawn_receive_for_whose_message_there_is_no_memory(moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written any more into what was the receive's, the next receive is told, and credit is not lost."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise MemoryError
+
+    w = WireWorld(2)
+    memory = bytearray(LIMIT)
+    receive = irecv_into(w.comms[1], memory)
+    isend(w.comms[0], pattern(LIMIT), 1)
+    isend(w.comms[0], b"next", 1)
+    w.run_wire(0, 1, moved)
+    before = bytes(memory)
+    monkeypatch.setattr("aiompi.engine.pt2pt.allocate", refuse)
+    monkeypatch.setattr(Receive, "_kept", refuse)
+    receive.withdraw()
+    assert receive.cancelled()
+    w.run()
+    assert memory == before
+    with pytest.raises(OtherError, match=f"no memory for a message of {LIMIT} bytes from rank 0"):
+        irecv(w.comms[1]).result()
+    assert irecv(w.comms[1]).result() == b"next"
+    assert w.balanced(0, 1)
 
 
 @pytest.mark.parametrize("argument", [1.5, "1", None])
