@@ -348,16 +348,18 @@ class Runtime:
 
     def disown(self) -> None:
         """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
-        self.engine.driver.renew()
         # Not closed: that could shut down connections of the parent.
         self._inherited = self._transports, self._agent, self._host
         self._transports, self._agent, self._host = [], None, None
-        self.engine.inherit(
-            LocalProtocolError(
-                f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
-                "communicate"
+        try:
+            self.engine.driver.renew()
+        finally:
+            self.engine.inherit(
+                LocalProtocolError(
+                    f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
+                    "communicate"
+                )
             )
-        )
 
     def exit(self, code: int) -> NoReturn:
         """End this process at once, as MPI_Abort does, without losing what it has printed."""

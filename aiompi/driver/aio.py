@@ -142,11 +142,19 @@ class AsyncioDriver:
         return self.loop.call_later(delay, callback)
 
     def renew(self) -> None:
-        let_go(self._reading | self._writing)
+        try:
+            let_go(self._reading | self._writing)
+        finally:
+            # The copy of the loop may go on, and would hear of what comes for the parent.
+            self._pollers.clear()
+            for fd in [*self._reading]:
+                self.remove_reader(fd)
+            for fd in [*self._writing]:
+                self.remove_writer(fd)
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
-        self._reading.add(fd)
         self.loop.add_reader(fd, callback)
+        self._reading.add(fd)
 
     def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         bell = self._bells[fd] = LoopBell(self.loop, fd, hand_out, callback)
@@ -161,8 +169,8 @@ class AsyncioDriver:
             self.loop.remove_reader(fd)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
-        self._writing.add(fd)
         self.loop.add_writer(fd, callback)
+        self._writing.add(fd)
 
     def remove_writer(self, fd: int) -> None:
         self._writing.discard(fd)

@@ -20,6 +20,10 @@ def silencing(fd: int, callback: Callable[[], object]) -> Callable[[], None]:
     return heard
 
 
+def _nothing() -> bool:
+    return False
+
+
 class LoopBell:
     """A bell in an event loop. Tasks that wait for what has come run before it is read, and looked at further.
 
@@ -62,4 +66,4 @@ class LoopBell:
 
     def remove(self) -> None:
         """Call nobody any more, whatever is under way: the descriptor may soon be that of something else."""
-        self._callback = None
+        self._callback, self._hand_out = None, _nothing

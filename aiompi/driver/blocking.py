@@ -121,9 +121,9 @@ class BlockingDriver:
         """Undo `before_fork`, in the parent."""
 
     def renew(self) -> None:
-        descriptors = [*self._readers, *self._writers]
+        self._epoll.close()  # that of the parent; first, there may be no descriptor for another one
+        let_go({*self._readers, *self._writers})
         self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
-        let_go(descriptors)
 
     def start(self) -> None:
         """Make progress in the background, if at all."""

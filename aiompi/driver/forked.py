@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 
 
-def let_go(descriptors: Iterable[int]) -> None:
+def let_go(descriptors: Collection[int]) -> None:
     """Have them lead nowhere, so that others see the end of the process that this one was forked from.
 
     Their numbers stay taken: objects refer to them, and will close them.
+
+    Raises:
+        OSError: the system has no memory for that.
     """
-    with contextlib.suppress(OSError), open(os.devnull, "r+b", buffering=0) as nowhere:
+    for first in descriptors:
+        os.close(first)  # there may be no other number for the next one
+        nowhere = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         for descriptor in descriptors:
-            os.dup2(nowhere.fileno(), descriptor, inheritable=False)
+            if descriptor != nowhere:
+                os.dup2(nowhere, descriptor, inheritable=False)
+        if nowhere not in descriptors:
+            os.close(nowhere)
+        break

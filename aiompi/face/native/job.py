@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import sys
@@ -30,9 +31,10 @@ _ranks: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for rank in [*_ranks]:
-        rank.disown()
-    _ranks.clear()
+    with contextlib.ExitStack() as stack:
+        for rank in [*_ranks]:
+            stack.callback(rank.disown)  # each, whatever another one raises
+        _ranks.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -79,7 +81,6 @@ class Session:
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
-        _ranks.add(self._runtime)
 
     @property
     def joined(self) -> bool:
@@ -87,6 +88,7 @@ class Session:
         return self._runtime.joined
 
     async def _start(self) -> World:
+        _ranks.add(self._runtime)
         try:
             await self._runtime.start()
         except BaseException:

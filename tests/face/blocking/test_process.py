@@ -201,6 +201,39 @@ print(pending.wait(), comm.allreduce(1))
     assert result.err.endswith("ZeroDivisionError: division by zero\n")
 
 
+@pytest.mark.parametrize("level", ["funneled", "multiple"])
+def test_fork_without_a_free_descriptor(site: Site, level: str) -> None:
+    program = """
+import os, resource
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+comm.sendrecv("first", 1 - comm.rank, source=1 - comm.rank)
+if comm.rank == 0:
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        pass
+    child = os.fork()
+    if not child:
+        for descriptor in taken:
+            os.close(descriptor)
+        try:
+            comm.send("from the child", dest=1)
+        except MPI.LocalProtocolError:
+            os._exit(3)
+        os._exit(4)
+    for descriptor in taken:
+        os.close(descriptor)
+    comm.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), dest=1)
+else:
+    print(comm.recv(source=0))
+"""
+    assert site.run(2, program, env={"AIOMPI_THREAD_LEVEL": level}).lines == ["3"]
+
+
 def test_fork_before_init(site: Site) -> None:
     """Importing has not made this process a rank yet."""
     program = """
