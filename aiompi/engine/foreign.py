@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
-from aiompi.engine.message import Dropped, Landing, Message, no_memory
+from aiompi.engine.message import Dropped, Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.impi.channel import Incoming, Outgoing, Pair, Phase
@@ -198,7 +198,7 @@ class ForeignPeer(Party):
         receive.from_abroad(self)
         if message.landing is None:
             if message.data is None:
-                receive.fail(no_memory(message.source, message.tag, message.length))
+                receive.out_of_memory(message.source, message.tag, message.length)
                 return
             receive.take(message.source, message.tag, message.data, own=True)
             return
@@ -223,7 +223,7 @@ class ForeignPeer(Party):
         try:
             return Landing(self, receive, self._memory(receive), incoming.length, 0)
         except (MemoryError, ValueError):
-            receive.fail(no_memory(receive.source, receive.tag, receive.length))
+            receive.out_of_memory(receive.source, receive.tag, receive.length)
             return Landing(self, Dropped(), memoryview(bytearray()), incoming.length, 0)
 
     def _memory(self, receive: Receive) -> memoryview:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
-from aiompi.errors import OtherError
 from aiompi.status import Status
 from aiompi.wire.frame import SCRATCH, Keep
 
@@ -22,11 +21,6 @@ def place(nbytes: int, keep: Keep | None) -> memoryview:
     """Memory for a payload that arrives: where it stays, if it may, otherwise memory of its own."""
     memory = None if keep is None else keep()
     return allocate(nbytes) if memory is None else memory
-
-
-def no_memory(source: int, tag: int, nbytes: int) -> OtherError:
-    """Why a message cannot be received: it needs memory of this rank, which has none."""
-    return OtherError(f"no memory for a message of {nbytes} bytes from rank {source} with tag {tag}")
 
 
 class Message:
@@ -109,10 +103,8 @@ class Message:
 
     @property
     def loss(self) -> Exception | None:
-        """Why its payload can come no more, if that is so."""
-        if self.data is not None or self.landing is not None or (self.rts and self.peer.error is None):
-            return None
-        return self.peer.error or no_memory(self.source, self.tag, self.length)
+        """Why its payload can come no more, if its sender is gone."""
+        return self.peer.error if self.data is None and self.landing is None else None
 
     def landed(self, landing: Landing) -> None:
         """The payload is complete, still without a receiver."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
-from aiompi.engine.message import Dropped, Landing, Message, no_memory, place
+from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.party import Party
 from aiompi.engine.pt2pt import Mode, Receive, Send
 from aiompi.errors import RemoteProtocolError
@@ -318,7 +318,7 @@ class Peer(Party):
             try:
                 return receive.begin(self, source, tag, length, length, eager, keep)
             except MemoryError:
-                receive.fail(no_memory(source, tag, length))
+                receive.out_of_memory(source, tag, length)
                 return self._waste(length, eager)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
@@ -358,12 +358,13 @@ class Peer(Party):
             self._return_credit(length + OVERHEAD)
             return
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
-        message.eager = self._hold(length)
+        eager = self._hold(length)
         message.note = note
         try:
             message.data = copied(payload)
+            message.eager = eager
         except MemoryError:
-            self.consumed(message.eager)
+            self.consumed(eager)
         self._keep(message)
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
@@ -400,7 +401,7 @@ class Peer(Party):
             self.emit(frame.SYNCACK, srqid=message.srqid)
         if message.landing is None:
             if message.data is None:
-                receive.fail(no_memory(message.source, message.tag, message.length))
+                receive.out_of_memory(message.source, message.tag, message.length)
                 return
             receive.take(message.source, message.tag, message.data, own=True)
             message.data = None
@@ -417,7 +418,7 @@ class Peer(Party):
         try:
             landing = receive.begin(self, source, tag, length, wanted)
         except (MemoryError, ValueError):
-            receive.fail(no_memory(source, tag, length))
+            receive.out_of_memory(source, tag, length)
             self.emit(frame.CTS, srqid=srqid)
         else:
             if offer is None or not offer.stands():

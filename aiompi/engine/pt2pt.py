@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Dropped, Landing, Message, no_memory, place
+from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
@@ -224,7 +224,7 @@ class Receive(Request[Any]):
             try:
                 self.data = payload if own else bytearray(payload) if length < LARGE else copied(payload)
             except MemoryError:
-                self.fail(no_memory(source, tag, length))
+                self.out_of_memory(source, tag, length)
                 return
         elif length <= len(memory):
             memory[:length] = payload
@@ -260,6 +260,13 @@ class Receive(Request[Any]):
             self._truncated(len(self.memory))
             return
         self._finish()
+
+    def out_of_memory(self, source: int, tag: int, length: int) -> None:
+        """A message has been matched that needs memory of this rank, which has none."""
+        self.source = source
+        self.tag = tag
+        self.length = length
+        self.fail(OtherError(f"no memory for a message of {length} bytes from rank {source} with tag {tag}"))
 
     def _truncated(self, capacity: int) -> None:
         self.fail(

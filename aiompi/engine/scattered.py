@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aiompi.engine.message import no_memory
 from aiompi.engine.pt2pt import Receive
 from aiompi.status import Status
 
@@ -84,7 +83,7 @@ class ScatteredReceive(Receive):
         try:
             target.unpack(payload[:capacity])
         except MemoryError:
-            self.fail(no_memory(self.source, self.tag, self.length))
+            self.out_of_memory(self.source, self.tag, self.length)
             return
         if self.length > capacity:
             self._truncated(capacity)

@@ -74,11 +74,14 @@ def test_its_receive_fails(
     assert w.finish(irecv(w.comms[1]), isend(w.comms[0], parts[1], 1))[0] == parts[1]
 
 
+@pytest.mark.parametrize("sync", [False, True])
 @pytest.mark.parametrize("nbytes", LENGTHS)
-def test_who_has_probed_for_it_is_told(polled: NewPolled, exhausted: Callable[[bool], None], nbytes: int) -> None:
+def test_who_has_probed_for_it_is_told(
+    polled: NewPolled, exhausted: Callable[[bool], None], nbytes: int, sync: bool
+) -> None:
     w = connected(polled)
     exhausted(True)
-    send = isend(w.comms[0], pattern(nbytes), 1, 7)
+    send = isend(w.comms[0], pattern(nbytes), 1, 7, sync=sync)
     w.until(lambda: w.comms[1].iprobe(0, 7) is not None)
     for _ in range(20):
         w.poll()
@@ -86,7 +89,7 @@ def test_who_has_probed_for_it_is_told(polled: NewPolled, exhausted: Callable[[b
     assert message is not None
     assert message.envelope().nbytes == nbytes
     exhausted(False)
-    if nbytes > LARGE and by_rendezvous(w):
+    if nbytes > LARGE and (sync or by_rendezvous(w)):
         assert w.finish(w.comms[1].imrecv(message, None, bytes))[0] == pattern(nbytes)
     else:
         refused(w, w.comms[1].imrecv(message, None, bytes), nbytes)
@@ -97,6 +100,18 @@ def test_who_has_probed_for_it_is_told(polled: NewPolled, exhausted: Callable[[b
 def by_rendezvous(w: PolledWorld) -> bool:
     """Whether long messages announce themselves, and need no memory before they are received."""
     return w.engines[0].lending is None
+
+
+def test_one_that_is_recalled(polled: NewPolled, exhausted: Callable[[bool], None]) -> None:
+    w = connected(polled)
+    exhausted(True)
+    send = isend(w.comms[0], pattern(LARGE), 1, 7, sync=True)
+    w.until(lambda: w.comms[1].iprobe(0, 7) is not None)
+    send.cancel()
+    w.finish(send)
+    assert send.cancelled()
+    assert w.held(1, 0) == 0
+    assert w.balanced(0, 1)
 
 
 def test_a_message_into_memory_with_gaps(polled: NewPolled) -> None:
