@@ -62,7 +62,7 @@ class BlockingDriver:
         self._epoll: select.epoll | SharedEpoll = select.epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
-        self._bells: set[int] = set()
+        self._bells: dict[int, Callable[[], bool]] = {}
         self._asleep = False  # or about to be: calls come from signal handlers
         self._alarm: int | None = None
         self._soon: deque[Callable[[], object]] = deque()
@@ -222,7 +222,11 @@ class BlockingDriver:
                 if event & ~_OUT:
                     callback = self._readers.get(fd)
                     if callback is not None:
-                        callback()
+                        hand_out = self._bells.get(fd)
+                        if hand_out is not None and hand_out():
+                            self._soon.append(callback)
+                        else:
+                            callback()
                 if event & ~_IN:
                     callback = self._writers.get(fd)
                     if callback is not None:
@@ -369,27 +373,21 @@ class BlockingDriver:
         self._change(fd, self._readers, callback)
 
     def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        def heard() -> None:
-            if hand_out():
-                self._soon.append(attend)
-            else:
-                attend()
-
         def attend() -> None:
-            if self._readers.get(fd) is heard:
+            if self._readers.get(fd) is attend:
                 callback()
 
-        self._readers[fd] = heard
+        self._readers[fd] = attend
+        self._bells[fd] = hand_out
         try:
             # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
             self._epoll.register(fd, _BELL)
         except BaseException:
-            del self._readers[fd]
+            del self._readers[fd], self._bells[fd]
             raise
-        self._bells.add(fd)
 
     def remove_reader(self, fd: int) -> None:
-        self._bells.discard(fd)
+        self._bells.pop(fd, None)
         self._change(fd, self._readers, None)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
