@@ -14,12 +14,12 @@ def let_go(descriptors: Collection[int]) -> None:
     Raises:
         OSError: the system has no memory for that.
     """
-    for first in descriptors:
-        os.close(first)  # there may be no other number for the next one
-        nowhere = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        for descriptor in descriptors:
-            if descriptor != nowhere:
-                os.dup2(nowhere, descriptor, inheritable=False)
-        if nowhere not in descriptors:
-            os.close(nowhere)
-        break
+    if not descriptors:
+        return
+    os.close(next(iter(descriptors)))  # there may be no other number for the next one
+    nowhere = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    for descriptor in descriptors:
+        if descriptor != nowhere:
+            os.dup2(nowhere, descriptor, inheritable=False)
+    if nowhere not in descriptors:
+        os.close(nowhere)
