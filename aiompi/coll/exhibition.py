@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import Content, meet, post, together
+from aiompi.coll.meeting import Content, meet, meet_with_objects, post, together
+from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.engine import ROOM, Assembly
 from aiompi.errors import OtherError
@@ -21,9 +22,16 @@ _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-def exhibit(channel: Channel, value: memoryview, look: Look) -> Coroutine[Any, None, bool]:
-    """Show a value, as long as those of all others, and look at all of them; see `exhibit_written`."""
-    nbytes = value.nbytes
+def exhibit(channel: Channel, slot: Slot, look: Look) -> Coroutine[Any, None, bool]:
+    """Show what a slot holds, and look at what those of all ranks do; see `exhibit_written`.
+
+    Args:
+        slot: with a block, as long as those of all others; or with an object of any length, which is shown only if
+            those of all ranks are short.
+    """
+    value, nbytes = slot.memory, slot.nbytes
+    if value is None:
+        return _post_object(channel, slot, look)
     if nbytes <= ROOM:
         return _post(channel, bytes(value), look)
 
@@ -58,7 +66,15 @@ def exhibit_written(
 
 
 async def _post(channel: Channel, own: Content, look: Look) -> bool:
-    contents = await meet(channel, own)
+    contents = await meet(channel, own, len(own))
+    if contents is None:
+        return False
+    look(contents)
+    return True
+
+
+async def _post_object(channel: Channel, slot: Slot, look: Look) -> bool:
+    contents = await meet_with_objects(channel, b"".join(slot.payload) if slot.nbytes <= ROOM else None)
     if contents is None:
         return False
     look(contents)

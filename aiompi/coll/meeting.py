@@ -21,6 +21,8 @@ Content: TypeAlias = bytes | memoryview
 
 #: calls in which the members try to be an assembly, until they leave it at messages
 _ATTEMPTS: Final = 8
+#: most calls in a row that leave it at messages since objects were too long to be posted
+_LONGEST_PAUSE: Final = 63
 
 
 class Meeting:
@@ -33,22 +35,48 @@ class Meeting:
         assembly: of the members, once they are one.
         attempts: that are left to be made to become one.
         latest: the last call that has begun, which the next one waits for.
+        pauses: by note, those of collectives on objects.
     """
 
-    __slots__ = ("alarm", "assembly", "attempts", "latest")
+    __slots__ = ("alarm", "assembly", "attempts", "latest", "pauses")
 
     def __init__(self, alarm: Alarm) -> None:
         self.alarm = alarm
         self.assembly: Assembly | None = None
         self.attempts = _ATTEMPTS
         self.latest: Request[Any] | None = None
+        self.pauses: dict[int, Pause] = {}
 
 
-async def meet(channel: Channel, content: Content) -> list[Content] | None:
+class Pause:
+    """Calls of a collective on objects that leave it at messages, since one before had an object too long to be posted.
+
+    First 1, after the next such call 3, then 7 and so on. All have seen that it was too long, and count alike.
+    """
+
+    __slots__ = ("_calls", "_left")
+
+    def __init__(self) -> None:
+        self._calls = self._left = 0
+
+    def lengthen(self) -> None:
+        """Pause, for longer than the last time."""
+        self._calls = self._left = min(2 * self._calls + 1, _LONGEST_PAUSE)
+
+    def lasts(self) -> bool:
+        """Whether a call is one of them."""
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
+
+
+async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content] | None:
     """Post something for all others.
 
     Args:
-        content: at most `ROOM` bytes, as many as on all other ranks.
+        content: at most `ROOM` bytes.
+        nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:
         What each rank has posted; None, on all ranks alike, if they cannot do that, or not yet.
@@ -61,17 +89,57 @@ async def meet(channel: Channel, content: Content) -> list[Content] | None:
         return None
     assembly, before = meeting.assembly, meeting.latest
     if assembly is None or (before is not None and not before.done()):
-        return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, len(content)))
-    meeting.latest = current = assembly.post(content, channel.note, len(content))
+        return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, nbytes))
+    meeting.latest = current = assembly.post(content, channel.note, nbytes)
     try:
         if current.done():
-            return _collected(channel, content, len(content), current.result())
-        _expect(channel, meeting, len(content), current)
-        return _collected(channel, content, len(content), await current)
+            return _collected(channel, content, nbytes, current.result())
+        _expect(channel, meeting, nbytes, current)
+        return _collected(channel, content, nbytes, await current)
     finally:
         meeting.alarm.unset()
         if meeting.latest is current:
             meeting.latest = None  # an error of it would keep much else
+
+
+async def meet_with_objects(channel: Channel, message: Content | None) -> list[Content] | None:
+    """Post the message of an object for all others, if they are short on all ranks.
+
+    Args:
+        message: not empty; None if it is longer than `ROOM`.
+
+    Returns:
+        That of each rank; None, on all ranks alike, if one is too long, or was a short while ago, or they cannot meet.
+
+    Raises:
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `post`.
+    """
+    meeting = _meeting(channel)
+    if meeting is None:
+        return None
+    pauses, note, content = meeting.pauses, channel.note, b"" if message is None else message
+
+    async def act(assembly: Assembly) -> list[Content] | None:
+        # In turn: whether it is a pause depends on the calls before.
+        if note in pauses and pauses[note].lasts():
+            return None
+        return _short(meeting, note, await post(channel, assembly, content, 0))
+
+    before = meeting.latest
+    if meeting.assembly is None or (before is not None and not before.done()):
+        return await _in_turn(channel, meeting, act)
+    if note in pauses and pauses[note].lasts():
+        return None
+    return _short(meeting, note, await meet(channel, content, 0))
+
+
+def _short(meeting: Meeting, note: int, contents: list[Content] | None) -> list[Content] | None:
+    """What all have posted, None if one has nothing short to post."""
+    if contents is None or all(contents):
+        meeting.pauses.pop(note, None)
+        return contents
+    meeting.pauses.setdefault(note, Pause()).lengthen()
+    return None
 
 
 async def together(channel: Channel, act: Callable[[Assembly], Coroutine[Any, None, T]]) -> T | None:

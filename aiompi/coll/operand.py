@@ -62,6 +62,10 @@ class Operand(ABC):
     def adopt(self) -> None:
         """Take over what came in."""
 
+    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+        """Become what the contributions of some ranks make together; see `fold`."""
+        raise self._whole()
+
     # What follows is for algorithms that cut operands, and therefore serve vectors only.
 
     @property
@@ -110,10 +114,6 @@ class Operand(ABC):
             near: the rank whose items are in the cache of this core rather than in that of another, to begin with where
                 the order is free; None: the last one.
         """
-        raise self._whole()
-
-    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        """Become what some contributions make together; see `fold`."""
         raise self._whole()
 
     def join(self, *parts: Operand) -> None:
@@ -355,15 +355,13 @@ class ObjectOperand(Operand):
         value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
-
-    Attributes:
-        value: the partial result, which may be the contribution itself.
     """
 
-    __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "value")
+    __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "_slot", "_value")
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
-        self.value = self._given = value
+        self._value = self._given = value
+        self._slot: Slot | None = None  # with the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op
         # What a predefined operation makes of numbers has nothing in common with them, unlike a sum of lists.
         plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
@@ -372,15 +370,26 @@ class ObjectOperand(Operand):
         self._incoming = Slot()
 
     @property
+    def value(self) -> Any:
+        """The partial result, which may be the contribution itself."""
+        return self._value
+
+    def _become(self, value: Any) -> None:
+        self._value, self._slot = value, None
+
+    @property
     def own(self) -> Any:
         """The partial result, to keep and to change: in place of the contribution a copy, if that could be changed."""
-        if self.value is self._given and type(self.value) not in _UNCHANGING:
+        if self._value is self._given and type(self._value) not in _UNCHANGING:
             slot = self.slot()
-            self.value = self._codec.loads(joined(slot.payload, slot.nbytes))
-        return self.value
+            self._become(self._codec.loads(joined(slot.payload, slot.nbytes)))
+        return self._value
 
     def slot(self) -> Slot:
-        return Slot.holding(*self._codec.dumps(self.value))
+        slot = self._slot
+        if slot is None:
+            slot = self._slot = Slot.holding(*self._codec.dumps(self._value))
+        return slot
 
     def incoming(self) -> Slot:
         self._incoming = Slot()
@@ -388,8 +397,15 @@ class ObjectOperand(Operand):
 
     def absorb(self, lower: bool) -> None:
         other = self._codec.loads(self._incoming.data)
-        value = self.value if self._pure else self.own
-        self.value = self._op(other, value) if lower else self._op(value, other)
+        value = self._value if self._pure else self.own
+        self._become(self._op(other, value) if lower else self._op(value, other))
 
     def adopt(self) -> None:
-        self.value = self._codec.loads(self._incoming.data)
+        self._become(self._codec.loads(self._incoming.data))
+
+    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+        values = [self._codec.loads(copied(message)) for message in contributions]
+        while len(values) > 1:  # with the brackets of recursive doubling: the first pairs leave a power of two
+            pairs = len(values) - (1 << (len(values) - 1).bit_length() - 1)
+            values[: 2 * pairs] = [self._op(values[i], values[i + 1]) for i in range(0, 2 * pairs, 2)]
+        self._become(values[0])

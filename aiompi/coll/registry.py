@@ -152,7 +152,7 @@ SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
 ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
     "allgather",
     {
-        "board": Algorithm(allgather_board, any_form=False, any_lengths=False),
+        "board": Algorithm(allgather_board, any_lengths=False),
         "bruck": Algorithm(allgather_bruck, any_form=False),
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
@@ -163,7 +163,7 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
 ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
     "alltoall",
     {
-        "board": Algorithm(alltoall_board, any_form=False, any_lengths=False),
+        "board": Algorithm(alltoall_board, any_lengths=False),
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
@@ -183,7 +183,7 @@ REDUCE: Final[Collective[[Operand, int]]] = Collective(
 ALLREDUCE: Final[Collective[[Operand]]] = Collective(
     "allreduce",
     {
-        "board": Algorithm(allreduce_board, any_form=False),
+        "board": Algorithm(allreduce_board),
         "linear": Algorithm(allreduce_linear, any_form=False),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),

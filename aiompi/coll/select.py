@@ -3,9 +3,9 @@
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
 for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
 first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, and with
-`shared_memory` only where all ranks share memory, so that what one sends to several needs to be copied but once. The
-file also tells by what command and on what machine it was made.
+`max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, with `objects`
+only to those, and with `shared_memory` only where all ranks share memory, so that what one sends to several needs to be
+copied but once. The file also tells by what command and on what machine it was made.
 
 Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
 any for the collective.
@@ -39,6 +39,7 @@ class Rule:
     max_bytes: int | None = None
     power_of_two: bool = False
     shared_memory: bool = False
+    objects: bool = False
 
     def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
         """Whether the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
@@ -51,6 +52,8 @@ class Rule:
         if self.shared_memory and not shared_memory:
             return False
         if self.power_of_two and size & (size - 1):
+            return False
+        if self.objects and nbytes is not None:
             return False
         return self.max_bytes is None or (nbytes is not None and nbytes <= self.max_bytes)
 

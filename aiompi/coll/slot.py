@@ -8,7 +8,7 @@ from typing import Any
 
 from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate, joined
+from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.engine import NotedReceive, Request
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload
@@ -90,9 +90,11 @@ class Slot:
         self.payload, self.nbytes = (data,), data.nbytes
 
     def store(self, data: bytes | memoryview) -> None:
-        """Hold a copy of these bytes, as many as there is memory for."""
-        assert self.memory is not None
-        self.memory[:] = data
+        """Hold a copy of these bytes, of a block as many as there is memory for."""
+        if self.memory is None:
+            self.fill(copied(data))
+        else:
+            self.memory[:] = data
 
     def copy(self, other: Slot) -> None:
         """Hold what another slot holds, in memory of its own."""

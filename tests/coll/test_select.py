@@ -90,6 +90,12 @@ def test_objects_are_not_selected_by_a_length_that_only_one_rank_knows(choose):
     assert choose([{"algorithm": "quick", "max_bytes": 10**9}, PLAIN], nbytes=None) is plain
 
 
+def test_a_rule_may_be_for_objects(choose):
+    rules = [{"algorithm": "quick", "objects": True}, PLAIN]
+    assert choose(rules, nbytes=None) is quick
+    assert choose(rules, nbytes=0) is plain
+
+
 def test_algorithms_that_cut_serve_buffers_only(choose):
     rules = [{"algorithm": "cutting"}, PLAIN]
     assert choose(rules, nbytes=0) is cutting
@@ -162,6 +168,8 @@ def test_the_packaged_data_serve_every_call(name):
     assert last.max_ranks is None
     assert last.max_bytes is None
     assert not last.power_of_two
+    assert not last.objects
+    assert not last.shared_memory
     assert algorithm.order_safe
     assert algorithm.any_form or name == "reduce_scatter"
     assert algorithm.any_lengths

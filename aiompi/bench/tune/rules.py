@@ -1,7 +1,7 @@
 """Rules out of measured times: from what size on, and with how many ranks, which algorithm is taken.
 
-A machine tells nothing about more ranks than it was measured with, nor about ranks that do not share its memory: for
-those the present rules stay.
+A machine tells nothing about more ranks than it was measured with, nor about ranks that do not share its memory, nor
+about objects: for those the present rules stay.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
         measured: number of ranks, ascending -> times.
 
     Returns:
-        For each number of ranks, up to which they hold, rules by size; then the present ones for others.
+        The present rules for objects; for each number of ranks, up to which they hold, rules by size; then the present
+        ones for others.
     """
     present = tuning()[collective]
-    rules = [
+    rules = [rule for rule in present if rule.objects]
+    rules += [
         Rule(algorithm, ranks, max_bytes, shared_memory=True)
         for ranks, times in measured.items()
         for algorithm, max_bytes in _by_size(sizes, times, _incumbent(present, ranks, sizes[0]))
     ]
-    rules += [rule for rule in present if not rule.shared_memory or (rule.max_ranks or math.inf) > max(measured)]
+    others = (rule for rule in present if not rule.objects)
+    rules += [rule for rule in others if not rule.shared_memory or (rule.max_ranks or math.inf) > max(measured)]
     # From the end, so that a rule is compared with one that stays.
     needed = rules[-1:]
     for rule in reversed(rules[:-1]):
@@ -56,6 +59,7 @@ def _covers(following: Rule, rule: Rule) -> bool:
     limits = (following.max_ranks, rule.max_ranks), (following.max_bytes, rule.max_bytes)
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
     wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
+    wider = wider and (rule.objects or not following.objects)
     return wider and following.algorithm == rule.algorithm
 
 

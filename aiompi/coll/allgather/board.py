@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.allgather.bruck import bruck
+from aiompi.coll.allgather.ring import ring
 from aiompi.coll.exhibition import exhibit
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
@@ -15,7 +16,7 @@ async def board(channel: Channel, slots: Sequence[Slot]) -> None:
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
     Where ranks share no memory, until they have handed it to each other, and when one of them has no room left: by
-    Bruck's algorithm.
+    Bruck's algorithm; objects, also when one is long, around a ring.
 
     Five ranks:
 
@@ -31,5 +32,5 @@ async def board(channel: Channel, slots: Sequence[Slot]) -> None:
         for other in (*range(rank + 1, size), *range(rank)):
             slots[other].store(views[other])
 
-    if not await exhibit(channel, slots[rank].data, look):
-        await bruck(channel, slots)
+    if not await exhibit(channel, slots[rank], look):
+        await (ring if slots[rank].memory is None else bruck)(channel, slots)

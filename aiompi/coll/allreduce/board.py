@@ -13,7 +13,8 @@ async def board(channel: Channel, operand: Operand) -> None:
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have
-    handed it to each other, and when one of them has no room left: as by recursive doubling.
+    handed it to each other, and when one of them has no room left: as by recursive doubling. Objects, too, when one is
+    long; they are combined with the same brackets either way.
 
     Five ranks:
 
@@ -22,5 +23,5 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    if not await exhibit(channel, operand.memory, operand.combine):
+    if not await exhibit(channel, operand.slot(), operand.combine):
         await recursive_doubling(channel, operand)

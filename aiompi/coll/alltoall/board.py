@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from struct import Struct
+from typing import Any
 
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.exhibition import exhibit_written
+from aiompi.coll.exhibition import exhibit, exhibit_written
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
@@ -15,12 +17,18 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
     number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has no
-    room left: by the algorithm `linear`.
+    room left: by the algorithm `linear`. Objects, too, when those of one rank are long together.
 
     Five ranks; what each shows to which others:
 
         rank 0: 1 2 3 4   rank 1: 0 2 3 4   rank 2: 0 1 3 4   rank 3: 0 1 2 4   rank 4: 0 1 2 3
     """
+    show = _show_objects if outgoing[channel.rank].memory is None else _show_blocks
+    if not await show(channel, outgoing, incoming):
+        await linear(channel, outgoing, incoming)
+
+
+def _show_blocks(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> Coroutine[Any, None, bool]:
     rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
     # Each begins with another rank, so that not all read the same memory.
     others = (*range(rank + 1, size), *range(rank))
@@ -35,5 +43,19 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
         for other in others:
             incoming[other].store(views[other][blocks[rank]])
 
-    if not await exhibit_written(channel, size * nbytes, write, look):
-        await linear(channel, outgoing, incoming)
+    return exhibit_written(channel, size * nbytes, write, look)
+
+
+def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> Coroutine[Any, None, bool]:
+    """What is shown begins with the length of each object."""
+    rank, lengths = channel.rank, Struct(f"<{channel.size}Q")
+    own = [slot.nbytes for slot in outgoing]
+    pieces = [lengths.pack(*own), *(piece for slot in outgoing for piece in slot.payload)]
+
+    def look(views: Sequence[bytes | memoryview]) -> None:
+        for slot, view in zip(incoming, views, strict=True):
+            theirs = lengths.unpack_from(view)
+            start = lengths.size + sum(theirs[:rank])
+            slot.store(view[start : start + theirs[rank]])
+
+    return exhibit(channel, Slot.holding(pieces, lengths.size + sum(own)), look)

@@ -21,5 +21,5 @@ async def board(channel: Channel) -> None:
         rank 3   x . x x x      waits
         rank 1   x x x x x      wakes the others
     """
-    if await meet(channel, b"") is None:
+    if await meet(channel, b"", 0) is None:
         await dissemination(channel)

@@ -32,5 +32,5 @@ async def board(channel: Channel, operand: Operand) -> None:
         if rank:
             operand.combine(views[:rank])
 
-    if not await exhibit(channel, operand.memory, look):
+    if not await exhibit(channel, operand.slot(), look):
         await recursive_doubling(channel, operand)

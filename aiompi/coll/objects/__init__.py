@@ -8,7 +8,7 @@ On an intercommunicator they run between its groups, see `across`. `algorithm` n
 communicator of one group, the same on all ranks; by default settings and tuning data decide.
 
 They raise, at the call, InvalidRootError, InvalidArgumentError for an algorithm that there is not, and what serialising
-raises; reductions serialise partial results, so that there this is raised by the await.
+raises; reductions serialise partial results, too, for which the await raises it.
 """
 
 from __future__ import annotations
@@ -218,9 +218,10 @@ def _combined(
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where(operation)}: not defined on an intercommunicator; merge it first")
     combine = select(comm, collective, commute=commutes(comm, op, operation), algorithm=algorithm)
+    operand = ObjectOperand(obj, op, codec)
+    operand.slot()  # before others count this call
 
     async def run(channel: Channel) -> Any:
-        operand = ObjectOperand(obj, op, codec)
         await combine(channel, operand)
         return None if operation == "exscan" and channel.rank == 0 else operand.own
 

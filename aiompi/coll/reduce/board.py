@@ -28,5 +28,5 @@ async def board(channel: Channel, operand: Operand, root: int) -> None:
         if channel.rank == root:
             operand.combine(views)
 
-    if not await exhibit(channel, operand.memory, look):
+    if not await exhibit(channel, operand.slot(), look):
         await binomial(channel, operand, root)

@@ -32,5 +32,5 @@ async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> No
         part.combine([view[own] for view in views], near=rank)
         operand.keep(part)
 
-    if not await exhibit(channel, operand.memory, look):
+    if not await exhibit(channel, operand.slot(), look):
         await pairwise(channel, operand, counts)

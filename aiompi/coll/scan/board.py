@@ -30,5 +30,5 @@ async def board(channel: Channel, operand: Operand) -> None:
     def look(views: Sequence[bytes | memoryview]) -> None:
         operand.combine(views[: channel.rank + 1])
 
-    if not await exhibit(channel, operand.memory, look):
+    if not await exhibit(channel, operand.slot(), look):
         await recursive_doubling(channel, operand)

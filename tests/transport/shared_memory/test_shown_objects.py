@@ -1,0 +1,224 @@
+"""Collectives on objects without messages: short ones, which ranks post where all see them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from meetings import beside, everyone, written
+
+from aiompi import errors
+from aiompi.coll import buffers, meeting, objects
+from aiompi.engine import ROOM
+from aiompi.objects import Codec
+from aiompi.op import SUM
+
+CODEC = Codec()
+LONG = "x" * ROOM
+
+
+def allgather(comm, mine):
+    return objects.allgather(comm, CODEC, mine)
+
+
+def alltoall(comm, mine):
+    return objects.alltoall(comm, CODEC, [[mine, dest] for dest in range(comm.size)])
+
+
+def allreduce(comm, mine):
+    return objects.allreduce(comm, CODEC, [mine], lambda a, b: a + b)
+
+
+def expected(call, contributions):
+    """Results by rank."""
+    size = len(contributions)
+    if call is alltoall:
+        return [[[theirs, rank] for theirs in contributions] for rank in range(size)]
+    return [contributions] * size
+
+
+def rounds(w):
+    """In which each rank has posted."""
+    return [comm.meeting.assembly._number for comm in w.comms]
+
+
+COLLECTIVES = pytest.mark.parametrize("call", [allgather, alltoall, allreduce])
+
+
+@pytest.mark.spec("S4.7-1", "S4.8-1", "S4.9.6-1")
+@COLLECTIVES
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+def test_short_objects_of_any_lengths_are_without_messages(together, call, size):
+    w = together(size)
+    before = written(w)
+    for nth in range(5):
+        contributions = [{"rank": rank, "text": "x" * (rank * nth)} for rank in range(size)]
+        assert everyone(w, lambda comm: call(comm, contributions[comm.rank])) == expected(call, contributions)
+    assert written(w) == before
+
+
+@COLLECTIVES
+def test_objects_are_sent_when_one_of_them_is_long(together, call):
+    w = together()
+    for long in range(3):
+        contributions = [LONG if rank == long else rank for rank in range(3)]
+        before = written(w)
+        assert everyone(w, lambda comm: call(comm, contributions[comm.rank])) == expected(call, contributions)
+        assert written(w) > before
+
+
+@COLLECTIVES
+def test_the_longest_that_are_posted(together, call):
+    """Those of an alltoall all together, with their lengths."""
+    w = together(2)
+    longest = ROOM - 8
+    while len(b"".join(CODEC.dumps([LONG[:longest]] if call is allreduce else LONG[:longest])[0])) > ROOM:
+        longest -= 1
+    if call is alltoall:
+        longest = ROOM // 2 - 16
+    before = written(w)
+    contributions = [LONG[:longest], ""]
+    assert everyone(w, lambda comm: call(comm, contributions[comm.rank])) == expected(call, contributions)
+    assert written(w) == before
+
+
+def test_after_long_objects_some_calls_are_by_messages_at_once(together):
+    """1, then 3, 7, and so on; of each collective by itself."""
+    w = together()
+    start = rounds(w)[0]
+    posted = []
+    for _ in range(300):
+        assert everyone(w, lambda comm: allgather(comm, LONG)) == [[LONG] * 3] * 3
+        assert len({*rounds(w)}) == 1
+        posted.append(rounds(w)[0] - start)
+    calls = [nth for nth, (before, now) in enumerate(itertools.pairwise([0, *posted])) if now > before]
+    pauses = [later - nth - 1 for nth, later in itertools.pairwise(calls)]
+    assert pauses == [1, 3, 7, 15, 31, 63, 63, 63]
+    assert pauses[-1] == meeting._LONGEST_PAUSE
+    before = written(w)
+    assert everyone(w, lambda comm: allreduce(comm, comm.rank)) == [[0, 1, 2]] * 3
+    assert written(w) == before
+
+
+def test_short_objects_end_the_pauses(together):
+    w = together()
+    for _ in range(20):
+        everyone(w, lambda comm: allgather(comm, LONG))
+    for _ in range(meeting._LONGEST_PAUSE):
+        everyone(w, lambda comm: allgather(comm, 1))
+    before = written(w)
+    assert everyone(w, lambda comm: allgather(comm, 1)) == [[1, 1, 1]] * 3
+    assert written(w) == before
+    start = rounds(w)[0]
+    for _ in range(3):
+        everyone(w, lambda comm: allgather(comm, LONG))
+    assert rounds(w) == [start + 2] * 3, "the first pause is of one call again"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_ranks_count_pauses_alike_however_far_they_are_ahead(together, seed):
+    """Several calls at once, of which each rank makes the next when it wants."""
+    dice = random.Random(seed)
+    w = together(4)
+    plan = [
+        (dice.choice([allgather, alltoall, allreduce]), [dice.choice(["short", "short", LONG]) for _ in range(4)])
+        for _ in range(60)
+    ]
+    waiting = [iter(plan) for _ in range(4)]
+    requests = [[] for _ in range(4)]
+    while any(len(made) < len(plan) for made in requests):
+        rank = dice.randrange(4)
+        for call, contributions in itertools.islice(waiting[rank], dice.randrange(6)):
+            requests[rank].append(call(w.comms[rank], contributions[rank]))
+        w.poll()
+    w.finish(*itertools.chain(*requests))
+    for nth, (call, contributions) in enumerate(plan):
+        assert [made[nth].result() for made in requests] == expected(call, contributions)
+    assert len({*rounds(w)}) == 1
+
+
+@pytest.mark.spec("S4.9.4-3", "S4.9.6-1")
+@pytest.mark.parametrize("size", range(2, 9))
+def test_the_brackets_are_those_of_recursive_doubling(together, size):
+    """So that a sum is the same to the last bit, however it is made."""
+    w = together(size)
+    before = written(w)
+    posted = everyone(w, lambda comm: objects.allreduce(comm, CODEC, str(comm.rank), lambda a, b: f"({a}{b})"))
+    assert written(w) == before
+    call = lambda comm, algorithm: objects.allreduce(  # noqa: E731
+        comm, CODEC, str(comm.rank), lambda a, b: f"({a}{b})", algorithm
+    )
+    assert posted == everyone(w, lambda comm: call(comm, "recursive_doubling"))
+    assert posted == everyone(w, lambda comm: call(comm, "board"))
+    assert {text.translate({ord("("): None, ord(")"): None}) for text in posted} == {"01234567"[:size]}
+
+
+def test_what_a_rank_gets_is_its_own(together):
+    w = together(2)
+    mine = [np.arange(3.0), np.arange(3.0)]
+    before = written(w)
+    for call in (allgather, alltoall, allreduce):
+        for result in everyone(w, lambda comm: call(comm, mine[comm.rank])):
+            for item in result:
+                array = item[0] if isinstance(item, list) else item
+                array += 1
+    (total, _) = everyone(w, lambda comm: objects.allreduce(comm, CODEC, mine[comm.rank], SUM))
+    total += 1
+    assert [array.tolist() for array in mine] == [[0.0, 1.0, 2.0]] * 2
+    assert written(w) == before
+
+
+def test_an_operation_that_fails_on_one_rank_fails_there(together):
+    w = together()
+
+    def op(a, b):
+        if failing:
+            raise ZeroDivisionError
+        return a + b
+
+    requests = []
+    for comm in w.comms:
+        failing = comm.rank == 2  # the last one to post, and therefore the first one to combine
+        requests.append(objects.allreduce(comm, CODEC, comm.rank, op))
+    failing = False
+    w.until(lambda: all(request.done() for request in requests))
+    assert isinstance(requests[2].exception(), ZeroDivisionError)
+    assert [request.result() for request in requests[:2]] == [3, 3]
+    assert everyone(w, lambda comm: allgather(comm, comm.rank)) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "scan", "exscan"])
+def test_an_object_that_cannot_be_sent_counts_as_no_call(together, name):
+    """The error is raised before others could take this call for one of theirs."""
+    w = together(2)
+    careful = Codec(pickle=False)
+    with pytest.raises(errors.InvalidTypeError):
+        if name in ("allgather", "alltoall"):
+            getattr(objects, name)(w.comms[0], careful, [object()] * 2)
+        else:
+            getattr(objects, name)(w.comms[0], careful, object(), SUM)
+    assert everyone(w, lambda comm: allgather(comm, comm.rank)) == [[0, 1]] * 2
+    assert everyone(w, lambda comm: allreduce(comm, comm.rank)) == [[0, 1]] * 2
+
+
+@pytest.mark.parametrize("mine", ["short", LONG])
+def test_another_collective_is_told_with_both_views(together, mine):
+    w = together(2)
+    calls = [allgather(w.comms[0], mine), buffers.allreduce(w.comms[1], np.ones(1), np.ones(1), SUM)]
+    w.until(lambda: all(call.done() for call in calls))
+    with pytest.raises(errors.OtherError, match="rank 1 has called Allreduce with MPI_SUM, this rank allgather"):
+        calls[0].result()
+    with pytest.raises(errors.OtherError, match="rank 0 has called allgather, this rank Allreduce"):
+        calls[1].result()
+
+
+def test_communicators_pause_by_themselves(together):
+    w = together(2)
+    others = beside(w)
+    for _ in range(3):
+        everyone(w, lambda comm: allgather(comm, LONG))
+    before = written(w)
+    assert everyone(w, lambda comm: allgather(comm, 1), others) == [[1, 1]] * 2
+    assert written(w) == before
