@@ -41,9 +41,10 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     else:
         return _spread(op, datatype, count)
 
+    vector = functools.partial(np.ndarray, (count,), dtype)  # type: ignore[arg-type] # a class without parameters
+
     def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
-        invecs = (np.ndarray((count,), dtype, left) for left in lefts)
-        kernel(invecs, np.ndarray((count,), dtype, right), datatype)
+        kernel(map(vector, lefts), vector(right), datatype)
 
     return combine
 

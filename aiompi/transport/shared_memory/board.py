@@ -123,10 +123,10 @@ class Attendee:
         pools: by rank, those that this rank reads by now.
 
     Attributes:
-        words: of its board.
+        memory, words: of its board.
     """
 
-    __slots__ = ("_memory", "_peer", "_place", "_pools", "link", "rank", "words")
+    __slots__ = ("_peer", "_place", "_pools", "link", "memory", "rank", "words")
 
     def __init__(self, peer: Peer, link: RingLink, poster: Poster, place: int, pools: Mapping[int, Loan]) -> None:
         self.rank = peer.rank
@@ -134,17 +134,12 @@ class Attendee:
         self._peer = peer
         self._pools = pools
         self._place = place
-        self._memory = poster.memory
+        self.memory = poster.memory
         self.words = poster.words
 
     def leave(self) -> None:
         """Post nothing any more, and have no memory."""
-        self._memory, self.words = _NOTHING, _NOTHING
-
-    def content(self, first: int, nbytes: int) -> bytes:
-        """What it has posted in the cell that begins at this word, by what it says as many bytes."""
-        begin = first * 8 + _HEAD
-        return bytes(self._memory[begin : begin + (nbytes if nbytes < ROOM else ROOM)])
+        self.memory, self.words = _NOTHING, _NOTHING
 
     def returned(self, number: int) -> bool:
         """Whether it has read what was exposed in the round of this number, or will not."""
@@ -210,12 +205,14 @@ class _Round(Round):
 
     def end(self) -> None:
         first = self.first
-        note, length, nbytes = first + _NOTE, first + _LENGTH, first + _NBYTES
+        note, length, nbytes, begin = first + _NOTE, first + _LENGTH, first + _NBYTES, 8 * first + _HEAD
         postings: list[Posting] = []
         for other in self._others:
             words = other.words
             size = words[length]
-            postings.append((words[note], words[nbytes], other.content(first, size) if size else b""))
+            # Never more than a cell, whatever it says.
+            content = bytes(other.memory[begin : begin + (size if size < ROOM else ROOM)]) if size else b""
+            postings.append((words[note], words[nbytes], content))
         self._others = ()
         self.complete(postings)
 
