@@ -155,7 +155,7 @@ class Exhibition:
         failure = None
         try:
             task()
-        except Exception as error:
+        except BaseException as error:  # an interrupt, too: the others wait for this rank
             failure = error
         outcomes = await post(self._channel, self._assembly, _DONE if failure is None else _FAILED, self._nbytes)
         if failure is not None:

@@ -2,6 +2,9 @@
 
 Before that they must have handed memory to each other, which takes some calls of a collective: in each of them they
 try, and agree on whether it has been done. All members count their calls alike, so that all know what comes next.
+
+They meet in the order of their calls, which is the same for all. So a call meets at its beginning, before it waits for
+anything else, and one that meets more than once holds its turn meanwhile (`together`, `in_one_turn`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Alarm, Assembly, Message, Posting, Request, Round, Turn
-from aiompi.errors import Exception, InvalidCountError
+from aiompi.errors import Exception, InvalidCountError, OtherError
 
 T = TypeVar("T")
 #: what a rank has posted
@@ -21,6 +24,9 @@ Content: TypeAlias = bytes | memoryview
 
 #: calls in which the members try to be an assembly, until they leave it at messages
 _ATTEMPTS: Final = 8
+#: what a rank claims of its call: the bytes that it contributes, and above them the number of the call
+_NUMBER: Final = 48
+_NUMBERS: Final = 2**15
 #: most calls in a row that leave it at messages since objects were too long to be posted
 _LONGEST_PAUSE: Final = 63
 
@@ -35,16 +41,18 @@ class Meeting:
         assembly: of the members, once they are one.
         attempts: that are left to be made to become one.
         latest: the last call that has begun, which the next one waits for.
+        holder: the call that holds its turn.
         pauses: by note, those of collectives on objects.
     """
 
-    __slots__ = ("alarm", "assembly", "attempts", "latest", "pauses")
+    __slots__ = ("alarm", "assembly", "attempts", "holder", "latest", "pauses")
 
     def __init__(self, alarm: Alarm) -> None:
         self.alarm = alarm
         self.assembly: Assembly | None = None
         self.attempts = _ATTEMPTS
         self.latest: Request[Any] | None = None
+        self.holder: Channel | None = None
         self.pauses: dict[int, Pause] = {}
 
 
@@ -90,12 +98,13 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     assembly, before = meeting.assembly, meeting.latest
     if assembly is None or (before is not None and not before.done()):
         return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, nbytes))
-    meeting.latest = current = assembly.post(content, channel.note, nbytes)
+    claim = _claim(channel, nbytes)
+    meeting.latest = current = assembly.post(content, channel.note, claim)
     try:
         if current.done():
-            return _collected(channel, content, nbytes, current.result())
+            return _collected(channel, content, claim, current.result())
         _expect(channel, meeting, nbytes, current)
-        return _collected(channel, content, nbytes, await current)
+        return _collected(channel, content, claim, await current)
     finally:
         meeting.alarm.unset()
         if meeting.latest is current:
@@ -155,6 +164,22 @@ async def together(channel: Channel, act: Callable[[Assembly], Coroutine[Any, No
     return None if meeting is None else await _in_turn(channel, meeting, act)
 
 
+async def in_one_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
+    """Do what meets more than once, or later than at its beginning."""
+    meeting = _meeting(channel)
+    if meeting is None:
+        return await run()
+
+    async def hold() -> T:
+        meeting.holder = channel
+        try:
+            return await run()
+        finally:
+            meeting.holder = None
+
+    return await _turn(channel, meeting, hold)
+
+
 async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: int) -> list[Content]:
     """Post in the next round.
 
@@ -167,14 +192,15 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation.
+            operation, or for the n-th time where this rank calls it for the m-th.
         InvalidCountError: a rank contributes more, or less.
     """
     meeting: Meeting = channel.comm.meeting
-    current = assembly.post(content, channel.note, nbytes)
+    claim = _claim(channel, nbytes)
+    current = assembly.post(content, channel.note, claim)
     try:
         _expect(channel, meeting, nbytes, current)
-        return _collected(channel, content, nbytes, await current)
+        return _collected(channel, content, claim, await current)
     finally:
         meeting.alarm.unset()
 
@@ -193,20 +219,29 @@ async def _in_turn(
     channel: Channel, meeting: Meeting, act: Callable[[Assembly], Coroutine[Any, None, T | None]]
 ) -> T | None:
     """Wait for the call before, and then act, or try to become an assembly."""
-    comm, before = channel.comm, meeting.latest
-    turn: Turn[None] = Turn(comm.engine)
-    meeting.latest = turn
-    try:
-        if before is not None and not before.done():
-            await comm.engine.settled([before])
+
+    async def meet() -> T | None:
         if meeting.assembly is not None:
             return await act(meeting.assembly)
         if meeting.attempts:
             meeting.attempts -= 1
-            assembly = _assemble(comm)
+            assembly = _assemble(channel.comm)
             if await _agreed(channel, assembly is not None):
                 meeting.assembly = assembly
         return None
+
+    return await (meet() if meeting.holder is channel else _turn(channel, meeting, meet))
+
+
+async def _turn(channel: Channel, meeting: Meeting, run: Callable[[], Coroutine[Any, None, T]]) -> T:
+    """Wait for the call before, and have the next one wait for this one."""
+    engine, before = channel.comm.engine, meeting.latest
+    turn: Turn[None] = Turn(engine)
+    meeting.latest = turn
+    try:
+        if before is not None and not before.done():
+            await engine.settled([before])
+        return await run()
     finally:
         turn.complete()
 
@@ -253,25 +288,36 @@ def _disturb(channel: Channel, current: Round, expected: int, message: Message) 
     current.fail(error)
 
 
-def _collected(channel: Channel, own: Content, nbytes: int, postings: list[Posting]) -> list[Content]:
+def _claim(channel: Channel, nbytes: int) -> int:
+    return nbytes | channel.tag % _NUMBERS << _NUMBER
+
+
+def _collected(channel: Channel, own: Content, claim: int, postings: list[Posting]) -> list[Content]:
     """What each rank has posted, after a comparison of what all must agree on."""
     note = channel.note
     contents: list[Content] = []
     for their_note, theirs, content in postings:
-        if their_note != note or theirs != nbytes:
-            _compare(channel, postings, nbytes)
+        if their_note != note or theirs != claim:
+            _compare(channel, postings, claim)
         contents.append(content)
     contents.insert(channel.rank, own)
     return contents
 
 
-def _compare(channel: Channel, postings: list[Posting], expected: int) -> None:
+def _compare(channel: Channel, postings: list[Posting], ours: int) -> None:
     """Tell what others have posted that do not take part in the same call."""
     assembly = channel.comm.meeting.assembly
     if assembly is not None:
         assembly.retire()  # some may have exposed memory for this round, which nobody will read
     others = [rank for rank in range(channel.size) if rank != channel.rank]
-    for rank, (note, nbytes, _) in zip(others, postings, strict=True):
+    nth, expected = divmod(ours, 2**_NUMBER)
+    for rank, (note, claim, _) in zip(others, postings, strict=True):
         compare(channel, rank, note)
+        their_nth, nbytes = divmod(claim, 2**_NUMBER)
+        if their_nth != nth:
+            raise OtherError(
+                f"{channel.where}: for rank {rank} this is collective {their_nth} on the communicator, for this rank "
+                f"{nth}; call the same collectives in the same order on all ranks"
+            )
         if nbytes != expected:
             raise InvalidCountError(mismatch(channel, rank, nbytes, expected))

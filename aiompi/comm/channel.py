@@ -90,11 +90,12 @@ class Channel:
         comm: communicator.
         rank: of this process in its group.
         size: number of processes that can be reached: of the group, or of the remote one.
+        tag: of its messages.
         note: a number that messages carry beside their content, for receives to compare; 0: none.
         meets: whether all members make the same calls in the same order, so that they can meet in rounds.
     """
 
-    __slots__ = ("_added", "_operation", "_route", "_tag", "comm", "meets", "note", "rank", "size")
+    __slots__ = ("_added", "_operation", "_route", "comm", "meets", "note", "rank", "size", "tag")
 
     def __init__(
         self, comm: Communicator, number: int, operation: str, note: int = 0, route: Route | None = None
@@ -104,7 +105,7 @@ class Channel:
         self.comm = comm
         self._operation = operation
         self._route = route
-        self._tag = number
+        self.tag = number
         self._added = 0
         self.rank = route.rank
         self.size = route.size
@@ -119,13 +120,13 @@ class Channel:
             return self
         if comm.native:
             route = Route(comm, comm.group.members, offset=comm.remote.size)
-            return Channel(comm, self._tag, self._operation, self.note, route)
+            return Channel(comm, self.tag, self._operation, self.note, route)
         return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
         """The same for persistent collective number 0, 1, ..., over IMPI clients."""
         added = (1 + number % (self.comm.tag_ub // BOUND_TAGS - 1)) * BOUND_TAGS
-        channel = self._like(self._tag + added, self._route)
+        channel = self._like(self.tag + added, self._route)
         channel._added = added
         return channel
 
@@ -188,7 +189,7 @@ class Channel:
         """Start a send of `nbytes` in pieces to a rank."""
         route = self._route
         peer = route.engine.peer(route.members[dest])
-        return peer.send(payload, nbytes, route.context_id, route.source, self._tag, Mode.STANDARD, self.note)
+        return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
         """Start sending the same `nbytes` in pieces to several ranks."""
@@ -199,7 +200,7 @@ class Channel:
             block = lending.place(payload, nbytes, peers)
         if lending is None or block is None:
             return [self.isend(payload, nbytes, dest) for dest in dests]
-        envelope = route.context_id, route.source, self._tag, self.note
+        envelope = route.context_id, route.source, self.tag, self.note
         try:
             return [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
         finally:
@@ -209,7 +210,7 @@ class Channel:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""
         route = self._route
         carried = source + route.offset if route.sources is None else route.sources[source]
-        receive = NotedReceive(route.engine, route.matcher, memory, carried, self._tag, route.members[source])
+        receive = NotedReceive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])
         route.engine.receive(receive)
         return receive
 
@@ -219,7 +220,7 @@ class Channel:
 
     def alert(self, alarm: Alarm, tell: Callable[[Message], object]) -> None:
         """Have somebody told of such a message of this call, until the alarm is unset."""
-        alarm.set(self._tag, tell)
+        alarm.set(self.tag, tell)
 
 
 def _everyone(comm: Communicator) -> int:

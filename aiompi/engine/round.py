@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aiompi.engine.seams import Driver
 
 
-#: what a rank has posted: a number for others to compare, the bytes that it contributes, and the content
+#: what a rank has posted: two numbers for others to compare, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
 
 #: bytes that can be posted
@@ -95,10 +95,13 @@ class Rounds:
         found = False
         for _ in looks:
             for current in [*self._open]:
-                # One at a time: a signal handler may interrupt this, and the end of one may fail the others.
-                if current.ready() and not current._done:
-                    self._open.remove(current)
-                    current.end()
+                # One at a time: the end of one may fail the others. It is removed when its end is told, not before: a
+                # signal handler that raises here must not leave a round that nobody looks at any more.
+                if current._done or current.ready():
+                    if not current._done:
+                        current.end()
+                    if current in self._open:
+                        self._open.remove(current)
                     found = True
             if found or not self._open:
                 break

@@ -79,8 +79,10 @@ class Schedule(Turn[T_co]):
                 f"a schedule awaits {awaited!r}, which is no request: nothing would continue it"
             )
         engine.stepping = outer
-        engine.schedules.discard(self)
-        self._finish()
+        try:
+            engine.schedules.discard(self)
+        finally:  # a signal handler may raise here, but shall not leave those waiting whom nobody would tell any more
+            self._finish()
 
     def cancel(self) -> bool:
         """Collective and other many-step operations cannot be cancelled: others need them (section 3.8)."""

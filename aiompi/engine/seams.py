@@ -159,13 +159,12 @@ class Exhibit(NamedTuple):
 class Assembly(Protocol):
     """Ranks each of which posts where all the others see it."""
 
-    def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, claim: int) -> Round:
         """Post in the next round; the round before must be complete.
 
         Args:
             content: at most `ROOM` bytes (see `aiompi.engine.round`).
-            note: a number beside it.
-            nbytes: another one: what this rank contributes, which may be elsewhere.
+            note, claim: numbers beside it.
         """
 
     def expose(self, nbytes: int) -> Exhibit | None:

@@ -107,6 +107,26 @@ def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseExcept
     assert other.result() == [b"x", b"x"]
 
 
+def test_an_interrupt_at_the_end_leaves_nobody_waiting() -> None:
+    class Interrupted(set[Any]):
+        def discard(self, element: Any) -> None:
+            super().discard(element)
+            raise KeyboardInterrupt
+
+    w = LocalWorld(1)
+    (engine,) = w.engines
+    request: Request[int] = Request(engine)
+
+    async def wait() -> int:
+        return await request
+
+    schedule = engine.spawn(wait())
+    engine.schedules = Interrupted(engine.schedules)
+    with pytest.raises(KeyboardInterrupt):
+        request.complete(42)
+    assert schedule.result() == 42
+
+
 def test_schedules_nest() -> None:
     w = LocalWorld(2)
 

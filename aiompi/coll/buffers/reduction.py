@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll import registry
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll.meeting import in_one_turn
 from aiompi.coll.operand import Operand
 from aiompi.coll.select import select_for_buffers
 from aiompi.coll.slot import Slot
@@ -199,4 +200,4 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
         counts = [int.from_bytes(slot.data, "little") for slot in slots]
         await _reduce_scatter(call, sendbuf, recvbuf, counts, op)(channel)
 
-    return run
+    return lambda channel: in_one_turn(channel, lambda: run(channel))

@@ -48,8 +48,7 @@ _WORDS: Final = _CELL // 8
 _NOTE: Final = 1
 #: bytes of what is posted
 _LENGTH: Final = 2
-#: bytes that its owner contributes to the collective, wherever they are
-_NBYTES: Final = 3
+_CLAIM: Final = 3
 #: in the first cell of a place: the number of the last round in which its owner has read what others have exposed
 _READ: Final = 4
 #: the number of the round for whose end its owner sleeps
@@ -71,7 +70,7 @@ class Board(Area):
         self._cells = self._memory.cast("Q")
         self._lock = threading.Lock()  # to be taken and released as a fence
 
-    def post(self, first: int, stamp: int, note: int, nbytes: int, content: bytes | memoryview) -> None:
+    def post(self, first: int, stamp: int, note: int, claim: int, content: bytes | memoryview) -> None:
         """Write a cell, which begins at a word, its stamp last: the number of the round."""
         words = self._cells
         length = len(content)
@@ -80,7 +79,7 @@ class Board(Area):
             self._memory[begin : begin + length] = content
         words[first + _NOTE] = note
         words[first + _LENGTH] = length
-        words[first + _NBYTES] = nbytes
+        words[first + _CLAIM] = claim
         words[first] = stamp
         with self._lock:
             pass
@@ -205,16 +204,16 @@ class _Round(Round):
 
     def end(self) -> None:
         first = self.first
-        note, length, nbytes, begin = first + _NOTE, first + _LENGTH, first + _NBYTES, 8 * first + _HEAD
+        note, claim, length, begin = first + _NOTE, first + _CLAIM, first + _LENGTH, 8 * first + _HEAD
         postings: list[Posting] = []
         for other in self._others:
             words = other.words
             size = words[length]
             # Never more than a cell, whatever it says.
             content = bytes(other.memory[begin : begin + (size if size < ROOM else ROOM)]) if size else b""
-            postings.append((words[note], words[nbytes], content))
-        self._others = ()
+            postings.append((words[note], words[claim], content))
         self.complete(postings)
+        self._others = ()
 
     def fail(self, error: BaseException) -> None:
         self._others = ()
@@ -242,7 +241,7 @@ class Assembly:
         self._others: Sequence[Attendee] = others
         self._number = 0
 
-    def post(self, content: bytes | memoryview, note: int, nbytes: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, claim: int) -> Round:
         board = self._board
         if board is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
@@ -253,7 +252,7 @@ class Assembly:
         if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
             current.fail(error)
             return current
-        board.post(first, number, note, nbytes, content)
+        board.post(first, number, note, claim, content)
         if current.ready():
             current.wake()
             current.end()

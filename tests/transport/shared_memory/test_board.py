@@ -80,6 +80,26 @@ def test_several_at_once_end_one_after_the_other(together):
         w.finish(buffers.barrier(w.comms[2]), *[requests[nth] for requests in early])
 
 
+@pytest.mark.parametrize("last", range(3))
+@pytest.mark.parametrize("assembled", [False, True])
+def test_a_call_that_meets_twice_is_not_overtaken_by_the_next_one(apart, assembled, last):
+    """Who comes last has ended the first round before he makes the next call, and others have not."""
+    w = apart()
+    if assembled:
+        until_assembled(w)
+    contribution, results = np.arange(6), [np.zeros(2, "i8") for _ in range(3)]
+
+    def calls(comm):
+        asking = buffers.reduce_scatter(comm, contribution, results[comm.rank], None, SUM)
+        return asking, buffers.barrier(comm), buffers.reduce_scatter(comm, contribution, np.zeros(2, "i8"), None, SUM)
+
+    for _ in range(10):
+        early = [calls(comm) for comm in w.comms if comm.rank != last]
+        w.finish(*itertools.chain(*early, calls(w.comms[last])))
+        assert [result.tolist() for result in results] == [[0, 3], [6, 9], [12, 15]]
+    until_assembled(w)
+
+
 def test_the_calls_before_they_meet_may_be_made_at_once(apart):
     w = apart()
     requests = [[buffers.barrier(comm) for _ in range(12)] for comm in w.comms]
@@ -231,6 +251,23 @@ def test_a_collective_of_messages_is_told_with_both_views(together):
             call.result()
     assert sent.done()
     assert w.engines[1].rounds.stale()
+
+
+def test_who_is_a_call_ahead_is_told(together):
+    """Rank 2 has called something else, of which the others saw nothing, and then the same as they."""
+    w = together()
+    ahead = buffers.bcast(w.comms[2], np.zeros(1), 0)
+    call, _ = allreduce([np.ones(1)] * 3)
+    calls = [call(comm) for comm in w.comms]
+    w.until(lambda: all(made.done() for made in calls))
+    number = w.comms[0]._collectives - 1
+    text = f"rank 2 this is collective {number + 1} on the communicator, for this rank {number}; call the same"
+    for made in calls[:2]:
+        with pytest.raises(errors.OtherError, match=text):
+            made.result()
+    with pytest.raises(errors.OtherError, match=f"rank 0 this is collective {number} .* for this rank {number + 1};"):
+        calls[2].result()
+    assert not ahead.done()
 
 
 def test_an_amount_that_is_sent_is_told(together):
@@ -408,6 +445,26 @@ def test_communicators_do_not_see_what_others_post(together):
     everyone(w, buffers.barrier, others)
     assert not any(request.done() for request in waiting)
     w.finish(*waiting, buffers.barrier(w.comms[2]))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_round_whose_end_a_signal_handler_interrupts_is_looked_at_again(together, monkeypatch, begun):
+    w = together(2)
+    early = buffers.barrier(w.comms[0])
+    buffers.barrier(w.comms[1])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        end = board._Round.end
+
+        def interrupted(current):
+            if begun:
+                end(current)
+            raise KeyboardInterrupt
+
+        patch.setattr(board._Round, "end", interrupted)
+        w.engines[0].rounds.poll()
+    assert w.engines[0].rounds.poll()
+    assert early.done()
+    assert w.engines[0].rounds.stale()
 
 
 def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others(together):

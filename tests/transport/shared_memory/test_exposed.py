@@ -271,9 +271,10 @@ def test_the_amount_is_told_to_ranks_that_have_posted_it_whole(readers):
             call.result()
 
 
-def test_an_operation_that_fails_on_one_rank_fails_on_all(readers):
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
+def test_an_operation_that_fails_on_one_rank_fails_on_all(readers, failure):
     def fail(left, right, datatype):
-        raise ZeroDivisionError("in the function")
+        raise failure("in the function")
 
     def keep(left, right, datatype):
         """Combine nothing."""
@@ -282,7 +283,7 @@ def test_an_operation_that_fails_on_one_rank_fails_on_all(readers):
     ops = [Op.Create(fail if comm.rank == 1 else keep) for comm in w.comms]
     calls = [allreduce(comm, np.ones(9), np.ones(9), ops[comm.rank]) for comm in w.comms]
     w.until(lambda: all(call.done() for call in calls))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(failure):
         calls[1].result()
     for rank in (0, 2):
         with pytest.raises(errors.OtherError, match="rank 1 could not do its part; see the error there"):
