@@ -111,7 +111,7 @@ class RingLink:
         cause, engine = describe(error), self._transport.engine
         complete = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
         self.lost(cause)
-        if error.errno not in EXHAUSTED or self.peer.farewell is not None or self._transport.linked(self.peer):
+        if error.errno not in EXHAUSTED or self.peer.farewell is not None:
             return
         self.peer.gone(cause)  # at once: it is for want of something here, of which nobody else can tell
         if complete and self.peer.error is not None and not engine.finished:

@@ -140,6 +140,31 @@ def test_a_rank_without_memory_for_a_segment_tells_so_at_once(
     assert not waits.done(), "why the other one has closed only the agent can tell"
 
 
+def test_a_rank_without_memory_for_one_of_two_links_tells_so_at_once(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is queued there is lost, though the link that the other rank has made stands."""
+    w = polled()
+    create, lacking = Segment.create, w.transports[0].ring_size
+    w.transports[1].ring_size = 2 * lacking
+    for engine in w.engines:
+        engine.peer_lost = lambda peer, cause: None
+
+    def refuse(size: int, sock: socket.socket) -> Segment:
+        if size == lacking:
+            w.until(lambda: bool(w.links(0, 1)) and any(link._segment for link in w.links(0, 1)))
+            raise OSError(12, "Cannot allocate memory")
+        return create(size, sock)
+
+    monkeypatch.setattr(Segment, "create", refuse)
+    receive = irecv(w.comms[0], 1, tag=1)
+    sends = [isend(comm, bytes(10**5), 1 - comm.rank) for comm in w.comms]
+    w.until(sends[0].done)
+    for request in (sends[0], receive):
+        with pytest.raises(errors.ProcessFailedError, match="this process has no resources left"):
+            request.result()
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch, gone: bool
