@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import Content, meet, meet_with_objects, post, together
+from aiompi.coll.meeting import Content, meet, meet_with_objects, pausing, post, together
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.engine import ROOM, Assembly
@@ -23,15 +23,13 @@ _DONE, _FAILED = b"\1", b"\0"
 
 
 def exhibit(channel: Channel, slot: Slot, look: Look) -> Coroutine[Any, None, bool]:
-    """Show what a slot holds, and look at what those of all ranks do; see `exhibit_written`.
+    """Show what a slot holds, and look at what those of all ranks do.
 
-    Args:
-        slot: with a block, as long as those of all others; or with an object of any length, which is shown only if
-            those of all ranks are short.
+    A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
     """
     value, nbytes = slot.memory, slot.nbytes
     if value is None:
-        return _post_object(channel, slot, look)
+        return exhibit_short(channel, lambda: b"".join(slot.payload) if nbytes <= ROOM else b"", look)
     if nbytes <= ROOM:
         return _post(channel, bytes(value), look)
 
@@ -65,16 +63,37 @@ def exhibit_written(
     return _post(channel, own, look)
 
 
-async def _post(channel: Channel, own: Content, look: Look) -> bool:
-    contents = await meet(channel, own, len(own))
+def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> Coroutine[Any, None, bool]:
+    """Show the messages of objects, if they are short on all ranks.
+
+    Args:
+        make: that of this rank, in at most `ROOM` bytes; empty if it is longer.
+        look: is given those of all ranks.
+
+    Returns:
+        False, on all ranks alike, if they cannot do that, or not yet, or one message is too long, or was lately.
+
+    Raises:
+        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.meeting.post`.
+        ProcessFailedError: a rank is dead.
+    """
+    return _show_nothing() if pausing(channel) else _show(channel, make, look)
+
+
+async def _show_nothing() -> bool:
+    return False
+
+
+async def _show(channel: Channel, make: Callable[[], Content], look: Look) -> bool:
+    contents = await meet_with_objects(channel, make)
     if contents is None:
         return False
     look(contents)
     return True
 
 
-async def _post_object(channel: Channel, slot: Slot, look: Look) -> bool:
-    contents = await meet_with_objects(channel, b"".join(slot.payload) if slot.nbytes <= ROOM else None)
+async def _post(channel: Channel, own: Content, look: Look) -> bool:
+    contents = await meet(channel, own, len(own))
     if contents is None:
         return False
     look(contents)

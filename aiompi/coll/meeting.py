@@ -55,6 +55,11 @@ class Meeting:
         self.holder: Channel | None = None
         self.pauses: dict[int, Pause] = {}
 
+    def pausing(self, note: int) -> bool:
+        """Whether the next call of a collective on objects leaves it at messages."""
+        pause = self.pauses.get(note)
+        return pause is not None and pause.lasts()
+
 
 class Pause:
     """Calls of a collective on objects that leave it at messages, since one before had an object too long to be posted.
@@ -98,7 +103,7 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     assembly, before = meeting.assembly, meeting.latest
     if assembly is None or (before is not None and not before.done()):
         return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, nbytes))
-    claim = _claim(channel, nbytes)
+    claim = nbytes | channel.tag % _NUMBERS << _NUMBER
     meeting.latest = current = assembly.post(content, channel.note, claim)
     try:
         if current.done():
@@ -111,14 +116,24 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
             meeting.latest = None  # an error of it would keep much else
 
 
-async def meet_with_objects(channel: Channel, message: Content | None) -> list[Content] | None:
+def pausing(channel: Channel) -> bool:
+    """Whether this call is known by now to be in a `Pause`; then `meet_with_objects` must not be called for it."""
+    meeting: Meeting | None = channel.comm.meeting
+    if meeting is None or not meeting.pauses or not channel.meets:
+        return False
+    before = meeting.latest
+    return (before is None or before.done()) and meeting.pausing(channel.note)
+
+
+async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> list[Content] | None:
     """Post the message of an object for all others, if they are short on all ranks.
 
     Args:
-        message: not empty; None if it is longer than `ROOM`.
+        make: the message, in at most `ROOM` bytes; empty if it is longer.
 
     Returns:
-        That of each rank; None, on all ranks alike, if one is too long, or was a short while ago, or they cannot meet.
+        That of each rank; None, on all ranks alike, if one is too long, or was lately (see `Pause`), or they cannot
+        meet, or not yet.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `post`.
@@ -126,20 +141,17 @@ async def meet_with_objects(channel: Channel, message: Content | None) -> list[C
     meeting = _meeting(channel)
     if meeting is None:
         return None
-    pauses, note, content = meeting.pauses, channel.note, b"" if message is None else message
-
-    async def act(assembly: Assembly) -> list[Content] | None:
-        # In turn: whether it is a pause depends on the calls before.
-        if note in pauses and pauses[note].lasts():
-            return None
-        return _short(meeting, note, await post(channel, assembly, content, 0))
-
-    before = meeting.latest
+    note, before = channel.note, meeting.latest
     if meeting.assembly is None or (before is not None and not before.done()):
+
+        async def act(assembly: Assembly) -> list[Content] | None:
+            # Only now it is known: it depends on the calls before.
+            if meeting.pausing(note):
+                return None
+            return _short(meeting, note, await post(channel, assembly, make(), 0))
+
         return await _in_turn(channel, meeting, act)
-    if note in pauses and pauses[note].lasts():
-        return None
-    return _short(meeting, note, await meet(channel, content, 0))
+    return _short(meeting, note, await meet(channel, make(), 0))
 
 
 def _short(meeting: Meeting, note: int, contents: list[Content] | None) -> list[Content] | None:
@@ -192,11 +204,11 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation, or for the n-th time where this rank calls it for the m-th.
+            operation, or has made another number of calls before.
         InvalidCountError: a rank contributes more, or less.
     """
     meeting: Meeting = channel.comm.meeting
-    claim = _claim(channel, nbytes)
+    claim = nbytes | channel.tag % _NUMBERS << _NUMBER
     current = assembly.post(content, channel.note, claim)
     try:
         _expect(channel, meeting, nbytes, current)
@@ -286,10 +298,6 @@ def _disturb(channel: Channel, current: Round, expected: int, message: Message) 
         error = disagreement
     channel.comm.engine.rounds.remove(current)
     current.fail(error)
-
-
-def _claim(channel: Channel, nbytes: int) -> int:
-    return nbytes | channel.tag % _NUMBERS << _NUMBER
 
 
 def _collected(channel: Channel, own: Content, claim: int, postings: list[Posting]) -> list[Content]:

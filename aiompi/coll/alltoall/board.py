@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Coroutine, Sequence
 from struct import Struct
 from typing import Any
 
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.exhibition import exhibit, exhibit_written
+from aiompi.coll.exhibition import exhibit_short, exhibit_written
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
+from aiompi.engine import ROOM
 
 
 async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
@@ -48,9 +50,13 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[
 
 def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> Coroutine[Any, None, bool]:
     """What is shown begins with the length of each object."""
-    rank, lengths = channel.rank, Struct(f"<{channel.size}Q")
-    own = [slot.nbytes for slot in outgoing]
-    pieces = [lengths.pack(*own), *(piece for slot in outgoing for piece in slot.payload)]
+    rank, lengths = channel.rank, _lengths(channel.size)
+
+    def make() -> bytes:
+        own = [slot.nbytes for slot in outgoing]
+        if lengths.size + sum(own) > ROOM:
+            return b""
+        return b"".join([lengths.pack(*own), *[piece for slot in outgoing for piece in slot.payload]])
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         for slot, view in zip(incoming, views, strict=True):
@@ -58,4 +64,9 @@ def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence
             start = lengths.size + sum(theirs[:rank])
             slot.store(view[start : start + theirs[rank]])
 
-    return exhibit(channel, Slot.holding(pieces, lengths.size + sum(own)), look)
+    return exhibit_short(channel, make, look)
+
+
+@functools.cache
+def _lengths(size: int) -> Struct:
+    return Struct(f"<{size}H")

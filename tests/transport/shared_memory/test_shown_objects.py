@@ -24,7 +24,7 @@ def allgather(comm, mine):
 
 
 def alltoall(comm, mine):
-    return objects.alltoall(comm, CODEC, [[mine, dest] for dest in range(comm.size)])
+    return objects.alltoall(comm, CODEC, [[mine, dest] for dest in range(comm.size)], "board")
 
 
 def allreduce(comm, mine):
