@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 #: what a rank has posted: two numbers for others to compare, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
 
-#: bytes that can be posted
-ROOM: Final = 1984
+#: bytes that can be posted; up to here that takes less than to expose them
+ROOM: Final = 32 * 2**10 - 64
 
 _ONCE: Final = range(1)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aiompi.transport.shared_memory.pool import Block, Pool
 
 #: assemblies for which a board has a place
-PLACES: Final = 1024
+PLACES: Final = 512
 #: bytes of a cell: its words, and behind them, in cache lines of its own, what is posted
 _HEAD: Final = 64
 _CELL: Final = _HEAD + ROOM

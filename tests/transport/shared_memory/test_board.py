@@ -272,9 +272,9 @@ def test_who_is_a_call_ahead_is_told(together):
 
 def test_an_amount_that_is_sent_is_told(together):
     w = together(2)
-    calls = [buffers.allreduce(comm, np.ones(n), np.ones(n), SUM) for comm, n in zip(w.comms, (1, 1000), strict=True)]
+    calls = [buffers.allreduce(comm, np.ones(n), np.ones(n), SUM) for comm, n in zip(w.comms, (1, 5000), strict=True)]
     w.until(calls[0].done)
-    with pytest.raises(errors.InvalidCountError, match="rank 1 sent 8000 bytes where 8 are expected"):
+    with pytest.raises(errors.InvalidCountError, match="rank 1 sent 40000 bytes where 8 are expected"):
         calls[0].result()
 
 

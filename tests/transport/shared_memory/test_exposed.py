@@ -33,6 +33,8 @@ from aiompi.transport.shared_memory.area import POOL
 from aiompi.transport.shared_memory.pool import SIZE
 
 allreduce = buffers.allreduce.using("shared")
+#: numbers that are too long to be posted
+EXPOSED = ROOM // 8 + 1
 
 
 @pytest.fixture
@@ -337,7 +339,7 @@ def test_memory_that_is_not_there_is_refused(readers):
 @pytest.mark.spec("S4.7-1", "S4.8-1")
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("count", [ROOM // 8 + 1, 10_000])
+@pytest.mark.parametrize("count", [EXPOSED, 10_000])
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
 def test_others_are_without_messages_too(readers, collective, size, count, in_place):
     w = readers(size)
@@ -353,13 +355,13 @@ def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
     block, _ = w.transports[1]._pool.expose(SIZE)
     before = written(w)
-    assert collective(w, "board", 1000, in_place=False)
+    assert collective(w, "board", EXPOSED, in_place=False)
     assert written(w) > before
     block.open = False
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize("count", [7, 300], ids=["posted", "exposed"])
+@pytest.mark.parametrize("count", [7, EXPOSED], ids=["posted", "exposed"])
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size, count):
     w = readers(size)
@@ -369,7 +371,7 @@ def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size, count):
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 5, 2), (100, 100, 100), (0, 200, 100)])
+@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 5, 2), (EXPOSED, 100, 100), (0, 200, EXPOSED)])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
     w = readers()
@@ -381,12 +383,12 @@ def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
 
 def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     w = readers(2)
-    results = [np.zeros(2000), np.zeros(2000)]
+    results = [np.zeros((2, EXPOSED)), np.zeros((2, EXPOSED))]
     call = buffers.allgather.using("board")
-    calls = [call(comm, np.full(1000, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
+    calls = [call(comm, np.full(EXPOSED, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()
     for link in [link for link in w.transports[0].links if POOL in link._sharing.loans]:
         link.lost("its connection closed")  # before rank 0 has looked
     assert calls[0].result() is None
-    assert results[0].tolist() == [1.0] * 1000 + [2.0] * 1000
+    assert results[0].tolist() == [[1.0] * EXPOSED, [2.0] * EXPOSED]
