@@ -28,7 +28,7 @@ _ATTEMPTS: Final = 8
 _NUMBER: Final = 48
 _NUMBERS: Final = 2**15
 #: most calls in a row that leave it at messages since objects were too long to be posted
-_LONGEST_PAUSE: Final = 63
+_LONGEST_PAUSE: Final = 255
 
 
 class Meeting:
