@@ -78,20 +78,27 @@ class Matcher:
             self._order = only.order = self._order + 1
             return only
         key = self._first_posted(source, tag) if self._wildcards else (source, tag)
-        posted = self._posted.pop(key, None)
+        posted = self._posted.get(key)
         if posted is None:
             return None
         if isinstance(posted, OrderedDict):
             _, receive = posted.popitem(last=False)
-            if posted:
-                self._posted[key] = posted
+            if not posted:
+                del self._posted[key]
         else:
             receive = posted
+            del self._posted[key]
+        if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
+            self._wildcards -= 1
         self._order = receive.order = self._order + 1
         return receive
 
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
         """Where the receive is posted that the message gets, when some have wildcards."""
+        if len(self._posted) == 1:  # as in a row of receives with the same arguments
+            (place,) = self._posted
+            fits = place[0] in (source, ANY_SOURCE) and place[1] in (tag, ANY_TAG)
+            return place if fits else (source, tag)
         first, order = (source, tag), 0
         for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
             posted = self._posted.get(key)
@@ -100,8 +107,6 @@ class Matcher:
             receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
             if not order or receive.order < order:
                 first, order = key, receive.order
-        if first[0] == ANY_SOURCE or first[1] == ANY_TAG:
-            self._wildcards -= 1
         return first
 
     def withdraw(self, receive: Receive) -> bool:

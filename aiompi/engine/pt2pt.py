@@ -185,15 +185,17 @@ class Receive(Request[Any]):
         return Status.of(self.source, self.tag, self.length, self._cancelled)
 
     def result(self) -> Any:
+        value = self.outcome()
+        return value if self.decode is not None else self.status
+
+    def outcome(self) -> Any:
         if self._done and self.status_out is not None:
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:
             return super().result()
         self.memory = None  # an exporter such as bytearray may be resized from now on
         data, decode = self.data, self.decode
-        if decode is None:
-            return Status.of(self.source, self.tag, self.length, self._cancelled)
-        if data is not None:
+        if data is not None and decode is not None:
             self.data = None
             try:
                 self._value = decode(data)

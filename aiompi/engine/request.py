@@ -77,6 +77,11 @@ class Request(Generic[T_co]):
             raise self._error
         return self._value  # type: ignore[no-any-return]
 
+    def outcome(self) -> T_co | None:
+        """As `result`, but None in place of a Status: for who asks for `status` if he wants to know it."""
+        value = self.result()
+        return None if isinstance(value, Status) else value
+
     @property
     def status(self) -> Status:
         """Status of the completed operation; the empty one for a send (section 3.7.3)."""

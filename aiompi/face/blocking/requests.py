@@ -10,7 +10,7 @@ from aiompi.constants import UNDEFINED
 from aiompi.driver.blocking import refuse_running_loop
 from aiompi.engine import PersistentRequest
 from aiompi.engine import Request as EngineRequest
-from aiompi.errors import ERR_PENDING, Exception, InStatusError, InvalidRequestError
+from aiompi.errors import ERR_PENDING, SUCCESS, Exception, InStatusError, InvalidRequestError
 from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.process import process
 from aiompi.opaque import Opaque, same_kind
@@ -125,10 +125,9 @@ class Request(Opaque, Generic[T]):
         if status is not None:
             status.assign(operation.status)
         try:
-            value = operation.result()
+            return operation.outcome()
         finally:
             self._deactivate()
-        return None if isinstance(value, Status) else value
 
     def Get_status(self, status: Status | None = None) -> bool:
         """Whether the operation is complete; the request stays as it is (MPI_Request_get_status, MPI-2).
@@ -398,7 +397,16 @@ def _check(requests: Sequence[Request[Any]]) -> bool:
 
 def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
     """Wait until all are complete, or one has failed."""
-    _wait_until(requests, lambda: all(map(_is_done, requests)) or any(map(_has_failed, requests)))
+    pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
+
+    def settled() -> bool:
+        while pending and pending[-1]._done:
+            if pending.pop().exception() is not None:
+                return True
+        return not pending or any(operation._done and operation.exception() is not None for operation in pending)
+
+    if _check(requests):
+        _wait_until(requests, settled)
 
 
 def _wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
@@ -424,7 +432,7 @@ def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
 
 
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
-    if _check(requests) and not satisfied():
+    if not satisfied():
         refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
         process.admit()
         operations = (request._active for request in requests)
@@ -457,20 +465,24 @@ def _complete_listed(
 ) -> list[Any]:
     """Complete several requests; the errors go into the statuses (section 3.7.5)."""
     values: list[Any] = []
-    filled = [Status() for _ in indices]
+    filled = [Status() for _ in indices] if statuses is not None else None
     failures: list[tuple[int, Exception]] = []
-    for index, status in zip(indices, filled, strict=True):
-        if not _is_done(requests[index]):
-            status.error = ERR_PENDING
-            values.append(None)
-            continue
-        try:
-            values.append(requests[index]._complete(status))
-        except Exception as error:
-            failures.append((index, error))
-            status.error = error.error_class
-            values.append(None)
-    if statuses is not None:
+    for place, index in enumerate(indices):
+        request, value, error_class = requests[index], None, SUCCESS
+        operation = request._active
+        status = filled[place] if filled is not None else None
+        if operation is not None and not operation._done:
+            error_class = ERR_PENDING
+        else:
+            try:
+                value = request._complete(status)
+            except Exception as error:
+                failures.append((index, error))
+                error_class = error.error_class
+        values.append(value)
+        if status is not None:
+            status.error = error_class
+    if statuses is not None and filled is not None:
         _fill(statuses, filled, with_errors=bool(failures))
     if failures:
         index, first = failures[0]
