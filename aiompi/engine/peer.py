@@ -26,6 +26,7 @@ from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
+    from aiompi.engine.match import Matcher
     from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link
 
@@ -288,15 +289,18 @@ class Peer(Party):
         kind, tag, source, credit, context, length, _, note = header
         self.credit += credit
         if kind == EAGER and context in self._contexts:
-            receive = self._contexts[context].take_posted(source, tag)
-            if receive is not None:
-                self._owed += length + OVERHEAD
-                if self._owed >= self._ackmark:
-                    self._acknowledge()
-                if note:
-                    receive.noted(note)
-                receive.take(source, tag, payload)
+            matcher = self._contexts[context]
+            receive = matcher.take_posted(source, tag)
+            if receive is None:
+                self._keep_eager(matcher, header, payload)
                 return
+            self._owed += length + OVERHEAD
+            if self._owed >= self._ackmark:
+                self._acknowledge()
+            if note:
+                receive.noted(note)
+            receive.take(source, tag, payload)
+            return
         try:
             handler = self._handlers[kind]
         except IndexError:
@@ -344,7 +348,7 @@ class Peer(Party):
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, _, context, length, srqid, note = header
-        matcher = self._contexts.get(context) or self.engine.matcher(context)
+        matcher = self.engine.matcher(context)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             if kind != EAGER:
@@ -357,6 +361,10 @@ class Peer(Party):
             self.emit(frame.NOTREADY, srqid=srqid)
             self._return_credit(length + OVERHEAD)
             return
+        self._keep_eager(matcher, header, payload)
+
+    def _keep_eager(self, matcher: Matcher, header: tuple[int, ...], payload: memoryview) -> None:
+        kind, tag, source, _, _, length, srqid, note = header
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         eager = self._hold(length)
         message.note = note
