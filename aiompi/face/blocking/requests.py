@@ -397,6 +397,8 @@ def _check(requests: Sequence[Request[Any]]) -> bool:
 
 def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
     """Wait until all are complete, or one has failed."""
+    if not _check(requests):
+        return
     pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
 
     def settled() -> bool:
@@ -405,8 +407,7 @@ def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
                 return True
         return not pending or any(operation._done and operation.exception() is not None for operation in pending)
 
-    if _check(requests):
-        _wait_until(requests, settled)
+    _wait_until(requests, settled)
 
 
 def _wait_for_one(requests: Sequence[Request[Any]]) -> int | None:

@@ -272,6 +272,19 @@ def listed_twice() -> None:
         assert MPI.Request.Waitall(twice)
 
 
+@check
+def no_requests() -> None:
+    """What is no sequence of requests is told, and nothing is changed."""
+    pending = comm.irecv(source=predecessor)
+    for wrong in (None, 7, "ab", [pending, 1], set[Any]()):
+        for name in ("Waitany", "Testany", "Waitsome", "Testsome", "Waitall", "Testall", "waitall", "testall"):
+            with raises(TypeError, "expected a sequence of Request objects"):
+                getattr(MPI.Request, name)(wrong)
+    assert pending.Test() is False
+    pending.Cancel()
+    pending.Wait()
+
+
 def _until(call: Callable[[], bool]) -> None:
     while not call():
         pass
