@@ -23,9 +23,9 @@ def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None)
     assert all(comm.meeting.assembly is not None for comm in comms)
 
 
-def beside(w: PolledWorld) -> list[Communicator]:
-    """Other communicators of the same ranks, which meet."""
-    others = [Communicator(comm.engine, comm.group, 4, "other") for comm in w.comms]
+def beside(w: PolledWorld, place: int = 2) -> list[Communicator]:
+    """Other communicators of the same ranks, which meet, in this place on the boards."""
+    others = [Communicator(comm.engine, comm.group, 2 * place, "other") for comm in w.comms]
     for other in others:
         other.shares_memory = True
     until_assembled(w, others)

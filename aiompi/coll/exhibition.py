@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import Content, meet, meet_with_objects, pausing, post, together
+from aiompi.coll.meeting import Content, meet, meet_with_objects, post, take_pause, together
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
-from aiompi.engine import ROOM, Assembly
+from aiompi.engine import Assembly
 from aiompi.errors import OtherError
 
 #: is given what each rank shows
@@ -27,10 +27,10 @@ def exhibit(channel: Channel, slot: Slot, look: Look) -> Coroutine[Any, None, bo
 
     A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
     """
-    value, nbytes = slot.memory, slot.nbytes
+    value, nbytes, room = slot.memory, slot.nbytes, channel.comm.room
     if value is None:
-        return exhibit_short(channel, lambda: b"".join(slot.payload) if nbytes <= ROOM else b"", look)
-    if nbytes <= ROOM:
+        return exhibit_short(channel, lambda: b"".join(slot.payload) if nbytes <= room else b"", look)
+    if nbytes <= room:
         return _post(channel, bytes(value), look)
 
     def write(memory: memoryview) -> None:
@@ -56,7 +56,7 @@ def exhibit_written(
         InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
         ProcessFailedError: a rank is dead.
     """
-    if nbytes > ROOM:
+    if nbytes > channel.comm.room:
         return _expose(channel, nbytes, write, look)
     own = memoryview(bytearray(nbytes))
     write(own)
@@ -67,7 +67,7 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
     """Show the messages of objects, if they are short on all ranks.
 
     Args:
-        make: that of this rank, in at most `ROOM` bytes; empty if it is longer.
+        make: that of this rank, in at most `Communicator.room` bytes; empty if it is longer.
         look: is given those of all ranks.
 
     Returns:
@@ -77,7 +77,7 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
         InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.meeting.post`.
         ProcessFailedError: a rank is dead.
     """
-    return _show_nothing() if pausing(channel) else _show(channel, make, look)
+    return _show_nothing() if take_pause(channel) else _show(channel, make, look)
 
 
 async def _show_nothing() -> bool:

@@ -55,10 +55,10 @@ class Meeting:
         self.holder: Channel | None = None
         self.pauses: dict[int, Pause] = {}
 
-    def pausing(self, note: int) -> bool:
-        """Whether the next call of a collective on objects leaves it at messages."""
+    def take_pause(self, note: int) -> bool:
+        """Count the next call of a collective on objects; whether it leaves it at messages."""
         pause = self.pauses.get(note)
-        return pause is not None and pause.lasts()
+        return pause is not None and pause.take()
 
 
 class Pause:
@@ -76,8 +76,8 @@ class Pause:
         """Pause, for longer than the last time."""
         self._calls = self._left = min(2 * self._calls + 1, _LONGEST_PAUSE)
 
-    def lasts(self) -> bool:
-        """Whether a call is one of them."""
+    def take(self) -> bool:
+        """Count a call; whether it is one of them."""
         if not self._left:
             return False
         self._left -= 1
@@ -88,7 +88,7 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     """Post something for all others.
 
     Args:
-        content: at most `ROOM` bytes.
+        content: at most `Communicator.room` bytes.
         nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:
@@ -116,20 +116,20 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
             meeting.latest = None  # an error of it would keep much else
 
 
-def pausing(channel: Channel) -> bool:
-    """Whether this call is known by now to be in a `Pause`; then `meet_with_objects` must not be called for it."""
+def take_pause(channel: Channel) -> bool:
+    """Leave a call at messages if it is known by now to be in a `Pause`; if so, it has met all that it will."""
     meeting: Meeting | None = channel.comm.meeting
     if meeting is None or not meeting.pauses or not channel.meets:
         return False
     before = meeting.latest
-    return (before is None or before.done()) and meeting.pausing(channel.note)
+    return (before is None or before.done()) and meeting.take_pause(channel.note)
 
 
 async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> list[Content] | None:
     """Post the message of an object for all others, if they are short on all ranks.
 
     Args:
-        make: the message, in at most `ROOM` bytes; empty if it is longer.
+        make: the message, in at most `Communicator.room` bytes; empty if it is longer.
 
     Returns:
         That of each rank; None, on all ranks alike, if one is too long, or was lately (see `Pause`), or they cannot
@@ -146,7 +146,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
 
         async def act(assembly: Assembly) -> list[Content] | None:
             # Only now it is known: it depends on the calls before.
-            if meeting.pausing(note):
+            if meeting.take_pause(note):
                 return None
             return _short(meeting, note, await post(channel, assembly, make(), 0))
 
@@ -196,7 +196,7 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
     """Post in the next round.
 
     Args:
-        content: at most `ROOM` bytes.
+        content: at most `Communicator.room` bytes.
         nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:
@@ -204,7 +204,7 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation, or has made another number of calls before.
+            operation, or has made another number of calls before, as far as 15 bits tell.
         InvalidCountError: a rank contributes more, or less.
     """
     meeting: Meeting = channel.comm.meeting

@@ -63,7 +63,7 @@ class Operand(ABC):
         """Take over what came in."""
 
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        """Become what the contributions of some ranks make together; see `fold`."""
+        """Become what the contributions of some ranks make together; see `fold`, also for `near` of vectors."""
         raise self._whole()
 
     # What follows is for algorithms that cut operands, and therefore serve vectors only.

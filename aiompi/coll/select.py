@@ -4,8 +4,9 @@ A call may name one itself. The setting `coll` names one per collective (AIOMPI_
 for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
 first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
 `max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, with `objects`
-only to those, and with `shared_memory` only where all ranks share memory, so that what one sends to several needs to be
-copied but once. The file also tells by what command and on what machine it was made.
+only where each rank alone knows how long its block is, and with `shared_memory` only where all ranks share memory, so
+that what one sends to several needs to be copied but once. The file also tells by what command and on what machine it
+was made.
 
 Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
 any for the collective.

@@ -35,6 +35,7 @@ from aiompi.engine import (
     Scattered,
     ScatteredReceive,
     Schedule,
+    room,
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
@@ -74,6 +75,7 @@ class Communicator:
         native: whether no message on it passes through IMPI hosts; otherwise it spans clients, and chapter 4 of
             IMPI 0.0 says what its collectives send.
         shares_memory: whether all members read the memory of each other.
+        room: bytes that they can post then for each other to see.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: in what form the user's buffers travel.
         attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
@@ -88,7 +90,7 @@ class Communicator:
     __slots__ = (
         "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
         "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "meeting", "name",
-        "native", "rank", "remote", "route", "shares_memory", "size", "tag_ub", "targets", "topology",
+        "native", "rank", "remote", "room", "route", "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +120,7 @@ class Communicator:
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
         self.shares_memory = remote is None and engine.share_memory(self.targets)
+        self.room = room(context_id)
         self._freed = False
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()

@@ -13,13 +13,14 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.pt2pt import Alarm, Mode, NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
-from aiompi.engine.round import ROOM, Posting, Round
+from aiompi.engine.round import LITTLE_ROOM, ROOM, ROOMY, Posting, Round, room
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Assembly, Driver, Exhibit, Link, Poller, Timer, Waiter
 
 __all__ = [
-    "ROOM", "Alarm", "Assembly", "Driver", "Engine", "Exhibit", "GeneralizedRequest", "Link", "Message", "Mode",
-    "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller", "Posting", "Receive",
-    "Request", "Round", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Turn", "Waiter",
+    "LITTLE_ROOM", "ROOM", "ROOMY", "Alarm", "Assembly", "Driver", "Engine", "Exhibit", "GeneralizedRequest", "Link",
+    "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller",
+    "Posting", "Receive", "Request", "Round", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Turn", "Waiter",
+    "room",
 ]  # fmt: skip

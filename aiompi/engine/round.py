@@ -15,10 +15,19 @@ if TYPE_CHECKING:
 #: what a rank has posted: two numbers for others to compare, and the content
 Posting: TypeAlias = tuple[int, int, bytes]
 
-#: bytes that can be posted; up to here that takes less than to expose them
+#: bytes that can be posted in one of the first communicators of a job, up to which that takes less than to expose them;
+#: and in one of the others, for which addresses are reserved as well
 ROOM: Final = 32 * 2**10 - 64
+LITTLE_ROOM: Final = 2 * 2**10 - 64
+#: number of the first ones, more than which few programs make
+ROOMY: Final = 64
 
 _ONCE: Final = range(1)
+
+
+def room(context: int) -> int:
+    """Bytes that the members of a communicator can post, by its context id, which all know."""
+    return ROOM if context // 2 < ROOMY else LITTLE_ROOM  # each has two contexts
 
 
 class Round(Request[list[Posting]]):

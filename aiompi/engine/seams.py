@@ -163,7 +163,7 @@ class Assembly(Protocol):
         """Post in the next round; the round before must be complete.
 
         Args:
-            content: at most `ROOM` bytes (see `aiompi.engine.round`).
+            content: at most `room` bytes (see `aiompi.engine.round`).
             note, claim: numbers beside it.
         """
 

@@ -11,7 +11,6 @@ from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.exhibition import exhibit_short, exhibit_written
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
-from aiompi.engine import ROOM
 
 
 async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
@@ -54,7 +53,7 @@ def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence
 
     def make() -> bytes:
         own = [slot.nbytes for slot in outgoing]
-        if lengths.size + sum(own) > ROOM:
+        if lengths.size + sum(own) > channel.comm.room:
             return b""
         return b"".join([lengths.pack(*own), *[piece for slot in outgoing for piece in slot.payload]])
 

@@ -8,7 +8,7 @@ On an intercommunicator they run between its groups, see `across`. `algorithm` n
 communicator of one group, the same on all ranks; by default settings and tuning data decide.
 
 They raise, at the call, InvalidRootError, InvalidArgumentError for an algorithm that there is not, and what serialising
-raises; reductions serialise partial results, too, for which the await raises it.
+raises. For partial results of reductions, and for all that `reduce` serialises, the await raises that.
 """
 
 from __future__ import annotations
@@ -219,7 +219,8 @@ def _combined(
         raise InvalidCommError(f"{comm.where(operation)}: not defined on an intercommunicator; merge it first")
     combine = select(comm, collective, commute=commutes(comm, op, operation), algorithm=algorithm)
     operand = ObjectOperand(obj, op, codec)
-    operand.slot()  # before others count this call
+    if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
+        operand.slot()  # which will be needed; what that raises it raises before others count this call
 
     async def run(channel: Channel) -> Any:
         await combine(channel, operand)

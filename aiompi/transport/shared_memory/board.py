@@ -14,7 +14,8 @@ that it has posted in. So nobody waits for that, and memory which all have read 
 more.
 
 A place belongs to a communicator, by its context id, for ever: a member may look late, when the others have long freed
-the communicator. So the first `PLACES` communicators of a job have one.
+the communicator. So the first `PLACES` communicators of a job have one, of which the first `ROOMY` have large cells:
+every member reserves addresses for the boards of all.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
 `ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
@@ -29,7 +30,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import ROOM, Exhibit, Posting, Round
+from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY, Exhibit, Posting, Round
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.area import BOARD, Area, Loan
 
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from aiompi.transport.shared_memory.pool import Block, Pool
 
 #: assemblies for which a board has a place
-PLACES: Final = 512
-#: bytes of a cell: its words, and behind them, in cache lines of its own, what is posted
+PLACES: Final = 1024
+#: bytes of the words of a cell; behind them, in cache lines of its own, is what is posted
 _HEAD: Final = 64
-_CELL: Final = _HEAD + ROOM
-_WORDS: Final = _CELL // 8
+#: words that a cell takes, of the first places and of the others
+_CELL: Final = (_HEAD + ROOM) // 8
+_LITTLE_CELL: Final = (_HEAD + LITTLE_ROOM) // 8
 #: the words of a cell, of which the first one is its stamp: a number that all must post alike
 _NOTE: Final = 1
 #: bytes of what is posted
@@ -53,7 +55,7 @@ _CLAIM: Final = 3
 _READ: Final = 4
 #: the number of the round for whose end its owner sleeps
 _ASLEEP: Final = 5
-SIZE: Final = PLACES * 2 * _CELL
+SIZE: Final = 8 * 2 * (ROOMY * _CELL + (PLACES - ROOMY) * _LITTLE_CELL)
 
 _NOTHING: Final = memoryview(b"")
 
@@ -90,9 +92,9 @@ class Board(Area):
         with self._lock:
             pass
 
-    def retire(self, place: int, number: int) -> None:
-        """Tell the last round in which this rank has read what others have exposed."""
-        self._cells[2 * place * _WORDS + _READ] = number
+    def retire(self, first: int, number: int) -> None:
+        """Tell in the first cell of a place the last round in which this rank has read what others have exposed."""
+        self._cells[first + _READ] = number
 
 
 class Poster:
@@ -118,21 +120,21 @@ class Attendee:
         peer: it.
         link: to it.
         poster: its board.
-        place: of the assembly.
+        first: word at which the place of the assembly begins.
         pools: by rank, those that this rank reads by now.
 
     Attributes:
         memory, words: of its board.
     """
 
-    __slots__ = ("_peer", "_place", "_pools", "link", "memory", "rank", "words")
+    __slots__ = ("_first", "_peer", "_pools", "link", "memory", "rank", "words")
 
-    def __init__(self, peer: Peer, link: RingLink, poster: Poster, place: int, pools: Mapping[int, Loan]) -> None:
+    def __init__(self, peer: Peer, link: RingLink, poster: Poster, first: int, pools: Mapping[int, Loan]) -> None:
         self.rank = peer.rank
         self.link = link
         self._peer = peer
         self._pools = pools
-        self._place = place
+        self._first = first
         self.memory = poster.memory
         self.words = poster.words
 
@@ -142,7 +144,7 @@ class Attendee:
 
     def returned(self, number: int) -> bool:
         """Whether it has read what was exposed in the round of this number, or will not."""
-        return self.words[2 * self._place * _WORDS + _READ] >= number or self.link.closed
+        return self.words[self._first + _READ] >= number or self.link.closed
 
     def read(self, place: int, nbytes: int) -> memoryview:
         """What it has exposed."""
@@ -209,7 +211,7 @@ class _Round(Round):
         for other in self._others:
             words = other.words
             size = words[length]
-            # Never more than a cell, whatever it says.
+            # Never more than has room, whatever it says.
             content = bytes(other.memory[begin : begin + (size if size < ROOM else ROOM)]) if size else b""
             postings.append((words[note], words[claim], content))
         self.complete(postings)
@@ -224,19 +226,23 @@ class Assembly:
     """The members of a communicator, as one of them.
 
     Args:
-        place: on the boards.
+        cells: the words at which those of its place begin, for the even rounds and for the odd ones.
         others: all members but this rank.
         pool: that of this rank, None if there is no memory.
     """
 
     def __init__(
-        self, engine: Engine, board: Board, place: int, others: Sequence[Attendee], pool: Callable[[], Pool | None]
+        self,
+        engine: Engine,
+        board: Board,
+        cells: tuple[int, int],
+        others: Sequence[Attendee],
+        pool: Callable[[], Pool | None],
     ) -> None:
         self._engine = engine
         self._board: Board | None = board
         self._pool = pool
-        self._place = place
-        self._cells = 2 * place * _WORDS, (2 * place + 1) * _WORDS
+        self._cells = cells
         self._block: Block | None = None  # what this rank exposes
         self._others: Sequence[Attendee] = others
         self._number = 0
@@ -288,7 +294,7 @@ class Assembly:
             block.open = False
         board = self._board
         if board is not None and self._engine.error is None:
-            board.retire(self._place, self._number)
+            board.retire(self._cells[0], self._number)
 
     def dissolve(self) -> None:
         """Let go of all memory, also for a round that never ends."""
@@ -297,7 +303,11 @@ class Assembly:
         self._board, self._others = None, ()
 
 
-def place_of(context: int) -> int | None:
-    """The place of a communicator on the boards, None if it has none."""
+def cells_of(context: int) -> tuple[int, int] | None:
+    """The words at which the cells of a communicator begin on the boards, None if it has no place there."""
     place = context // 2  # a communicator has two contexts
-    return place if place < PLACES else None
+    if place >= PLACES:
+        return None
+    words = _CELL if place < ROOMY else _LITTLE_CELL
+    first = 2 * (min(place, ROOMY) * _CELL + max(place - ROOMY, 0) * _LITTLE_CELL)
+    return first, first + words

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from aiompi.engine import Engine, Link, Party, Peer
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
-from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, place_of
+from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, cells_of
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.link import RingLink
@@ -129,8 +129,8 @@ class SharedMemory(Unix):
         return None if assistance is None else assistance.write
 
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
-        place = place_of(context)
-        if place is None or self.engine.error is not None:
+        cells = cells_of(context)
+        if cells is None or self.engine.error is not None:
             return None  # also in the copy of a fork, which must not speak on the sockets of its parent
         if self._board is None:
             try:
@@ -139,15 +139,15 @@ class SharedMemory(Unix):
                 return None
         board = self._board
         # each, so that all can be seen by the next time
-        others = [self._attendee(peer, place, board) for peer in peers]
+        others = [self._attendee(peer, cells[0], board) for peer in peers]
         present = [other for other in others if other is not None]
         if len(present) < len(others):
             return None
-        assembly = Assembly(self.engine, board, place, present, self._own_pool)
+        assembly = Assembly(self.engine, board, cells, present, self._own_pool)
         self._assemblies.add(assembly)
         return assembly
 
-    def _attendee(self, peer: Party, place: int, board: Board) -> Attendee | None:
+    def _attendee(self, peer: Party, first: int, board: Board) -> Attendee | None:
         """A peer, if it sees the board of this rank, and this rank its own."""
         if not isinstance(peer, Peer) or peer.error is not None:
             return None
@@ -158,7 +158,7 @@ class SharedMemory(Unix):
         if not isinstance(link, RingLink) or not link.open_to(board):
             return None
         poster = self.posters.get(peer.rank)
-        return None if poster is None else Attendee(peer, link, poster, place, self.pools)
+        return None if poster is None else Attendee(peer, link, poster, first, self.pools)
 
     def close(self) -> None:
         super().close()

@@ -28,7 +28,7 @@ from worlds import irecv, isend
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting
-from aiompi.engine import ROOM
+from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY, room
 from aiompi.engine.round import Rounds
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, transport
@@ -435,7 +435,12 @@ def lacking_descriptors(peer):
 
 
 def test_only_the_first_communicators_have_a_place():
-    assert [board.place_of(context) for context in (0, 2, 2 * PLACES - 2, 2 * PLACES)] == [0, 1, PLACES - 1, None]
+    cells = [board.cells_of(context) for context in range(0, 2 * PLACES, 2)]
+    assert board.cells_of(2 * PLACES) is None
+    ends = [8 * first for first, _ in cells[1:]] + [board.SIZE]
+    for place, ((first, second), end) in enumerate(zip(cells, ends, strict=True)):
+        assert 8 * (second - first) == end - 8 * second == board._HEAD + room(2 * place), "nothing lies between or over"
+    assert [room(2 * place) for place in (0, ROOMY - 1, ROOMY, PLACES - 1)] == [ROOM, ROOM, LITTLE_ROOM, LITTLE_ROOM]
 
 
 def test_communicators_do_not_see_what_others_post(together):

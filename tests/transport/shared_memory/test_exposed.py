@@ -238,14 +238,14 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
     w = readers(2)
     comm = w.comms[0]
     call = allreduce(comm, np.ones(9), np.ones(9), SUM)
-    board = bytes(w.transports[0]._board._memory[: 4 * board_module._CELL])
+    board = bytes(w.transports[0]._board._memory[: 8 * 4 * board_module._CELL])
     w.engines[0].abort(errors.OtherError("a copy"))
     with pytest.raises(errors.OtherError, match="a copy"):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(allreduce(comm, np.ones(9), np.ones(9), SUM))
     assert comm.meeting.assembly.expose(8) is None
-    assert bytes(w.transports[0]._board._memory[: 4 * board_module._CELL]) == board
+    assert bytes(w.transports[0]._board._memory[: 8 * 4 * board_module._CELL]) == board
 
 
 # What goes wrong.

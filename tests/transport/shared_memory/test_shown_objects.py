@@ -11,7 +11,7 @@ from meetings import beside, everyone, written
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting, objects
-from aiompi.engine import ROOM
+from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY
 from aiompi.objects import Codec
 from aiompi.op import SUM
 
@@ -69,19 +69,41 @@ def test_objects_are_sent_when_one_of_them_is_long(together, call):
         assert written(w) > before
 
 
-@COLLECTIVES
-def test_the_longest_that_are_posted(together, call):
-    """Those of an alltoall all together, with their lengths."""
+class Bytes:
+    """Makes messages of exactly as many bytes as an object has."""
+
+    def dumps(self, obj):
+        return [obj], len(obj)
+
+    def loads(self, data):
+        return bytes(data)
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+@pytest.mark.parametrize("call", ["allgather", "alltoall", "allreduce"])
+@pytest.mark.parametrize("roomy", [True, False])
+def test_the_longest_that_are_posted(together, call, excess, roomy):
+    """Those of an alltoall are together, behind their lengths."""
     w = together(2)
-    longest = ROOM - 8
-    while len(b"".join(CODEC.dumps([LONG[:longest]] if call is allreduce else LONG[:longest])[0])) > ROOM:
-        longest -= 1
-    if call is alltoall:
-        longest = ROOM // 2 - 16
+    comms = w.comms if roomy else beside(w, ROOMY)
+    longest = comms[0].room - (2 * 2 if call == "alltoall" else 0) + excess
+    assert comms[0].room == (ROOM if roomy else LITTLE_ROOM)
+    message, short = b"x" * longest, b"y"
     before = written(w)
-    contributions = [LONG[:longest], ""]
-    assert everyone(w, lambda comm: call(comm, contributions[comm.rank])) == expected(call, contributions)
-    assert written(w) == before
+    for _ in range(2):  # in both cells
+        found = everyone(w, lambda comm: made(comm, call, (message, short)[comm.rank]), comms)
+    assert found == {"allgather": [[message, short]] * 2, "alltoall": [[message[1:], b""], [b"x", short]]}.get(
+        call, [message + short] * 2
+    )
+    assert (written(w) > before) == bool(excess)
+
+
+def made(comm, call, mine):
+    if call == "allgather":
+        return objects.allgather(comm, Bytes(), mine, "board")
+    if call == "alltoall":
+        return objects.alltoall(comm, Bytes(), [mine[1:], mine[:1]], "board")
+    return objects.allreduce(comm, Bytes(), mine, lambda a, b: a + b, "board")
 
 
 def test_after_long_objects_some_calls_are_by_messages_at_once(together):
@@ -156,17 +178,21 @@ def test_the_brackets_are_those_of_recursive_doubling(together, size):
 
 
 def test_what_a_rank_gets_is_its_own(together):
+    """Also arrays that lie in the message as they are."""
     w = together(2)
-    mine = [np.arange(3.0), np.arange(3.0)]
     before = written(w)
-    for call in (allgather, alltoall, allreduce):
-        for result in everyone(w, lambda comm: call(comm, mine[comm.rank])):
-            for item in result:
-                array = item[0] if isinstance(item, list) else item
+    for nbytes in (24, 14_000):
+        careful = Codec(out_of_band=1000)
+        mine = [np.zeros(nbytes // 8) for _ in range(2)]
+        for results in (
+            everyone(w, lambda comm: objects.allgather(comm, careful, mine[comm.rank])),
+            everyone(w, lambda comm: objects.alltoall(comm, careful, [mine[comm.rank]] * 2, "board")),
+            everyone(w, lambda comm: objects.allreduce(comm, careful, mine[comm.rank], SUM)),
+        ):
+            for array in itertools.chain.from_iterable(r if isinstance(r, list) else [r] for r in results):
+                assert not array.any()
                 array += 1
-    (total, _) = everyone(w, lambda comm: objects.allreduce(comm, CODEC, mine[comm.rank], SUM))
-    total += 1
-    assert [array.tolist() for array in mine] == [[0.0, 1.0, 2.0]] * 2
+        assert not any(array.any() for array in mine)
     assert written(w) == before
 
 
