@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.slot import Slot, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Alarm, Assembly, Message, Posting, Request, Round, Turn
+from aiompi.engine import Alarm, Assembly, Message, Party, Posting, Request, Round, Turn
 from aiompi.errors import Exception, InvalidCountError, OtherError
 
 T = TypeVar("T")
@@ -41,16 +41,18 @@ class Meeting:
         assembly: of the members, once they are one.
         attempts: that are left to be made to become one.
         latest: the last call that has begun, which the next one waits for.
+        affordable: whether all members have what they need for that.
         holder: the call that holds its turn.
         pauses: by note, those of collectives on objects.
     """
 
-    __slots__ = ("alarm", "assembly", "attempts", "holder", "latest", "pauses")
+    __slots__ = ("affordable", "alarm", "assembly", "attempts", "holder", "latest", "pauses")
 
     def __init__(self, alarm: Alarm) -> None:
         self.alarm = alarm
         self.assembly: Assembly | None = None
         self.attempts = _ATTEMPTS
+        self.affordable = False
         self.latest: Request[Any] | None = None
         self.holder: Channel | None = None
         self.pauses: dict[int, Pause] = {}
@@ -237,6 +239,9 @@ async def _in_turn(
             return await act(meeting.assembly)
         if meeting.attempts:
             meeting.attempts -= 1
+            if not meeting.affordable:  # before anybody connects to one who cannot: his messages may not need that
+                meeting.affordable = await _agreed(channel, _affords(channel.comm))
+                return None
             assembly = _assemble(channel.comm)
             if await _agreed(channel, assembly is not None):
                 meeting.assembly = assembly
@@ -258,12 +263,19 @@ async def _turn(channel: Channel, meeting: Meeting, run: Callable[[], Coroutine[
         turn.complete()
 
 
+def _affords(comm: Communicator) -> bool:
+    lending = comm.engine.lending
+    return lending is not None and lending.affords(comm.context_id, _others(comm))
+
+
 def _assemble(comm: Communicator) -> Assembly | None:
+    lending = comm.engine.lending
+    return None if lending is None else lending.assemble(comm.context_id, _others(comm))
+
+
+def _others(comm: Communicator) -> list[Party]:
     engine = comm.engine
-    if engine.lending is None:
-        return None
-    others = [engine.peer(rank) for rank in comm.targets if rank != engine.rank]
-    return engine.lending.assemble(comm.context_id, others)
+    return [engine.peer(rank) for rank in comm.targets if rank != engine.rank]
 
 
 async def _agreed(channel: Channel, able: bool) -> bool:

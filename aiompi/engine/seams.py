@@ -209,6 +209,9 @@ class Lending(Protocol[B]):
     def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
         """Send one frame whose payload is copied there, and read meanwhile; False if that cannot be done now."""
 
+    def affords(self, context: int, peers: Sequence[Party]) -> bool:
+        """Whether this process has descriptors and addresses for `assemble`; nothing is opened for it yet."""
+
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
         """Prepare for rounds of a communicator; None if not all see what the others post, or not yet.
 

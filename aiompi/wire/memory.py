@@ -21,6 +21,8 @@ ORDERED: Final = platform.machine() in ("x86_64", "AMD64")
 
 #: what memory must be sealed against: what a peer could take away would kill whoever touches it
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+#: PROT_NONE: addresses, and no memory behind them
+_NO_ACCESS: Final = 0
 
 
 def create(nbytes: int) -> tuple[int, mmap.mmap]:
@@ -60,6 +62,15 @@ def accept(fd: int, nbytes: int) -> mmap.mmap:
     if os.fstat(fd).st_size != nbytes or seals & _SEALS != _SEALS:
         raise RemoteProtocolError("its shared memory is not sealed, or not of the size that it tells")
     return _map(fd, nbytes)
+
+
+def affords(nbytes: int) -> bool:
+    """Whether this process has so many addresses left."""
+    try:
+        mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _NO_ACCESS).close()
+    except OSError:
+        return False
+    return True
 
 
 def available(nbytes: int) -> bool:

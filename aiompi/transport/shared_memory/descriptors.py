@@ -47,6 +47,17 @@ def closing(fds: list[int]) -> contextlib.ExitStack:
     return stack
 
 
+def affords(number: int) -> bool:
+    """Whether this process can have so many more descriptors."""
+    with closing([]) as stack:
+        try:
+            for _ in range(number):
+                stack.callback(os.close, os.eventfd(0, os.EFD_CLOEXEC))
+        except OSError:
+            return False
+    return True
+
+
 def process_of(sock: socket.socket) -> int:
     """The number of the process that has made the other end of a connection; 0 if it has none here."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -6,11 +6,13 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
+from aiompi.transport.shared_memory.board import SIZE as BOARD_BYTES
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, cells_of
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
 from aiompi.transport.shared_memory.habit import Habit
@@ -22,6 +24,11 @@ from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
 from aiompi.wire.frame import Payload
+
+#: links that two ranks make who connect to each other at once, and descriptors of each: a socket, two doorbells, and what
+#: is just being handed over
+_LINKS: Final = 2
+_PER_LINK: Final = 4
 
 
 class SharedMemory(Unix):
@@ -127,6 +134,13 @@ class SharedMemory(Unix):
             return None
         assistance = link.assist(payload, nbytes, number, address)
         return None if assistance is None else assistance.write
+
+    def affords(self, context: int, peers: Sequence[Party]) -> bool:
+        if cells_of(context) is None or self.engine.error is not None:
+            return False
+        links = _LINKS * sum(not isinstance(peer.link, RingLink) for peer in peers)
+        nbytes = links * Segment.nbytes(self.ring_size) + (1 + len(peers)) * BOARD_BYTES
+        return not links or (descriptors.affords((1 + links) * _PER_LINK) and memory.affords(nbytes))
 
     def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
         cells = cells_of(context)

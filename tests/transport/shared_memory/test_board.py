@@ -6,6 +6,7 @@ import errno
 import functools
 import itertools
 import os
+import resource
 import sys
 from types import SimpleNamespace
 
@@ -31,11 +32,12 @@ from aiompi.coll import buffers, meeting
 from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY, room
 from aiompi.engine.round import Rounds
 from aiompi.op import MAX, SUM, Op
-from aiompi.transport.shared_memory import board, transport
+from aiompi.transport.shared_memory import board, descriptors, transport
 from aiompi.transport.shared_memory.area import BOARD, Area
 from aiompi.transport.shared_memory.board import PLACES
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.watch.record import _awaited_ranks
+from aiompi.wire import memory
 
 
 def allreduce(contributions, op=SUM):
@@ -428,6 +430,40 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
         everyone(w, buffers.barrier)
     assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
+
+
+@pytest.mark.parametrize("lacking", ["descriptors", "memory"])
+def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatch, lacking):
+    w = apart(6)
+    everyone(w, buffers.barrier.using("dissemination"))
+    linked = [len(own.links) for own in w.transports]
+    asked = []
+
+    def affords(number):
+        asked.append(number)
+        return len(asked) % 6 != 4  # one of those who ask
+
+    module = {"descriptors": descriptors, "memory": memory}[lacking]
+    monkeypatch.setattr(module, "affords", affords)
+    for _ in range(2 * meeting._ATTEMPTS):
+        everyone(w, buffers.barrier)
+    assert len(asked) == 6 * meeting._ATTEMPTS
+    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
+    assert [len(own.links) for own in w.transports] == linked
+
+
+def test_what_a_process_affords_is_found_out_without_a_trace():
+    before = os.listdir("/proc/self/fd")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) + 50, limits[1]))
+    try:
+        assert descriptors.affords(20)
+        assert not descriptors.affords(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert memory.affords(2**30)
+    assert not memory.affords(2**60)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def lacking_descriptors(peer):
