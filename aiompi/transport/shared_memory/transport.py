@@ -25,9 +25,9 @@ from aiompi.transport.unix import Unix
 from aiompi.wire import memory
 from aiompi.wire.frame import Payload
 
-#: links that two ranks make who connect to each other at once, and descriptors of each: a socket, two doorbells, and what
-#: is just being handed over
+#: links that two ranks make who connect to each other at once
 _LINKS: Final = 2
+#: descriptors of each: a socket, two doorbells, and what is just being handed over
 _PER_LINK: Final = 4
 
 
