@@ -27,7 +27,7 @@ def exhibit(channel: Channel, slot: Slot, look: Look) -> Coroutine[Any, None, bo
 
     A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
     """
-    value, nbytes, room = slot.memory, slot.nbytes, channel.comm.room
+    value, nbytes, room = slot.memory, slot.nbytes, channel.room
     if value is None:
         return exhibit_short(channel, lambda: b"".join(slot.payload) if nbytes <= room else b"", look)
     if nbytes <= room:
@@ -56,7 +56,7 @@ def exhibit_written(
         InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
         ProcessFailedError: a rank is dead.
     """
-    if nbytes > channel.comm.room:
+    if nbytes > channel.room:
         return _expose(channel, nbytes, write, look)
     own = memoryview(bytearray(nbytes))
     write(own)
@@ -67,7 +67,7 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
     """Show the messages of objects, if they are short on all ranks.
 
     Args:
-        make: that of this rank, in at most `Communicator.room` bytes; empty if it is longer.
+        make: that of this rank, in at most `Channel.room` bytes; empty if it is longer.
         look: is given those of all ranks.
 
     Returns:

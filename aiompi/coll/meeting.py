@@ -90,7 +90,7 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     """Post something for all others.
 
     Args:
-        content: at most `Communicator.room` bytes.
+        content: at most `Channel.room` bytes.
         nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:
@@ -131,7 +131,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
     """Post the message of an object for all others, if they are short on all ranks.
 
     Args:
-        make: the message, in at most `Communicator.room` bytes; empty if it is longer.
+        make: the message, in at most `Channel.room` bytes; empty if it is longer.
 
     Returns:
         That of each rank; None, on all ranks alike, if one is too long, or was lately (see `Pause`), or they cannot
@@ -198,7 +198,7 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
     """Post in the next round.
 
     Args:
-        content: at most `Communicator.room` bytes.
+        content: at most `Channel.room` bytes.
         nbytes: that this rank contributes to the collective, as many as all others.
 
     Returns:

@@ -113,6 +113,11 @@ class Channel:
         self.meets = False
 
     @property
+    def room(self) -> int:
+        """Bytes that can be posted in a round."""
+        return self.comm.room
+
+    @property
     def local(self) -> Channel:
         """To the own group, which on an intracommunicator is the channel itself."""
         comm = self.comm

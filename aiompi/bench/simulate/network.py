@@ -65,7 +65,7 @@ class Node:
         clock: seconds that it has been busy or waiting.
     """
 
-    note = 0
+    note = room = 0
     meets = False
 
     def __init__(self, network: Network, rank: int) -> None:

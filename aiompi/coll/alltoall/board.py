@@ -53,7 +53,7 @@ def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence
 
     def make() -> bytes:
         own = [slot.nbytes for slot in outgoing]
-        if lengths.size + sum(own) > channel.comm.room:
+        if lengths.size + sum(own) > channel.room:
             return b""
         return b"".join([lengths.pack(*own), *[piece for slot in outgoing for piece in slot.payload]])
 
