@@ -189,6 +189,7 @@ class Receive(Request[Any]):
         return value if self.decode is not None else self.status
 
     def outcome(self) -> Any:
+        """As `Request.outcome`; derived classes give up here what they hold for the receive."""
         if self._done and self.status_out is not None:
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:

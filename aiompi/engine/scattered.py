@@ -51,8 +51,8 @@ class ScatteredReceive(Receive):
         super().__init__(engine, matcher, None, source, tag, peer_rank, None, status)
         self._target = target
 
-    def result(self) -> Any:
-        value = super().result()
+    def outcome(self) -> Any:
+        value = super().outcome()
         self._target = None
         return value
 

@@ -104,10 +104,10 @@ class SpanningReceive(ScatteredReceive):
     def _is_external(self) -> bool:
         return self._sender is not None and self._sender.external
 
-    def result(self) -> Any:
-        value = super().result()
+    def outcome(self) -> Any:
+        value = super().outcome()
         self._typed = None
-        return self.status if self.decode is None and self._is_external else value
+        return value
 
     def _message_again(self, landing: Landing | None) -> Message:
         if self._sender is None:

@@ -120,21 +120,25 @@ class Attendee:
         peer: it.
         link: to it.
         poster: its board.
-        first: word at which the place of the assembly begins.
+        cells: the words at which those of the assembly begin.
         pools: by rank, those that this rank reads by now.
 
     Attributes:
         memory, words: of its board.
+        room: bytes behind the words of a cell.
     """
 
-    __slots__ = ("_first", "_peer", "_pools", "link", "memory", "rank", "words")
+    __slots__ = ("_first", "_peer", "_pools", "link", "memory", "rank", "room", "words")
 
-    def __init__(self, peer: Peer, link: RingLink, poster: Poster, first: int, pools: Mapping[int, Loan]) -> None:
+    def __init__(
+        self, peer: Peer, link: RingLink, poster: Poster, cells: tuple[int, int], pools: Mapping[int, Loan]
+    ) -> None:
         self.rank = peer.rank
         self.link = link
         self._peer = peer
         self._pools = pools
-        self._first = first
+        self._first, second = cells
+        self.room = 8 * (second - self._first) - _HEAD
         self.memory = poster.memory
         self.words = poster.words
 
@@ -211,8 +215,8 @@ class _Round(Round):
         for other in self._others:
             words = other.words
             size = words[length]
-            # Never more than has room, whatever it says.
-            content = bytes(other.memory[begin : begin + (size if size < ROOM else ROOM)]) if size else b""
+            # Never more than a cell, whatever it says.
+            content = bytes(other.memory[begin : begin + (size if size < other.room else other.room)]) if size else b""
             postings.append((words[note], words[claim], content))
         self.complete(postings)
         self._others = ()

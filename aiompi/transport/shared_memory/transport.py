@@ -153,7 +153,7 @@ class SharedMemory(Unix):
                 return None
         board = self._board
         # each, so that all can be seen by the next time
-        others = [self._attendee(peer, cells[0], board) for peer in peers]
+        others = [self._attendee(peer, cells, board) for peer in peers]
         present = [other for other in others if other is not None]
         if len(present) < len(others):
             return None
@@ -161,7 +161,7 @@ class SharedMemory(Unix):
         self._assemblies.add(assembly)
         return assembly
 
-    def _attendee(self, peer: Party, first: int, board: Board) -> Attendee | None:
+    def _attendee(self, peer: Party, cells: tuple[int, int], board: Board) -> Attendee | None:
         """A peer, if it sees the board of this rank, and this rank its own."""
         if not isinstance(peer, Peer) or peer.error is not None:
             return None
@@ -172,7 +172,7 @@ class SharedMemory(Unix):
         if not isinstance(link, RingLink) or not link.open_to(board):
             return None
         poster = self.posters.get(peer.rank)
-        return None if poster is None else Attendee(peer, link, poster, first, self.pools)
+        return None if poster is None else Attendee(peer, link, poster, cells, self.pools)
 
     def close(self) -> None:
         super().close()

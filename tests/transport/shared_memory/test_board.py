@@ -479,6 +479,22 @@ def test_only_the_first_communicators_have_a_place():
     assert [room(2 * place) for place in (0, ROOMY - 1, ROOMY, PLACES - 1)] == [ROOM, ROOM, LITTLE_ROOM, LITTLE_ROOM]
 
 
+@pytest.mark.parametrize("place", [2, ROOMY])
+def test_no_more_than_a_cell_is_read(together, place):
+    w = together(2)
+    comms = beside(w, place)
+    assemblies = [comm.meeting.assembly for comm in comms]
+    current = assemblies[0].post(b"", 0, 0)
+    theirs = w.transports[1]._board
+    assemblies[1]._number += 1
+    first = assemblies[1]._cells[assemblies[1]._number & 1]
+    theirs.post(first, assemblies[1]._number, 0, 0, b"x")
+    theirs._cells[first + board._LENGTH] = 2**40
+    assert w.engines[0].rounds.poll()
+    ((_, _, content),) = current.result()
+    assert len(content) == room(2 * place)
+
+
 def test_communicators_do_not_see_what_others_post(together):
     w = together()
     others = beside(w)

@@ -273,6 +273,22 @@ def listed_twice() -> None:
 
 
 @check
+def memory_is_the_programs_again() -> None:
+    """Once a receive has been waited for, also if another handle of it is left, and with gaps."""
+    gaps = MPI.BYTE.Create_vector(2, 1, 3).Commit()
+    for datatype in (MPI.BYTE, gaps):
+        memory = bytearray(4)
+        request = comm.Irecv([memory, 1, datatype], predecessor, 4)
+        another = MPI.Request(request)
+        comm.Send(b"ab"[: datatype.Get_size()], successor, 4)
+        MPI.Request.Waitall([request])
+        memory.append(1)
+        assert another.Test()
+        assert memory[0] == ord("a")
+    gaps.Free()
+
+
+@check
 def no_requests() -> None:
     """What is no sequence of requests is told, and nothing is changed."""
     pending = comm.irecv(source=predecessor)
