@@ -14,12 +14,18 @@ from aiompi.wire.hello import Handshake
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
 BACKLOG_RETRY: Final = 0.005
+#: seconds until a connection that was turned away is made again, at first and at most
+_AGAIN: Final = (0.005, 0.5)
 #: errors which say that this process, or its machine, has too little left for one more connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Greeting:
-    """A connection on which the hello is being exchanged."""
+    """A connection on which the hello is being exchanged.
+
+    Attributes:
+        silent: whether the other side has not said anything yet.
+    """
 
     def __init__(
         self,
@@ -31,13 +37,18 @@ class Greeting:
     ) -> None:
         self.socket = sock
         self.handshake = handshake
+        self.silent = True
         self._driver = driver
         self._done = done
         self._timer: Timer = driver.call_later(timeout, lambda: self._end("it did not answer the hello in time"))
-        driver.add_reader(sock.fileno(), self._readable)
+        driver.add_reader(sock.fileno(), self.look)
+
+    def begin(self) -> None:
+        """Say what this side has to say first."""
         self._flush()
 
-    def _readable(self) -> None:
+    def look(self) -> None:
+        """Read what the other side has said, if anything."""
         try:
             data = self.socket.recv(self.handshake.needed)
         except (BlockingIOError, InterruptedError):
@@ -48,6 +59,7 @@ class Greeting:
         if not data:
             self._end("it closed the connection during the hello: is the key of the job the right one?")
             return
+        self.silent = False
         try:
             self.handshake.receive_data(data)
         except RemoteProtocolError as error:
@@ -89,6 +101,8 @@ class Dialling:
         target: what the socket connects to.
         timeout: seconds to connect, and again for the hello.
         done: called with this and None, or with what went wrong; never inside this constructor.
+        renew: gives another handshake, to begin again where the other side ends the connection before it has said
+            anything, as it does when there are too many strangers; for as long. None: that is the end.
     """
 
     def __init__(
@@ -99,6 +113,7 @@ class Dialling:
         handshake: Handshake,
         timeout: float,
         done: Callable[[Dialling, str | None], object],
+        renew: Callable[[], Handshake] | None = None,
     ) -> None:
         self.socket = sock
         self._driver = driver
@@ -106,11 +121,17 @@ class Dialling:
         self._handshake = handshake
         self._timeout = timeout
         self._done = done
+        self._renew = renew
+        self._until = driver.now() + timeout
+        self._pause, self._longest_pause = _AGAIN
         self._greeting: Greeting | None = None
         self._waiting = False
-        sock.setblocking(False)
-        self._timer: Timer = driver.call_later(0.0, self._connect)
-        self._limit: Timer = driver.call_later(timeout, self._late)
+        self._begin(0.0)
+
+    def _begin(self, delay: float) -> None:
+        self.socket.setblocking(False)
+        self._timer: Timer = self._driver.call_later(delay, self._connect)
+        self._limit: Timer = self._driver.call_later(self._timeout, self._late)
 
     def _connect(self) -> None:
         code = self.socket.connect_ex(self._target)
@@ -144,10 +165,25 @@ class Dialling:
     def _connected(self) -> None:
         self._unwatch()
         self._greeting = Greeting(self._driver, self.socket, self._handshake, self._timeout, self._greeted)
+        self._greeting.begin()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
-        self._done(self, cause)
+        if cause is not None and greeting.silent and self._renew is not None and self._driver.now() < self._until:
+            self._again(self._renew())
+        else:
+            self._done(self, cause)
+
+    def _again(self, handshake: Handshake) -> None:
+        """Make another connection in the place of one that was turned away."""
+        try:
+            self.socket = socket.socket(self.socket.family, self.socket.type)
+        except OSError as error:
+            self._done(self, describe(error))
+            return
+        self._handshake = handshake
+        self._begin(self._pause)
+        self._pause = min(2 * self._pause, self._longest_pause)
 
     def _failed(self, cause: str) -> None:
         self._unwatch()

@@ -35,8 +35,10 @@ _PORTION: Final = 2**20
 _MOST: Final = 2**21
 #: connections that may wait to be accepted
 BACKLOG: Final = 4096
-#: connections that have not proven the key yet; the oldest makes place for a new one
+#: connections that have not proven the key yet, beyond one of each rank; then one makes place for a new one
 HALF_OPEN: Final = 128
+#: connections that are accepted per turn
+_ACCEPTED: Final = 64
 #: seconds without accepting when descriptors run out
 BREATHER: Final = 1.0
 
@@ -363,7 +365,9 @@ class StreamTransport(Transport):
         link = self.link(peer, dialled=True)
         self.links.add(link)
         peer.adopt(link)
-        handshake = Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
+
+        def handshake() -> Connector:
+            return Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
 
         def dialled(dialling: Dialling, cause: str | None) -> None:
             self._diallings.discard(dialling)
@@ -374,12 +378,14 @@ class StreamTransport(Transport):
                 link.open(dialling.socket)
 
         timeout = self.engine.settings.connect_timeout
-        self._diallings.add(Dialling(self.engine.driver, sock, target, handshake, timeout, dialled))
+        self._diallings.add(Dialling(self.engine.driver, sock, target, handshake(), timeout, dialled, handshake))
         return link
 
     def accept(self) -> None:
-        """Take the connections that are waiting."""
-        while self._listener is not None:
+        """Take connections that are waiting."""
+        for _ in range(_ACCEPTED):
+            if self._listener is None:
+                return
             try:
                 sock, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError):
@@ -391,8 +397,8 @@ class StreamTransport(Transport):
                     self._breathe()
                 return
             sock.setblocking(False)
-            if len(self._greetings) >= HALF_OPEN:
-                self._drop(next(iter(self._greetings)))
+            if len(self._greetings) >= HALF_OPEN + self.engine.size:
+                self._turn_away()
             self.tune(sock)
             handshake = Acceptor(self.site.key, role=ROLE_PEER, rank=self.engine.rank)
             timeout = self.engine.settings.connect_timeout
@@ -409,6 +415,18 @@ class StreamTransport(Transport):
         if self._breather is None:
             self.engine.driver.remove_reader(self._listener.fileno())
             self._breather = self.engine.driver.call_later(BREATHER, self._listen)
+
+    def _turn_away(self) -> None:
+        """Make place for one more: the oldest goes that has not said anything, or else the oldest."""
+        for greeting in list(self._greetings):
+            if greeting.silent:
+                greeting.look()
+            if greeting not in self._greetings:
+                return
+            if greeting.silent:
+                self._drop(greeting)
+                return
+        self._drop(next(iter(self._greetings)))
 
     def _drop(self, greeting: Greeting) -> None:
         del self._greetings[greeting]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import time
@@ -101,13 +102,64 @@ def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: py
     w = polled(connect_timeout=30.0)
     strangers = [RawPeer(w, 0) for _ in range(10)]
     try:
-        w.until(lambda: sum(raw.dropped() for raw in strangers) >= 6)
-        assert [raw.dropped() for raw in strangers] == [True] * 6 + [False] * 4
+        w.until(lambda: sum(raw.dropped() for raw in strangers) >= 4)
+        assert [raw.dropped() for raw in strangers] == [True] * 4 + [False] * 6
         alive(w)
-        assert len(w.transports[0]._greetings) <= 4
+        assert len(w.transports[0]._greetings) <= 4 + 2, "and one for each rank"
     finally:
         for raw in strangers:
             raw.socket.close()
+
+
+def test_strangers_that_say_nothing_make_place_first(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    w = polled(connect_timeout=30.0)
+    hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+    with RawPeer(w, 0) as raw, contextlib.ExitStack() as strangers:
+        raw.send(hello.data_to_send())  # which has not been read when the others come
+        silent = [strangers.enter_context(RawPeer(w, 0)) for _ in range(20)]
+        w.transports[0].accept()
+        hello.receive_data(raw.receive(72))
+        raw.send(hello.data_to_send())
+        w.until(lambda: bool(w.transports[0].links))
+        assert sum(stranger.dropped() for stranger in silent) == 20 - (4 + 2 - 1)
+
+
+def test_of_strangers_that_all_talk_the_oldest_goes(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    w = polled(connect_timeout=30.0)
+    with contextlib.ExitStack() as stack:
+        talking = [stack.enter_context(RawPeer(w, 0)) for _ in range(10)]
+        for raw in talking:
+            raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0).data_to_send())
+        w.transports[0].accept()
+        assert [raw.dropped() for raw in talking] == [True] * 4 + [False] * 6
+
+
+def test_as_many_connections_as_there_are_ranks_are_not_too_many(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HALF_OPEN", 0)
+    w = polled(12)
+    sends = [isend(comm, b"x" * comm.rank, 0) for comm in w.comms[1:]]
+    for driver in w.drivers[1:]:
+        for _ in range(3):
+            driver.poll()
+    monkeypatch.setattr(stream.StreamTransport, "_turn_away", lambda self: pytest.fail("turned away"))
+    w.finish(*sends, *(irecv(w.comms[0], source) for source in range(1, 12)))
+
+
+def test_a_turn_accepts_so_many_and_no_more(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_ACCEPTED", 3)
+    w = polled()
+    with contextlib.ExitStack() as stack:
+        for _ in range(7):
+            stack.enter_context(RawPeer(w, 0))
+        accepted = []
+        for _ in range(4):
+            w.transports[0].accept()
+            accepted.append(len(w.transports[0]._greetings))
+        assert accepted == [3, 6, 7, 7]
 
 
 def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
@@ -165,6 +217,67 @@ def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
 
 
 # Connections that cannot be made.
+
+
+def turn_away(w: PolledWorld, rank: int, times: int) -> Callable[[], int]:
+    """Have a rank end so many connections without a word; how many it has."""
+    transport: Any = w.transports[rank]
+    listener, accept, turned = transport._listener, transport.accept, [0]
+
+    def refuse() -> None:
+        if turned[0] == times:
+            accept()
+            return
+        with contextlib.suppress(BlockingIOError):
+            listener.accept()[0].close()
+            turned[0] += 1
+
+    transport.accept = refuse
+    transport._listen()
+    return lambda: turned[0]
+
+
+def test_who_is_turned_away_comes_again(polled: NewPolled) -> None:
+    w = polled()
+    turned = turn_away(w, 1, 3)
+    assert w.finish(irecv(w.comms[1]), isend(w.comms[0], b"x", 1))[0] == b"x"
+    assert turned() == 3
+    assert not w.transports[0]._diallings
+
+
+def test_who_is_turned_away_all_the_time_gives_up(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.3)
+    turned = turn_away(w, 1, 10**6)
+    send = isend(w.comms[0], b"x", 1, 0, True)
+    w.until(send.done)
+    with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: "):
+        send.result()
+    assert 2 < turned() < 10, "and later each time"
+    assert not w.transports[0]._diallings
+
+
+def test_who_is_turned_away_may_end_before_it_comes_again(polled: NewPolled) -> None:
+    w = polled()
+    turned = turn_away(w, 1, 1)
+    isend(w.comms[0], b"x", 1)
+    w.until(lambda: turned() == 1)
+    for _ in range(10):
+        w.drivers[0].poll()
+    w.close()
+
+
+def test_who_has_no_descriptor_to_come_again_gives_up(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = polled()
+    turned = turn_away(w, 1, 1)
+    send = isend(w.comms[0], b"x", 1, 0, True)
+    w.until(lambda: turned() == 1)
+
+    def none_left(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("socket.socket", none_left)
+    with pytest.raises(errors.ProcessFailedError, match="no resources left"):
+        w.drivers[0].wait(send)
 
 
 def test_rank_with_another_key_cannot_be_reached(polled: NewPolled) -> None:
