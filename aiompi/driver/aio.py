@@ -142,6 +142,8 @@ class AsyncioDriver:
         return self.loop.call_later(delay, callback)
 
     def renew(self) -> None:
+        if self._loop is not None and not self.in_own_thread:
+            self._loop.set_debug(False)  # or it refuses what other threads do, and its own is not in the copy
         try:
             let_go(self._reading | self._writing)
         finally:

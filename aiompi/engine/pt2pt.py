@@ -193,6 +193,8 @@ class Receive(Request[Any]):
         if self._done and self.status_out is not None:
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:
+            if self._done:
+                self._let_go()
             return super().result()
         self.memory = None  # an exporter such as bytearray may be resized from now on
         data, decode = self.data, self.decode
@@ -203,7 +205,14 @@ class Receive(Request[Any]):
             except Exception as error:
                 self._error = error
                 raise
+            except BaseException:
+                self.data = data  # for who asks again
+                raise
         return self._value
+
+    def _let_go(self) -> None:
+        """Hold on to nothing of a receive that has failed or been withdrawn: errors keep their frames, and those it."""
+        self.memory = None
 
     def exception(self) -> BaseException | None:
         if self._done and self.decode is not None and self.data is not None:
@@ -284,6 +293,7 @@ class Receive(Request[Any]):
         if self._done or not self.matcher.withdraw(self):
             return False
         self._cancelled = True
+        self._let_go()
         self._finish()
         return True
 
@@ -292,13 +302,17 @@ class Receive(Request[Any]):
 
     def withdraw(self) -> None:
         """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones."""
+        self._undo()
+        self._let_go()
+
+    def _undo(self) -> None:
         if self._error is not None or self._cancelled or self.source == PROC_NULL or self.cancel():
             return
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It would have been truncated: the rest was never asked for, or has been dropped.
             landing.divert()
-            landing.memory = landing.memory[:0]
+            landing.memory = memoryview(bytearray())
             return
         message = self._message_again(landing)
         self._cancelled = True

@@ -56,6 +56,10 @@ class ScatteredReceive(Receive):
         self._target = None
         return value
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._target = None
+
     def wanted(self, length: int) -> int:
         return super().wanted(length) if self._target is None else min(length, self._target.nbytes)
 

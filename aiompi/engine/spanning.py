@@ -109,6 +109,10 @@ class SpanningReceive(ScatteredReceive):
         self._typed = None
         return value
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._typed = None
+
     def _message_again(self, landing: Landing | None) -> Message:
         if self._sender is None:
             return super()._message_again(landing)

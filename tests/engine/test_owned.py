@@ -658,3 +658,21 @@ def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:
         assert receive.withdrawn
 
     run(close())
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_the_error_of_a_receive_that_was_timed_out_does_not_keep_its_memory(run: Run, size: int) -> None:
+    case = Case(size, into_memory=True)
+    assert case.memory is not None
+    memory = case.memory
+
+    async def main() -> None:
+        alone, exchanged = irecv_into(case.world.comms[1], memory), irecv_into(case.world.comms[1], memory)
+        both = exchange(exchanged, lambda: isend(case.world.comms[1], b"x", 0))
+        for operation in (OwnedReceive(alone), Owned(both)):
+            (error,) = await asyncio.gather(asyncio.wait_for(operation, 0.001), return_exceptions=True)
+            assert isinstance(error, TimeoutError)
+        memory.append(1)
+        assert alone.cancelled()
+
+    run(main())

@@ -1,15 +1,18 @@
-"""What has been given up stays given up: memory of withdrawn sends, arguments that were refused, failed decoding."""
+"""What has been given up stays given up: memory of what was withdrawn, arguments that were refused, failed decoding."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
 from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype import BYTE
+from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.engine.pt2pt import Receive
-from aiompi.errors import OtherError
+from aiompi.errors import OtherError, TruncationError
 from aiompi.wire.frame import HEADER_BYTES
 
 LONG = 10 * LIMIT
@@ -114,3 +117,93 @@ def test_nothing_is_received_after_the_job_has_ended() -> None:
     w.engines[1].abort(error)
     for _ in range(2):
         assert irecv(w.comms[1]).exception() is error
+
+
+def test_an_interrupted_decoding_can_be_done_again() -> None:
+    w = LocalWorld(2)
+    interrupts = [SystemExit("first"), KeyboardInterrupt("second")]
+
+    def decode(data: memoryview) -> bytes:
+        if interrupts:
+            raise interrupts.pop(0)
+        return bytes(data)
+
+    receive = w.comms[1].irecv(None, 0, 0, decode)
+    w.comms[0].isend((b"message",), 7, 1, 0)
+    with pytest.raises(SystemExit, match="first"):
+        receive.result()
+    with pytest.raises(KeyboardInterrupt, match="second"):
+        receive.exception()
+    assert receive.result() == receive.result() == b"message"
+
+
+def cancelled(w: WireWorld, receive: Any) -> None:
+    assert receive.cancel()
+
+
+def withdrawn(w: WireWorld, receive: Any) -> None:
+    receive.withdraw()
+
+
+def withdrawn_with_its_message(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(10), 1)
+    w.run()
+    receive.withdraw()
+    assert irecv(w.comms[1]).result() == pattern(10)
+
+
+def withdrawn_in_the_midst_of_its_message(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(LIMIT), 1)
+    w.run_wire(0, 1, HEADER_BYTES + 100)
+    receive.withdraw()
+    w.run()
+    assert irecv(w.comms[1]).result() == pattern(LIMIT)
+
+
+def withdrawn_in_the_midst_of_one_that_is_too_long(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(3 * LIMIT), 1)
+    for path in ((0, 1), (1, 0)):
+        w.run_wire(*path)
+    w.run_wire(0, 1, HEADER_BYTES + 100)
+    receive.withdraw()
+
+
+def truncated(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(LIMIT + 1), 1)
+    w.run()
+    with pytest.raises(TruncationError):
+        receive.result()
+
+
+def dismissed(w: WireWorld, receive: Any) -> None:
+    w.engines[1].abort(OSError("over"))
+    with pytest.raises(OSError, match="over"):
+        receive.result()
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize(
+    "end",
+    [
+        cancelled,
+        withdrawn,
+        withdrawn_with_its_message,
+        withdrawn_in_the_midst_of_its_message,
+        withdrawn_in_the_midst_of_one_that_is_too_long,
+        truncated,
+        dismissed,
+    ],
+)
+def test_a_receive_that_ends_without_a_message_gives_its_memory_back(
+    end: Callable[[WireWorld, Any], None], gaps: bool
+) -> None:
+    w = WireWorld(2, eager_limit=LIMIT)
+    memory = bytearray(2 * LIMIT)
+    if gaps:
+        every_second = BYTE.Create_vector(LIMIT, 1, 2).Commit()
+        receive: Any = w.comms[1].irecv(resolve_recv([memory, 1, every_second]), 0, 0)
+    else:
+        receive = irecv_into(w.comms[1], memoryview(memory)[:LIMIT])
+    end(w, receive)
+    memory.append(1)
+    w.run()

@@ -370,6 +370,38 @@ def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
     assert all(line.startswith("this process was forked from rank 1 and is no rank itself") for line in told)
 
 
+def test_a_fork_in_a_thread_beside_a_loop_in_debug_mode(site: Site) -> None:
+    """The copy has the loop, and no thread of its own for it."""
+    program = """
+import asyncio, os, threading
+import aiompi
+
+async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60.0
+    async with aiompi.init() as world:
+        requests = [world.irecv(0, tag) for tag in range(2)]
+        tasks = [asyncio.ensure_future(asyncio.wait([request])) for request in requests]
+        await asyncio.sleep(0)
+
+        def fork():
+            child = os.fork()
+            if not child:
+                print(*("no rank itself" in str(request.exception()) for request in requests), flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        for tag in range(2):
+            await world.send(tag, 0, tag)
+        print(*[await request for request in requests])
+
+asyncio.run(main(), debug=True)
+"""
+    assert site.ok(1, program).lines == ["0 1", "True True"]
+
+
 def test_a_fork_before_the_start_of_a_session(site: Site) -> None:
     program = """
 import asyncio, os
