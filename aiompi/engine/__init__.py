@@ -11,7 +11,7 @@ from aiompi.engine.message import Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
-from aiompi.engine.pt2pt import Alarm, Mode, NotedReceive, Receive
+from aiompi.engine.pt2pt import Alarm, Mode, NotedReceive, Receive, Send
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.round import LITTLE_ROOM, ROOM, ROOMY, Posting, Round, room
 from aiompi.engine.scattered import Scattered, ScatteredReceive
@@ -21,6 +21,6 @@ from aiompi.engine.seams import Assembly, Driver, Exhibit, Link, Poller, Timer, 
 __all__ = [
     "LITTLE_ROOM", "ROOM", "ROOMY", "Alarm", "Assembly", "Driver", "Engine", "Exhibit", "GeneralizedRequest", "Link",
     "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer", "PersistentRequest", "Poller",
-    "Posting", "Receive", "Request", "Round", "Scattered", "ScatteredReceive", "Schedule", "Timer", "Turn", "Waiter",
-    "room",
+    "Posting", "Receive", "Request", "Round", "Scattered", "ScatteredReceive", "Schedule", "Send", "Timer", "Turn",
+    "Waiter", "room",
 ]  # fmt: skip

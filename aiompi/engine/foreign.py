@@ -44,12 +44,10 @@ class ForeignSend(Send):
         if self.acknowledged and not self._done:
             self._complete_once()
 
-    def withdraw(self) -> None:
-        self.cancel()
-        if not self._done:
-            self.outgoing.detach()
-            if self.peer.link is not None:
-                self.peer.link.detach(self)
+    def detach(self) -> None:
+        self.outgoing.detach()
+        if self.peer.link is not None:
+            self.peer.link.detach(self)
 
 
 class ForeignMessage(Message):

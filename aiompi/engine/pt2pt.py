@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
+from aiompi.datatype.buffer.allocation import LARGE, allocate, copied, joined
 from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
@@ -115,9 +115,12 @@ class Send(Request[None]):
     def withdraw(self) -> None:
         """Recall the message if possible, and leave the user's memory alone from now on in any case."""
         self.cancel()
-        if self._done:
-            return
-        self.payload = (b"".join(self.payload),)
+        if not self._done:
+            self.detach()
+
+    def detach(self) -> None:
+        """Copy what is still to be sent, and leave the user's memory alone from now on."""
+        self.payload = (joined(self.payload, self.nbytes),)
         if self.peer.link is not None:
             self.peer.link.detach(self)
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype.buffer.allocation import joined
 from aiompi.driver.blocking import refuse_running_loop
-from aiompi.engine import Mode
+from aiompi.engine import Mode, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.exchange import exchange
 from aiompi.face.absent import PARTITIONED, absent
@@ -195,20 +196,23 @@ class PointToPoint(Handle):
     # Python objects.
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, standard mode (section 3.7)."""
-        return Request._denote(self._start_object(obj, dest, tag, Mode.STANDARD))
+        """Start sending an object, standard mode (section 3.7).
+
+        As with mpi4py the object may be changed at once: of large arrays in it a copy is sent, unless they have left.
+        """
+        return Request._denote(self._start_copy(obj, dest, tag, Mode.STANDARD))
 
     def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode (sections 3.4 and 3.6)."""
         return Request._denote(self._start_object(obj, dest, tag, Mode.BUFFERED))
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, synchronous mode (section 3.4)."""
-        return Request._denote(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
+        """Start sending an object, synchronous mode (section 3.4); see `isend`."""
+        return Request._denote(self._start_copy(obj, dest, tag, Mode.SYNCHRONOUS))
 
     def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, ready mode (section 3.4): the receive must be posted."""
-        return Request._denote(self._start_object(obj, dest, tag, Mode.READY))
+        """Start sending an object, ready mode (section 3.4): the receive must be posted; see `isend`."""
+        return Request._denote(self._start_copy(obj, dest, tag, Mode.READY))
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
@@ -272,6 +276,19 @@ class PointToPoint(Handle):
         payload, nbytes = process.codec.dumps(obj)
         return core.isend(payload, nbytes, dest, tag, mode)
 
+    def _start_copy(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+        """The same with an object that may be changed before it has been sent."""
+        core = self._admitted
+        core.wake(dest)
+        payload, nbytes = process.codec.dumps(obj)
+        own = len(payload) == 1 and type(payload[0]) is bytes
+        if not own and nbytes > core.engine.lend_limit:
+            payload, own = [joined(payload, nbytes)], True  # the receiver copies it from where it is
+        request = core.isend(payload, nbytes, dest, tag, mode)
+        if not own and isinstance(request, Send) and not request.done():
+            request.detach()
+        return request
+
     # Probes (section 3.8).
 
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
@@ -307,7 +324,7 @@ class PointToPoint(Handle):
 
     def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
         if status is not None:
-            status.assign(self._admitted.envelope(message))
+            status.assign(self._core.envelope(message))  # what calls this may be progress in the midst of a sleep
         return Message._of(self._core, message)
 
     probe = Probe

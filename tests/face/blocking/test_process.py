@@ -247,3 +247,25 @@ else:
     os._exit(0)
 """
     assert site.ok(2, program).lines == ["2", "2"]
+
+
+def test_a_matched_probe_that_has_slept_takes_no_descriptor(site: Site) -> None:
+    """It fills the status in the midst of its sleep, which is no call of a signal handler."""
+    program = """
+import os, time
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if comm.rank:
+    comm.send("early", 0, 6)
+    time.sleep(0.2)
+    comm.send("late", 0, 7)
+else:
+    comm.recv(source=1, tag=6)
+    before, status = sorted(os.listdir("/proc/self/fd")), MPI.Status()
+    message = comm.Mprobe(1, 7, status)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    print(status.source, status.tag, message.recv())
+"""
+    assert site.ok(2, program, env={"AIOMPI_SPIN": "0"}).lines == ["1 7 late"]

@@ -39,6 +39,24 @@ def requests_of_objects() -> None:
 
 
 @check
+def objects_that_are_changed_once_their_sends_have_begun() -> None:
+    for start in (comm.isend, comm.issend, comm.irsend):
+        for nbytes in (SMALL, 90_000, LARGE):
+            plate = np.zeros(nbytes, np.uint8)
+            receives = [comm.irecv(source=predecessor, tag=step) for step in range(5 if start == comm.irsend else 1)]
+            comm.Barrier()
+            sends = []
+            for step in range(5):
+                plate[:] = step
+                sends.append(start({"plate": plate}, successor, step))
+            plate[:] = 99
+            receives += [comm.irecv(source=predecessor, tag=step) for step in range(len(receives), 5)]
+            for step, got in enumerate(MPI.Request.waitall(receives)):
+                assert (got["plate"] == step).all()
+            MPI.Request.waitall(sends)
+
+
+@check
 def synchronous_sends() -> None:
     """S3.4-6, S3.7-4: not complete before they are matched."""
     buffer = bytearray(1)
