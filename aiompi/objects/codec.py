@@ -136,8 +136,8 @@ class Codec:
             with contextlib.suppress(pickle.UnpicklingError, EOFError):
                 return self._loads_pickle(memoryview(message), _NO_BUFFERS)
         raise RemoteProtocolError(
-            f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; receive with Recv what was sent "
-            "from memory, with Send, and run the same version of aiompi and of the program on all ranks"
+            f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; receive with Recv what "
+            "was sent from memory, with Send, and run the same version of aiompi and of the program on all ranks"
         ) from error
 
     def _pack_simple(self, obj: Any) -> bytes | None:

@@ -169,6 +169,16 @@ def test_reduce_scatter(sizes, seed, limit, world):
     between.results(
         lambda comm, side: buffers.reduce_scatter_block(comm, vectors[side][comm.rank], blocks[side][comm.rank], SUM)
     )
+    with_counts = [[np.zeros_like(block) for block in of_side] for of_side in blocks]
+    between.results(  # each count is that of a block
+        lambda comm, side: buffers.reduce_scatter_block(
+            comm,
+            [vectors[side][comm.rank], total // comm.size],
+            [with_counts[side][comm.rank], total // comm.size],
+            SUM,
+        )
+    )
+    assert all(np.array_equal(*pair) for side in range(2) for pair in zip(with_counts[side], blocks[side], strict=True))
     between.results(
         lambda comm, side: buffers.reduce_scatter(
             comm, vectors[side][comm.rank], parts[side][comm.rank], segments[side], SUM

@@ -173,8 +173,8 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
 @reduction.reduce_scatter_block.between_groups
 def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    recvbuf = call.receive(recvspec)
-    return _reduce_scatter(call, call.send(sendspec), recvbuf, [recvbuf.count] * call.comm.size, op)
+    recvbuf, size = call.receive(recvspec), call.comm.size
+    return _reduce_scatter(call, call.send(sendspec, size), recvbuf, [recvbuf.count] * size, op)
 
 
 @reduction.reduce_scatter.between_groups

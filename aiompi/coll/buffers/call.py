@@ -112,17 +112,19 @@ class Call:
 
     # Buffers.
 
-    def send(self, spec: object) -> Buffer:
+    def send(self, spec: object, number: int = 1) -> Buffer:
+        """A send buffer; an explicit count is that of one of `number` blocks."""
         # Instead of `checked`, which takes longer: one or two of these are part of each call.
         try:
-            return resolve_send(spec, "sendbuf")
+            return resolve_send(spec, "sendbuf", number)
         except (errors.Exception, TypeError) as error:
             self._refuse_in_place(spec, "sendbuf")
             raise self._located(error) from None
 
-    def receive(self, spec: object) -> Buffer:
+    def receive(self, spec: object, number: int = 1) -> Buffer:
+        """A receive buffer; likewise."""
         try:
-            return resolve_recv(spec, "recvbuf")
+            return resolve_recv(spec, "recvbuf", number)
         except (errors.Exception, TypeError) as error:
             self._refuse_in_place(spec, "recvbuf")
             raise self._located(error) from None

@@ -110,10 +110,12 @@ def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op)
         sendspec: (size, count) items, C order; IN_PLACE: they are in the receive buffer.
         recvspec: (count,) items; under IN_PLACE (size, count), of which the result takes the first `count`.
         op: operation, defined for the datatype.
+
+    A count in either is `count`.
     """
     size = call.comm.size
-    recvbuf = call.receive(recvspec)
     if sendspec is IN_PLACE:
+        recvbuf = call.receive(recvspec, size)
         count, rest = divmod(recvbuf.count, size)
         if rest:
             raise InvalidCountError(
@@ -121,8 +123,8 @@ def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op)
                 f"per rank; under IN_PLACE pass a multiple of {size} items"
             )
         return _reduce_scatter(call, recvbuf, recvbuf, [count] * size, op)
-    counts = [recvbuf.count] * size
-    return _reduce_scatter(call, call.send(sendspec), recvbuf, counts, op)
+    recvbuf = call.receive(recvspec)
+    return _reduce_scatter(call, call.send(sendspec, size), recvbuf, [recvbuf.count] * size, op)
 
 
 @Prepared

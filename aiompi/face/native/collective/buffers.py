@@ -166,7 +166,8 @@ class BufferCollectives(Membership):
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
             recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
             op: operation, defined for the datatype.
         """
