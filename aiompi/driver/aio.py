@@ -180,10 +180,18 @@ class AsyncioDriver:
             self.loop.remove_writer(fd)
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a new event loop, uvloop's when it is installed."""
+def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object] = lambda error: None) -> T:
+    """Run a coroutine in a new event loop, uvloop's when it is installed.
+
+    Args:
+        on_error: called with what ends the loop, before tasks that still run are cancelled.
+    """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        except BaseException as error:
+            on_error(error)
+            raise
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

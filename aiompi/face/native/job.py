@@ -81,6 +81,11 @@ class Session:
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
+        self._cause: BaseException | None = None
+
+    def cancelled_by(self, error: BaseException) -> None:
+        """This is why the block is cancelled, if it is: what ends the event loop, as `sys.exit` in another task."""
+        self._cause = error
 
     @property
     def joined(self) -> bool:
@@ -108,6 +113,8 @@ class Session:
         runtime = self._runtime
         if runtime.finalized or runtime.engine.error is not None:
             return
+        if error is not None and self._cause is not None:
+            error = self._cause
         if isinstance(error, SystemExit) and not error.code:
             await runtime.leave()
         elif error is not None:
@@ -122,7 +129,7 @@ class Session:
 
     def _fail(self, error: BaseException) -> None:
         runtime = self._runtime
-        code, cause = 1, f"failed: {type(error).__name__}: {error}"
+        code, cause = 1, f"failed: {type(error).__name__}: {error}".rstrip(": ")
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code, cause = error.code, f"exited with status {error.code}"
         elif runtime.launched and isinstance(error, Exception):
@@ -213,7 +220,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
             return await main(world)
 
     try:
-        return aio.run(body())
+        return aio.run(body(), session.cancelled_by)
     except JobAbortedError as error:
         if contact is None or not contact.launched:
             raise

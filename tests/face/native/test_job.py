@@ -313,6 +313,37 @@ def test_nobody_serves(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("ending", "code", "told"),
+    [
+        ("sys.exit(3)", 3, "rank 0 exited with status 3"),
+        ("raise KeyboardInterrupt", 1, "rank 0 failed: KeyboardInterrupt"),
+        ("sys.exit(0)", 0, ""),
+    ],
+)
+def test_a_task_that_ends_the_program(site: Site, ending: str, code: int, told: str) -> None:
+    """Of which the block of the rank hears as a cancellation."""
+    program = f"""
+import asyncio, sys
+import aiompi
+
+async def main(world):
+    async def end():
+        if world.rank == 0 or not {code}:
+            {ending}
+
+    task = asyncio.ensure_future(end())
+    await asyncio.sleep(10)
+
+aiompi.run(main)
+"""
+    result = site.run(2, program)
+    assert result.code == code
+    assert told in result.err
+    assert "Cancelled" not in result.err
+    assert result.seconds < 8
+
+
 FORKED = """
 import asyncio, os, pathlib, signal, sys, time
 import aiompi, uvloop
