@@ -30,7 +30,7 @@ from aiompi.datatype.buffer.constant import InPlace as InPlaceType  # noqa: F401
 from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
-from aiompi.driver.blocking import refuse_running_loop as _refuse_running_loop
+from aiompi.driver.caller import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
 from aiompi.face.blocking import COMM_NULL as COMM_NULL

@@ -50,8 +50,6 @@ FLOORS: dict[str, float] = {
     "MPI": 7,
     "__init__": 7.5,
     "bench": 8,
-    "trace": 8,
-    "testing": 8,
     "compat": 8.5,
     "futures": 8,
     "util": 8,
@@ -71,7 +69,7 @@ WORLDLY: dict[str, set[str]] = {
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver"},
-    "threading": {"driver", "transport"},  # of which shared memory has a lock, as a memory fence
+    "threading": {"driver", "transport"},  # for shared memory, which threads and finalizers share
     "concurrent": {"driver"},
     "multiprocessing": set(),
     "subprocess": set(),

@@ -7,17 +7,15 @@ import itertools
 import math
 import os
 import select
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from threading import RLock as RLock
-from threading import get_ident as get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
+from aiompi.driver.caller import get_ident, name_of_thread
 from aiompi.driver.forked import let_go
 from aiompi.driver.spin import ONCE, Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
@@ -39,8 +37,6 @@ _BELL: Final = select.EPOLLIN | select.EPOLLET
 AT_ONCE: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
-#: the module without which no event loop can run
-EVENTS: Final = "asyncio.events"
 #: what no thread has as its identifier
 NOBODY: Final = 0
 
@@ -435,43 +431,3 @@ class _Timer:
 
     def __lt__(self, other: _Timer) -> bool:
         return (self.due, self.number) < (other.due, other.number)
-
-
-def name_of_thread(thread: threading.Thread | None = None) -> str:
-    """What messages call a thread, the calling one by default."""
-    return f"thread {(thread or threading.current_thread()).name!r}"
-
-
-def looked_up_early() -> LocalProtocolError:
-    return LocalProtocolError(
-        "this method was looked up before MPI was initialised with threads, and knows nothing of them: look it up again"
-    )
-
-
-def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:
-    """Have exceptions that nobody catches in a thread told, after they have been shown as ever."""
-    show = threading.excepthook
-
-    def excepthook(failure: threading.ExceptHookArgs) -> None:
-        show(failure)
-        if failure.exc_value is not None:
-            tell(failure.exc_value)
-
-    threading.excepthook = excepthook
-
-
-def refuse_running_loop(call: str, awaitable: str) -> None:
-    """Raise if an event loop runs in this thread: a blocking call would stop it.
-
-    Raises:
-        BlockingCallError: it does; names the awaitable to use instead.
-    """
-    events = sys.modules.get(EVENTS)
-    try:
-        runs = events is not None and events._get_running_loop() is not None
-    except AttributeError:
-        return  # another thread is just importing it
-    if runs:
-        raise BlockingCallError(
-            f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the native face instead"
-        )

@@ -18,7 +18,8 @@ from worlds import LocalWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.driver.blocking import BlockingDriver, refuse_running_loop
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.caller import refuse_running_loop
 from aiompi.engine import Driver, Engine, Request
 from aiompi.settings import Settings
 

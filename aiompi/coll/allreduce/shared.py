@@ -11,13 +11,14 @@ from aiompi.engine import Assembly
 
 
 async def shared(channel: Channel, operand: Operand) -> None:
-    """Expose the contribution; each rank combines one of n segments of all, in the order of ranks, and exposes that.
+    """Expose the contribution; each rank combines one of n segments of all, and exposes that.
 
-    Order-safe: a rank combines what the last one contributes with that of the rank below, and so on. A segment is
-    combined by one rank, so that all ranks get the same bits. Steps: 2. Per rank, for m bytes: no messages; 2 * m bytes
-    copied and (n - 1) / n * m combined; 2 * (n - 1) wake-ups in all. Any number of ranks; segments differ by at most
-    one item. Where ranks share no memory, until they have handed it to each other, and when one of them has no room
-    left: by the algorithm `linear`.
+    Order-safe: a rank combines what the last one contributes with that of the rank below, and so on. Where the
+    operation commutes it begins with its own contribution: items that are equal on all ranks may then differ in the
+    last bits from segment to segment. A segment is combined by one rank, so that all ranks get the same bits. Steps: 2.
+    Per rank, for m bytes: no messages; 2 * m bytes copied and (n - 1) / n * m combined; 2 * (n - 1) wake-ups in all.
+    Any number of ranks; segments differ by at most one item. Where ranks share no memory, until they have handed it to
+    each other, and when one of them has no room left: by the algorithm `linear`.
 
     Five ranks; the segments a to e that each exposes, and in capital letters those of the result:
 

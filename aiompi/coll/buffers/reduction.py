@@ -56,7 +56,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
         recvspec: (count,) items; the same bits on all ranks.
         op: operation, defined for the datatype.
     """
-    return _prefix(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
+    return _rootless(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
 
 
 @Prepared
@@ -68,7 +68,7 @@ def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
         recvspec: (count,) items.
         op: operation, defined for the datatype.
     """
-    return _prefix(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
+    return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 
 @Prepared
@@ -84,10 +84,10 @@ def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
         sendbuf, recvbuf = call.vectors(sendspec, recvspec)
     else:
         sendbuf = recvbuf = call.send(sendspec)
-    return _prefix(call, registry.EXSCAN, sendbuf, recvbuf if call.comm.rank else None, op)
+    return _rootless(call, registry.EXSCAN, sendbuf, recvbuf if call.comm.rank else None, op)
 
 
-def _prefix(
+def _rootless(
     call: Call, collective: registry.Collective[[Operand]], sendbuf: Buffer, recvbuf: Buffer | None, op: Op
 ) -> Run:
     """Run a reduction without a root."""

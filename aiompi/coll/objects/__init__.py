@@ -182,7 +182,7 @@ def allreduce(
     """
     if comm.remote is not None:
         return across.allreduce(comm, codec, obj, op)
-    return _combined(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
+    return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
 
 
 def scan(
@@ -192,7 +192,7 @@ def scan(
 
     Args and Raises are those of `allreduce`.
     """
-    return _combined(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
+    return _rootless(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
 
 
 def exscan(
@@ -202,10 +202,10 @@ def exscan(
 
     Args and Raises are those of `allreduce`.
     """
-    return _combined(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
+    return _rootless(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
 
 
-def _combined(
+def _rootless(
     comm: Communicator,
     codec: Codec,
     obj: Any,

@@ -7,7 +7,7 @@ from typing import ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.blocking import EVENTS, get_ident, refuse_running_loop
+from aiompi.driver.caller import EVENTS, get_ident, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process, wait
 from aiompi.face.common import Membership

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.allocation import joined
-from aiompi.driver.blocking import refuse_running_loop
+from aiompi.driver.caller import refuse_running_loop
 from aiompi.engine import Mode, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.exchange import exchange

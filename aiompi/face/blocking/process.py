@@ -13,15 +13,8 @@ from typing import Any, Final, NoReturn, cast
 
 from aiompi import hooks
 from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
-from aiompi.driver.blocking import (
-    NOBODY,
-    BlockingDriver,
-    RLock,
-    get_ident,
-    name_of_thread,
-    refuse_running_loop,
-    tell_of_failed_threads,
-)
+from aiompi.driver.blocking import NOBODY, BlockingDriver
+from aiompi.driver.caller import RLock, get_ident, name_of_thread, refuse_running_loop, tell_of_failed_threads
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -40,8 +39,6 @@ _WRITTEN: Final = 8 * CHUNK
 _BEGUN: Final = 4 * CHUNK
 #: bytes that a frame counts for beside its own, where they are written
 _WRITE_COST: Final = 4 * FRAME_COST
-#: why this process cannot have memory that a peer hands over
-_LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class RingLink:
@@ -466,7 +463,7 @@ class RingLink:
             self.lost(str(error))
             return
         except OSError as error:
-            if error.errno in _LACKING:
+            if error.errno in EXHAUSTED:
                 return  # the peer will do without
             # a reset is an end too
         self._hung_up()
