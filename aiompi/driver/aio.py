@@ -29,6 +29,7 @@ class AsyncioDriver:
     """Progress comes from the event loop that runs when the driver is first used."""
 
     background = True
+    single = False
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:

@@ -65,6 +65,7 @@ class BlockingDriver:
         self._timers: list[_Timer] = []
         self._deserted: Callable[[], bool] | None = None
         self._spin = Spin()
+        self.single = False
         self._pollers: list[Poller] = []
         self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
@@ -150,11 +151,12 @@ class BlockingDriver:
             engine.refuse_nested()
         if self._asleep:
             return self._interrupt(lambda: self.finish(request))
+        self.single = True
         try:
             while not request._done:
                 self._turn(None)
         finally:
-            self._asleep, self.owner = False, self._owner
+            self._asleep, self.owner, self.single = False, self._owner, False
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until a condition holds, which only the completion of a request among these can make true."""

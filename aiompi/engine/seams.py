@@ -54,9 +54,11 @@ class Driver(Protocol):
 
     Attributes:
         background: whether progress is made while nothing waits.
+        single: whether a call blocks until a single request is complete.
     """
 
     background: bool
+    single: bool
 
     @property
     def in_own_thread(self) -> bool:

@@ -124,6 +124,33 @@ class Inbound(Ring):
             words[TAIL] = self._tail & ALIGNED  # further on if the sink has read, too
         return True
 
+    def take_first(self, sink: Sink) -> bool:
+        """Hand out the first of several messages, if it and the next one are short; whether that is so.
+
+        The others are left for later, where a receive may be posted for them: to keep them until then takes longer.
+
+        Raises:
+            RemoteProtocolError: the frame is not what it must be; the connection must be closed.
+        """
+        words, memory, tail = self.words, self._memory, self._tail
+        if self.landing is not None or words[WANTING] != self.answered:
+            return False
+        head, begin = words[HEAD], tail & self._mask
+        header = _unpack_from(memory, begin)
+        nbytes = HEADER_BYTES + header[5]
+        end, after = begin + nbytes, (tail + nbytes + PADDING) & ALIGNED
+        if header[0] != EAGER or end > self._size or not after < head <= (tail & ALIGNED) + self._size:
+            return False
+        if memory[after & self._mask] != EAGER:
+            return False  # somebody may wait for what follows
+        self._head = head  # first, as above
+        self._tail = after
+        try:
+            sink.frame(header, memory[begin + HEADER_BYTES : end])
+        finally:
+            words[TAIL] = self._tail & ALIGNED
+        return True
+
     def read(self, sink: Sink, budget: int) -> int:
         """Wait no longer, and hand out what is there, as long as the budget lasts.
 

@@ -400,6 +400,8 @@ class RingLink:
                 taken = inbound.take(self.peer, looks)
                 if taken is not None:
                     return taken
+                if self._driver.single and inbound.take_first(self.peer):
+                    return True
             elif not inbound.pending():
                 if not segment.outbound.room:
                     return False

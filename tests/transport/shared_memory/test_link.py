@@ -25,7 +25,7 @@ from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import CHUNK, GRANTED, TAIL, WANTING
+from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, GRANTED, HEAD, TAIL, WANTING
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -625,3 +625,23 @@ def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> Non
         w.drivers[0].poll()
         link.poll(range(1))
     assert link.closed
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_who_blocks_for_a_message_leaves_the_short_ones_behind_it_in_the_ring(polled: NewPolled, blocks: bool) -> None:
+    w = polled()
+    driver = w.drivers[1]
+    driver.spin(60.0)
+    w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
+    link: Any = w.links(1, 0)[0]
+    w.until(lambda: link._lingering)
+    words, receive = link._segment.inbound.words, irecv(w.comms[1])
+    for tag in range(3):
+        assert isend(w.comms[0], pattern(8, tag), 1, tag).done()
+    if blocks:
+        driver.finish(receive)
+    else:
+        driver.wait_until(receive.done, [receive])
+    assert not driver.single
+    assert words[HEAD] - words[TAIL] == (2 * ALIGN if blocks else 0)
+    assert [driver.wait(irecv(w.comms[1], 0, tag)) for tag in (2, 1)] == [pattern(8, 2), pattern(8, 1)]

@@ -71,13 +71,14 @@ class Pair:
 
     Args:
         width: bytes of a payload in pieces that are read at once, at most.
-        takes: whether the reader takes a message that is alone before it reads.
+        takes: whether the reader takes a message before it reads, one that is alone,
+        single: or any short one.
 
     Attributes:
         taken: how many messages it has taken so.
     """
 
-    def __init__(self, size: int = SIZE, width: int = 2**30, takes: bool = False) -> None:
+    def __init__(self, size: int = SIZE, width: int = 2**30, takes: bool = False, single: bool = False) -> None:
         self.memory = bytearray(b"\xee" * size)
         self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
         self.outbound = Outbound(memoryview(self.memory), self.words, lambda: None)
@@ -86,6 +87,7 @@ class Pair:
         self.frames: list[tuple[Header, bytes]] = []
         self._width = width
         self._takes = takes
+        self._single = single
         self.taken = 0
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -104,7 +106,7 @@ class Pair:
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:
-            self.taken += bool(self.inbound.take(self, range(3)))
+            self.taken += bool(self.inbound.take(self, range(3)) or (self._single and self.inbound.take_first(self)))
         return self.inbound.read(self, budget)
 
     def write(self, header: bytes, payload: bytes) -> None:
@@ -190,7 +192,8 @@ class Steps:
     def __init__(self, chance: random.Random, size: int) -> None:
         self._chance = chance
         self._size = size
-        self.pair = Pair(size, chance.choice((size // 500, 1000, 2**30)), takes=chance.random() < 0.5)
+        width, takes, single = chance.choice((size // 500, 1000, 2**30)), chance.random() < 0.5, chance.random() < 0.5
+        self.pair = Pair(size, width, takes, single)
         self.sent: list[bytes] = []
         self._pieces: list[memoryview] = []
 
@@ -379,6 +382,50 @@ def test_nothing_happens_to_what_is_not_taken(write: Callable[[Pair], object]) -
     assert pair.words.tolist() == words
     assert not pair.frames
     assert pair.inbound.pending() is pending
+
+
+def test_of_several_short_messages_the_first_is_taken() -> None:
+    pair = Pair()
+    for tag in range(3 * SIZE // ALIGN):
+        while not pair.outbound.put(eager(b"x", tag), b"x"):
+            assert pair.inbound.take_first(pair)
+    left = (pair.words[HEAD] - pair.words[TAIL]) // ALIGN
+    assert left > 1
+    for taken in range(left - 1):
+        assert pair.words[TAIL] == pair.words[HEAD] - (left - taken) * ALIGN
+        assert pair.inbound.take_first(pair)
+    assert not pair.inbound.take_first(pair), "it is alone"
+    assert pair.inbound.take(pair)
+    assert not pair.inbound.take_first(pair)
+    assert [header.tag for header, _ in pair.frames] == list(range(3 * SIZE // ALIGN))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda pair: [pair.outbound.put(HEADER.pack(*Header(kind)), b"") for kind in (frame.SYNCACK, frame.EAGER)],
+        lambda pair: [pair.outbound.put(HEADER.pack(*Header(kind)), b"") for kind in (frame.EAGER, frame.RTS)],
+        message_in_pieces,
+        lambda pair: (pair.outbound.put(eager(b"x"), b"x"), pair.words.__setitem__(HEAD, 2 * SIZE)),
+        lambda pair: (pair.outbound.put(eager(b"x"), b"x"), pair.words.__setitem__(HEAD, ALIGN - 1)),
+        lambda pair: ([pair.outbound.put(eager(b""), b"") for _ in range(2)], pair.words.__setitem__(WANTING, 1)),
+    ],
+    ids=[
+        "another before it",
+        "another behind it",
+        "the rest of one",
+        "beyond the ring",
+        "a part",
+        "a writer that waits",
+    ],
+)
+def test_the_first_of_other_frames_is_not_taken(write: Callable[[Pair], object]) -> None:
+    pair = Pair()
+    write(pair)
+    words = pair.words.tolist()
+    assert not pair.inbound.take_first(pair)
+    assert pair.words.tolist() == words
+    assert not pair.frames
 
 
 class Late:
