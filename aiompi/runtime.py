@@ -155,12 +155,12 @@ class Runtime:
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits, and wakes others, by how many there are for the cores of this host."""
-        roomy = sum(card.get("host") == self.node for card in cards) <= cores()
+        uncrowded = sum(card.get("host") == self.node for card in cards) <= cores()
         spin = self.settings.spin
         if spin is None:
-            spin = _SPIN if roomy or not throttled() else 0.0
-        self.engine.roomy = roomy
-        self.engine.driver.spin(spin, gives_way=not roomy)
+            spin = _SPIN if uncrowded or not throttled() else 0.0
+        self.engine.uncrowded = uncrowded
+        self.engine.driver.spin(spin, gives_way=not uncrowded)
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:

@@ -285,7 +285,7 @@ def test_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spin", "hosts", "cores", "throttled", "seconds", "roomy"),
+    ("spin", "hosts", "cores", "throttled", "seconds", "uncrowded"),
     [
         (None, ["here"], 1, False, 500e-6, True),
         (None, ["here", "there", "here"], 2, True, 500e-6, True),
@@ -303,7 +303,7 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     cores: int,
     throttled: bool,
     seconds: float,
-    roomy: bool,
+    uncrowded: bool,
 ) -> None:
     monkeypatch.setattr("aiompi.runtime.cores", lambda: cores)
     monkeypatch.setattr("aiompi.runtime.throttled", lambda: throttled)
@@ -312,5 +312,5 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     runtime = Runtime(driver, settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
     runtime._share_cores(cards)
-    assert (driver._spin.seconds, driver._spin.gives_way) == (seconds, not roomy)
-    assert runtime.engine.roomy == roomy
+    assert (driver._spin.seconds, driver._spin.gives_way) == (seconds, not uncrowded)
+    assert runtime.engine.uncrowded == uncrowded

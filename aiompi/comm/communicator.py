@@ -40,7 +40,8 @@ from aiompi.engine import (
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.party import Party
-from aiompi.engine.pt2pt import Decode, MatchedProbe, Probe
+from aiompi.engine.probe import MatchedProbe, Probe
+from aiompi.engine.receive import Decode
 from aiompi.errors import (
     InvalidBufferError,
     InvalidCommError,

@@ -13,7 +13,7 @@ from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
 from aiompi.engine import Message, Receive, Scattered
 from aiompi.engine.foreign import ForeignPeer
-from aiompi.engine.pt2pt import Decode
+from aiompi.engine.receive import Decode
 from aiompi.engine.spanning import SpanningReceive
 from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload

@@ -11,8 +11,8 @@ from aiompi.wire.frame import SYNCACK, Offer, Payload
 if TYPE_CHECKING:
     from aiompi.engine.message import Landing
     from aiompi.engine.peer import Peer
-    from aiompi.engine.pt2pt import Send
     from aiompi.engine.seams import Driver
+    from aiompi.engine.send import Send
 
 #: bytes that are copied before the event loop gets a turn
 _PER_TURN: Final = 4 * 2**20

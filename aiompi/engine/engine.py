@@ -16,11 +16,13 @@ from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
-from aiompi.engine.pt2pt import Probe, Receive, Send
+from aiompi.engine.probe import Probe
+from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Driver, Failable, Lending, Link
+from aiompi.engine.send import Send
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
 
@@ -56,7 +58,7 @@ class Engine:
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
         lending: memory that other ranks read, None if there is none.
-        roomy: whether there is a core for each rank of this host.
+        uncrowded: whether there is a core for each rank of this host.
         sleepers: by rank, what wakes a peer who slept lately when something was sent to him, if he sleeps now.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.part`; given by the runtime.
@@ -106,7 +108,7 @@ class Engine:
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected
         self.lending: Lending[Any] | None = None
-        self.roomy = False
+        self.uncrowded = False
         self.sleepers: dict[int, Callable[[], object]] = {}
         self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)

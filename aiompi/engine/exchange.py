@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiompi.engine.pt2pt import Receive
+from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.status import Status
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.engine.message import Dropped, Landing, Message
 from aiompi.engine.party import Party
-from aiompi.engine.pt2pt import Mode, Receive, Send
+from aiompi.engine.receive import Receive
+from aiompi.engine.send import Mode, Send
 from aiompi.impi.channel import Incoming, Outgoing, Pair, Phase
 from aiompi.status import Status
 

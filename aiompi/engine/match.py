@@ -16,7 +16,8 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG
 
 if TYPE_CHECKING:
     from aiompi.engine.message import Message
-    from aiompi.engine.pt2pt import Probe, Receive
+    from aiompi.engine.probe import Probe
+    from aiompi.engine.receive import Receive
 
 
 class Matcher:

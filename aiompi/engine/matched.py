@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiompi.engine.message import Message
-from aiompi.engine.pt2pt import Receive
+from aiompi.engine.receive import Receive
 from aiompi.engine.scattered import ScatteredReceive
 
 

@@ -13,7 +13,7 @@ from aiompi.wire.frame import SCRATCH, Keep
 if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
-    from aiompi.engine.pt2pt import Receive
+    from aiompi.engine.receive import Receive
     from aiompi.wire.frame import Offer
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from aiompi.engine.pt2pt import Mode, Receive, Send
+from aiompi.engine.receive import Receive
+from aiompi.engine.send import Mode, Send
 from aiompi.errors import ProcessFailedError
 
 if TYPE_CHECKING:

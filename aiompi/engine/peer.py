@@ -19,7 +19,8 @@ from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
 from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.party import Party
-from aiompi.engine.pt2pt import Mode, Receive, Send
+from aiompi.engine.receive import Receive
+from aiompi.engine.send import Mode, Send
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload

@@ -20,14 +20,19 @@ Posting: TypeAlias = tuple[int, int, bytes]
 ROOM: Final = 32 * 2**10 - 64
 LITTLE_ROOM: Final = 2 * 2**10 - 64
 #: number of the first ones, more than which few programs make
-ROOMY: Final = 64
+FIRST_COMMUNICATORS: Final = 64
 
 _ONCE: Final = range(1)
 
 
+def ordinal(context: int) -> int:
+    """Which of the communicators of a job it is, by its context id, which all members know: each has two of them."""
+    return context // 2
+
+
 def room(context: int) -> int:
-    """Bytes that the members of a communicator can post, by its context id, which all know."""
-    return ROOM if context // 2 < ROOMY else LITTLE_ROOM  # each has two contexts
+    """Bytes that the members of a communicator can post, by its context id."""
+    return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
 
 
 class Round(Request[list[Posting]]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aiompi.engine.pt2pt import Receive
+from aiompi.engine.receive import Receive
 from aiompi.status import Status
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.engine.foreign import ForeignMessage
-from aiompi.engine.pt2pt import Decode
+from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.status import Status
 

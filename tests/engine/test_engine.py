@@ -15,7 +15,8 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, CONTEXT_SELF
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Engine
-from aiompi.engine.pt2pt import Probe, Receive
+from aiompi.engine.probe import Probe
+from aiompi.engine.receive import Receive
 from aiompi.settings import Settings
 
 

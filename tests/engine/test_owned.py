@@ -22,7 +22,7 @@ from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
 from aiompi.engine.exchange import exchange
 from aiompi.engine.message import Landing
-from aiompi.engine.pt2pt import Receive
+from aiompi.engine.receive import Receive
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
 

@@ -194,7 +194,7 @@ def test_enormous_eager_message_is_refused_before_memory_is_taken(
     def allocate(nbytes: int) -> memoryview:
         raise AssertionError(f"{nbytes} bytes")
 
-    for module in ("message", "pt2pt"):
+    for module in ("message", "receive"):
         monkeypatch.setattr(f"aiompi.engine.{module}.allocate", allocate)
     with pytest.raises(errors.RemoteProtocolError, match="granted"):
         forged(w, Header(frame.EAGER, length=2**63))

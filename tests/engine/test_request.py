@@ -361,3 +361,18 @@ def test_cancelling_an_awaiting_task_leaves_no_callback_behind(run: Run) -> None
         assert not receive._callbacks
 
     run(main())
+
+
+def test_requests_that_spell_out_their_beginning_leave_nothing_out() -> None:
+    """Those of which there is one per message or call."""
+    w = LocalWorld(2)
+
+    async def wait() -> None:
+        await irecv(w.comms[0], 1, 1)
+
+    for request in (isend(w.comms[1], b"x", 0, sync=True), irecv(w.comms[0], 1, 1), w.engines[0].spawn(wait())):
+        fresh: Request[Any] = Request(w.engines[0])
+        for name in set(Request.__slots__) - {"__weakref__", "_engine", "_callbacks"}:
+            assert getattr(request, name) == getattr(fresh, name), name
+        assert request._engine in w.engines
+        assert request._callbacks is None

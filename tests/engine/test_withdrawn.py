@@ -11,7 +11,7 @@ from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, patte
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
-from aiompi.engine.pt2pt import Receive
+from aiompi.engine.receive import Receive
 from aiompi.errors import OtherError, TruncationError
 from aiompi.wire.frame import HEADER_BYTES
 
@@ -58,7 +58,7 @@ def test_withdrawn_receive_for_whose_message_there_is_no_memory(moved: int, monk
     isend(w.comms[0], b"next", 1)
     w.run_wire(0, 1, moved)
     before = bytes(memory)
-    monkeypatch.setattr("aiompi.engine.pt2pt.allocate", refuse)
+    monkeypatch.setattr("aiompi.engine.receive.allocate", refuse)
     monkeypatch.setattr(Receive, "_kept", refuse)
     receive.withdraw()
     assert receive.cancelled()

@@ -9,7 +9,7 @@ from typing import Any
 from aiompi import engine, hooks
 from aiompi.comm import Communicator
 from aiompi.engine import OwnedReceive, Receive, Request, Scattered
-from aiompi.engine.pt2pt import Decode
+from aiompi.engine.receive import Decode
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
 from aiompi.status import Status

@@ -14,8 +14,8 @@ that it has posted in. So nobody waits for that, and memory which all have read 
 more.
 
 A place belongs to a communicator, by its context id, for ever: a member may look late, when the others have long freed
-the communicator. So the first `PLACES` communicators of a job have one, of which the first `ROOMY` have large cells:
-every member reserves addresses for the boards of all.
+the communicator. So the first `PLACES` communicators of a job have one, of which the `FIRST_COMMUNICATORS` have large
+cells: every member reserves addresses for the boards of all.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
 `ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
@@ -30,7 +30,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY, Exhibit, Posting, Round
+from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Exhibit, Posting, Round, ordinal
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.area import BOARD, Area, Loan
 
@@ -55,7 +55,7 @@ _CLAIM: Final = 3
 _READ: Final = 4
 #: the number of the round for whose end its owner sleeps
 _ASLEEP: Final = 5
-SIZE: Final = 8 * 2 * (ROOMY * _CELL + (PLACES - ROOMY) * _LITTLE_CELL)
+SIZE: Final = 8 * 2 * (FIRST_COMMUNICATORS * _CELL + (PLACES - FIRST_COMMUNICATORS) * _LITTLE_CELL)
 
 _NOTHING: Final = memoryview(b"")
 
@@ -309,9 +309,9 @@ class Assembly:
 
 def cells_of(context: int) -> tuple[int, int] | None:
     """The words at which the cells of a communicator begin on the boards, None if it has no place there."""
-    place = context // 2  # a communicator has two contexts
+    place = ordinal(context)
     if place >= PLACES:
         return None
-    words = _CELL if place < ROOMY else _LITTLE_CELL
-    first = 2 * (min(place, ROOMY) * _CELL + max(place - ROOMY, 0) * _LITTLE_CELL)
+    words = _CELL if place < FIRST_COMMUNICATORS else _LITTLE_CELL
+    first = 2 * (min(place, FIRST_COMMUNICATORS) * _CELL + max(place - FIRST_COMMUNICATORS, 0) * _LITTLE_CELL)
     return first, first + words

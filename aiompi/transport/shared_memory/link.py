@@ -124,7 +124,7 @@ class RingLink:
         segment.inbound.give_way = self._driver.give_way
         segment.outbound.habit = self._habit
         segment.outbound.now = self._driver.now
-        segment.outbound.roomy = self._transport.engine.roomy
+        segment.outbound.uncrowded = self._transport.engine.uncrowded
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
         segment.ring_self()  # to write what is queued and to begin to watch
@@ -236,7 +236,7 @@ class RingLink:
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
         pool.lend(block, borrower)
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
-        quiet = block.flow != 0 and not self._transport.engine.roomy
+        quiet = block.flow != 0 and not self._transport.engine.uncrowded
         if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
             return True
         pool.take_back(block, borrower)
@@ -363,7 +363,7 @@ class RingLink:
 
     def _attend(self, segment: Segment) -> bool:
         """Read and write for a turn; whether this will be called again when there is more to do, by bell or poll."""
-        inbound, roomy = segment.inbound, segment.outbound.roomy
+        inbound, uncrowded = segment.inbound, segment.outbound.uncrowded
         budget = _MOST
         for turn in _TURNS:
             left = inbound.read(self.peer, CHUNK)
@@ -373,7 +373,7 @@ class RingLink:
             if self._queue:
                 if not turn:
                     self._flush(segment, _WRITTEN)
-            elif left == CHUNK and inbound.expect(midst=roomy):
+            elif left == CHUNK and inbound.expect(midst=uncrowded):
                 continue
             if self._closed:
                 return True

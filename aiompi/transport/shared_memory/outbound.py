@@ -52,11 +52,11 @@ class Outbound(Ring):
 
     Attributes:
         now: the clock, as of the driver.
-        roomy: whether the reader has a core of his own, so that he can wake up while a frame is written.
+        uncrowded: whether the reader has a core of his own, so that he can wake up while a frame is written.
         habit: of the reader.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "bell", "habit", "now", "roomy")
+    __slots__ = ("_announced", "_granted", "_limit", "bell", "habit", "now", "uncrowded")
 
     def __init__(self, memory: memoryview, words: memoryview, bell: Callable[[], object]) -> None:
         super().__init__(memory, words)
@@ -66,7 +66,7 @@ class Outbound(Ring):
         self._announced = -1  # where the frame begins for which the reader was rung early
         self.habit = Habit()
         self.now: Callable[[], float] = _timeless
-        self.roomy = False
+        self.uncrowded = False
 
     def put(
         self,
@@ -219,7 +219,7 @@ class Outbound(Ring):
         """
         words, head = self.words, self._head
         wait = words[WATCHING]
-        if not wait or wait == self.answered or head == self._announced or not self.roomy:
+        if not wait or wait == self.answered or head == self._announced or not self.uncrowded:
             return False
         self.due = wait
         self.habit.sleepy = _SLEEPY

@@ -29,7 +29,7 @@ from worlds import irecv, isend
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting
-from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY, room
+from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
 from aiompi.engine.round import Rounds
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import board, descriptors, transport
@@ -476,10 +476,20 @@ def test_only_the_first_communicators_have_a_place():
     ends = [8 * first for first, _ in cells[1:]] + [board.SIZE]
     for place, ((first, second), end) in enumerate(zip(cells, ends, strict=True)):
         assert 8 * (second - first) == end - 8 * second == board._HEAD + room(2 * place), "nothing lies between or over"
-    assert [room(2 * place) for place in (0, ROOMY - 1, ROOMY, PLACES - 1)] == [ROOM, ROOM, LITTLE_ROOM, LITTLE_ROOM]
+    assert [room(2 * place) for place in (0, FIRST_COMMUNICATORS - 1, FIRST_COMMUNICATORS, PLACES - 1)] == [
+        ROOM,
+        ROOM,
+        LITTLE_ROOM,
+        LITTLE_ROOM,
+    ]
 
 
-@pytest.mark.parametrize("place", [2, ROOMY])
+def test_a_round_leaves_out_nothing_of_a_request(together):
+    current = together(2).comms[0].meeting.assembly.post(b"", 0, 0)
+    assert all(hasattr(current, name) for name in Request.__slots__)
+
+
+@pytest.mark.parametrize("place", [2, FIRST_COMMUNICATORS])
 def test_no_more_than_a_cell_is_read(together, place):
     w = together(2)
     comms = beside(w, place)

@@ -64,7 +64,7 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
     """Two ranks that have talked, of which rank 1 has the pool of rank 0; a message is written in 30 steps."""
     monkeypatch.setattr(pool, "_STEP", LONG // STEPS)
     w = polled(2, lend_limit=LONG)
-    w.engines[0].roomy = True
+    w.engines[0].uncrowded = True
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
     own.release(own.place([b"x"], 1, []))
@@ -191,9 +191,9 @@ def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world
-    w.engines[0].roomy = False
+    w.engines[0].uncrowded = False
     link: Any = w.engines[0].peer(1).link
-    link._segment.outbound.roomy = False
+    link._segment.outbound.uncrowded = False
     rung: list[int] = []
     on_ring(w, lambda rank: rung.append(numbers.counted[-1]))
     numbers = counting(w, lambda number: None)
@@ -415,7 +415,7 @@ def test_who_is_heard_by_one_link_is_rung_for_late_by_the_other(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = polled()
-    w.engines[0].roomy = True
+    w.engines[0].uncrowded = True
     w.finish(*(isend(w.comms[own], b"x", 1 - own) for own in range(2)), *(irecv(comm) for comm in w.comms))
     assert len(w.links(0, 1)) == 2, "each rank sends by the link that it has made"
     for _ in range(10):

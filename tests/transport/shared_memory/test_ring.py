@@ -497,7 +497,7 @@ def test_short_messages_touch_only_the_beginning_of_a_ring() -> None:
 
 def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
     pair = Pair()
-    pair.outbound.roomy = True
+    pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it has not slept before"
     pair.ring()
@@ -524,7 +524,7 @@ def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
 
 def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two() -> None:
     pair = Pair()
-    pair.outbound.roomy = True
+    pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
     pair.ring()
@@ -544,7 +544,7 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
     assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RUNG, "both share a core"
     pair.ring()
     pair.read()
-    pair.outbound.roomy = True
+    pair.outbound.uncrowded = True
     for _ in range(2):
         assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == HEARD
         pair.read()
@@ -580,7 +580,7 @@ def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that()
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
     assert pair.outbound.put(eager(b"x"), b"x") == HEARD
     pair.read()
-    pair.outbound.roomy = True
+    pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "nobody has rung"
@@ -645,7 +645,7 @@ def test_who_could_not_be_rung_for_is_still_to_be() -> None:
 def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None:
     pair = Pair()
     pair.inbound.give_way = lambda ready, seconds: pytest.fail("he lets others run")
-    pair.outbound.roomy = True
+    pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert not announced or pair.outbound.herald()
     late: Any = Late(pair.words, 50)

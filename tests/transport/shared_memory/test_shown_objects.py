@@ -11,7 +11,7 @@ from meetings import beside, everyone, written
 
 from aiompi import errors
 from aiompi.coll import buffers, meeting, objects
-from aiompi.engine import LITTLE_ROOM, ROOM, ROOMY
+from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM
 from aiompi.objects import Codec
 from aiompi.op import SUM
 
@@ -85,7 +85,7 @@ class Bytes:
 def test_the_longest_that_are_posted(together, call, excess, roomy):
     """Those of an alltoall are together, behind their lengths."""
     w = together(2)
-    comms = w.comms if roomy else beside(w, ROOMY)
+    comms = w.comms if roomy else beside(w, FIRST_COMMUNICATORS)
     longest = comms[0].room - (2 * 2 if call == "alltoall" else 0) + excess
     assert comms[0].room == (ROOM if roomy else LITTLE_ROOM)
     message, short = b"x" * longest, b"y"

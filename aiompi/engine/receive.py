@@ -1,19 +1,18 @@
-"""The requests of point-to-point communication: sends, receives, probes (sections 3.2 to 3.8)."""
+"""Receives, posted or matched (sections 3.2 and 3.7)."""
 
 from __future__ import annotations
 
 import contextlib
-import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.datatype.buffer.allocation import LARGE, allocate, copied, joined
+from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
 from aiompi.engine.message import Dropped, Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
-from aiompi.wire.frame import Keep, Payload
+from aiompi.wire.frame import Keep
 
 #: makes the result of a receive out of the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
@@ -23,106 +22,6 @@ if TYPE_CHECKING:
     from aiompi.engine.foreign import ForeignPeer
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
-
-
-class Mode(enum.Enum):
-    """Communication modes of a send (section 3.4)."""
-
-    STANDARD = "standard"
-    BUFFERED = "buffered"
-    SYNCHRONOUS = "synchronous"
-    READY = "ready"
-
-
-class Send(Request[None]):
-    """A message on its way out.
-
-    Attributes:
-        payload: the memory of the message, in pieces; the user's own until the request is complete.
-        nbytes: its length.
-        srqid: id under which the receiver answers; 0 when it need not.
-        acknowledged: whether no answer is awaited before the send is complete.
-        recalling: whether the receiver has been asked to give the message back, and has not answered.
-        expendable: whether it is no error if the message is lost because the receiver has finalized.
-    """
-
-    __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
-
-    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
-        # Spelled out instead of super().__init__: there is one of these per message.
-        self._engine = engine
-        self._done = self.released = False
-        self._cancelled = self._told = self.recalling = self.expendable = False
-        self._error = self._value = self._callbacks = self._waiter = None
-        self.peer = peer
-        self.payload = payload
-        self.nbytes = nbytes
-        self.srqid = 0
-        self.acknowledged = True
-
-    def sent(self) -> None:
-        """The memory of the payload is free again."""
-        self.released = True
-        if self.acknowledged and not self._done:
-            self.payload = ()
-            self._done = True
-            if self._callbacks is not None or self._waiter is not None:
-                self._finish()
-
-    def matched(self) -> None:
-        """The receiver has found the message (synchronous and ready mode, section 3.4)."""
-        self.acknowledged = True
-        if self.released:
-            self._complete_once()
-
-    def not_ready(self, rank: int) -> None:
-        """The receiver `rank` has dropped the message: no receive was posted for it (ready mode, section 3.4)."""
-        self.payload = ()
-        self.fail(
-            OtherError(
-                f"ready send of {self.nbytes} bytes: rank {rank} had posted no receive for it, and has dropped it; "
-                "post the receive first, or send in standard mode"
-            )
-        )
-
-    def fail(self, error: BaseException) -> None:
-        """The message cannot be delivered; no effect on a complete request."""
-        if self.expendable and self.peer.has_finalized:
-            self._complete_once()
-        else:
-            super().fail(error)
-
-    def recalled(self) -> None:
-        """The receiver will not get the message."""
-        self._cancelled = True
-        self._complete_once()
-
-    def _complete_once(self) -> None:
-        if not self._done:
-            self.payload = ()
-            self.complete()
-
-    def cancel(self) -> bool:
-        """Recall the message from the receiver's unexpected messages (section 3.8).
-
-        The request completes in either case; `cancelled()` then tells which.
-        """
-        if self._done:
-            return False
-        self.peer.recall(self)
-        return True
-
-    def withdraw(self) -> None:
-        """Recall the message if possible, and leave the user's memory alone from now on in any case."""
-        self.cancel()
-        if not self._done:
-            self.detach()
-
-    def detach(self) -> None:
-        """Copy what is still to be sent, and leave the user's memory alone from now on."""
-        self.payload = (joined(self.payload, self.nbytes),)
-        if self.peer.link is not None:
-            self.peer.link.detach(self)
 
 
 class Receive(Request[Any]):
@@ -357,139 +256,3 @@ class Receive(Request[Any]):
             assert self.data is not None
             return memoryview(self.data)
         return memoryview(bytearray(self.memory[: self.length]))
-
-
-class NotedReceive(Receive):
-    """A receive that keeps what the sender has told beside the message.
-
-    Attributes:
-        note: that number; 0 if it has told nothing.
-    """
-
-    __slots__ = ("note",)
-
-    def __init__(
-        self, engine: Engine, matcher: Matcher, memory: memoryview | None, source: int, tag: int, peer_rank: int
-    ) -> None:
-        super().__init__(engine, matcher, memory, source, tag, peer_rank)
-        self.note = 0
-
-    def noted(self, note: int) -> None:
-        self.note = note
-
-
-class Probe(Request[Any]):
-    """Waits for a message without receiving it; its envelope is the result (section 3.8).
-
-    Attributes:
-        takes: whether the message is taken out of the unexpected ones.
-    """
-
-    __slots__ = ("matcher", "peer_rank", "want_source", "want_tag")
-
-    takes = False
-
-    def __init__(self, engine: Engine, matcher: Matcher, source: int, tag: int, peer_rank: int) -> None:
-        super().__init__(engine)
-        self.matcher = matcher
-        self.want_source = source
-        self.want_tag = tag
-        self.peer_rank = peer_rank
-
-    def matches(self, message: Message) -> bool:
-        return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
-
-    def found(self, message: Message) -> None:
-        """A message has come."""
-        self.complete(message.envelope())
-
-    def cancel(self) -> bool:
-        """Stop waiting."""
-        if self._done or self not in self.matcher.probes:
-            return False
-        self.matcher.probes.remove(self)
-        self._cancelled = True
-        self.complete(Status.of(cancelled=True))
-        return True
-
-
-class Alarm(Probe):
-    """Tells of a message that nobody has asked for, whenever it is set.
-
-    Args:
-        sources: ranks of which it may be are below this number.
-    """
-
-    __slots__ = ("_sources", "_tell")
-
-    def __init__(self, engine: Engine, matcher: Matcher, sources: int) -> None:
-        super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, ANY_SOURCE)
-        self._sources = sources
-        self._tell: Callable[[Message], object] = _ignore
-
-    def set(self, tag: int, tell: Callable[[Message], object]) -> None:
-        """Call `tell` with a message of this tag that has come or comes, until `unset`."""
-        self.want_tag = tag
-        self._tell = tell
-        matcher = self.matcher
-        if matcher.arrivals:
-            for message in matcher.unexpected():
-                if self.matches(message):
-                    tell(message)
-                    return
-        matcher.probes.append(self)
-
-    def unset(self) -> None:
-        """Tell no more."""
-        probes = self.matcher.probes
-        if self in probes:
-            probes.remove(self)
-        self._tell = _ignore
-
-    def matches(self, message: Message) -> bool:
-        return message.tag == self.want_tag and message.source < self._sources
-
-    def found(self, message: Message) -> None:
-        self._tell(message)
-
-
-def _ignore(message: Message) -> None:
-    """Nobody is to be told."""
-
-
-class MatchedProbe(Probe):
-    """Waits for a message and takes it, to be received later (MPI_Mprobe, MPI-3).
-
-    Args:
-        wrap: makes the result out of the message.
-    """
-
-    __slots__ = ("_message", "_wrap")
-
-    takes = True
-
-    def __init__(
-        self,
-        engine: Engine,
-        matcher: Matcher,
-        source: int,
-        tag: int,
-        peer_rank: int,
-        wrap: Callable[[Message], Any],
-    ) -> None:
-        super().__init__(engine, matcher, source, tag, peer_rank)
-        self._message: Message | None = None
-        self._wrap = wrap
-
-    def found(self, message: Message) -> None:
-        self._message = message
-        self.complete(self._wrap(message))
-
-    def withdraw(self) -> None:
-        """Put the message back that was found, if any."""
-        message, self._message = self._message, None
-        if message is None:
-            self.cancel()
-        else:
-            self._cancelled = True
-            message.put_back()

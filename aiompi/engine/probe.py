@@ -1,0 +1,88 @@
+"""Probes: they wait for a message that they do not receive (section 3.8, and MPI-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine.message import Message
+from aiompi.engine.request import Request
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.match import Matcher
+
+
+class Probe(Request[Any]):
+    """Waits for a message without receiving it; its envelope is the result (section 3.8).
+
+    Attributes:
+        takes: whether the message is taken out of the unexpected ones.
+    """
+
+    __slots__ = ("matcher", "peer_rank", "want_source", "want_tag")
+
+    takes = False
+
+    def __init__(self, engine: Engine, matcher: Matcher, source: int, tag: int, peer_rank: int) -> None:
+        super().__init__(engine)
+        self.matcher = matcher
+        self.want_source = source
+        self.want_tag = tag
+        self.peer_rank = peer_rank
+
+    def matches(self, message: Message) -> bool:
+        return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
+
+    def found(self, message: Message) -> None:
+        """A message has come."""
+        self.complete(message.envelope())
+
+    def cancel(self) -> bool:
+        """Stop waiting."""
+        if self._done or self not in self.matcher.probes:
+            return False
+        self.matcher.probes.remove(self)
+        self._cancelled = True
+        self.complete(Status.of(cancelled=True))
+        return True
+
+
+class MatchedProbe(Probe):
+    """Waits for a message and takes it, to be received later (MPI_Mprobe, MPI-3).
+
+    Args:
+        wrap: makes the result out of the message.
+    """
+
+    __slots__ = ("_message", "_wrap")
+
+    takes = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        matcher: Matcher,
+        source: int,
+        tag: int,
+        peer_rank: int,
+        wrap: Callable[[Message], Any],
+    ) -> None:
+        super().__init__(engine, matcher, source, tag, peer_rank)
+        self._message: Message | None = None
+        self._wrap = wrap
+
+    def found(self, message: Message) -> None:
+        self._message = message
+        self.complete(self._wrap(message))
+
+    def withdraw(self) -> None:
+        """Put the message back that was found, if any."""
+        message, self._message = self._message, None
+        if message is None:
+            self.cancel()
+        else:
+            self._cancelled = True
+            message.put_back()

@@ -1,0 +1,115 @@
+"""Sends, in every mode (sections 3.2, 3.4 and 3.7)."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from aiompi.datatype.buffer.allocation import joined
+from aiompi.engine.request import Request
+from aiompi.errors import OtherError
+from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.party import Party
+
+
+class Mode(enum.Enum):
+    """Communication modes of a send (section 3.4)."""
+
+    STANDARD = "standard"
+    BUFFERED = "buffered"
+    SYNCHRONOUS = "synchronous"
+    READY = "ready"
+
+
+class Send(Request[None]):
+    """A message on its way out.
+
+    Attributes:
+        payload: the memory of the message, in pieces; the user's own until the request is complete.
+        nbytes: its length.
+        srqid: id under which the receiver answers; 0 when it need not.
+        acknowledged: whether no answer is awaited before the send is complete.
+        recalling: whether the receiver has been asked to give the message back, and has not answered.
+        expendable: whether it is no error if the message is lost because the receiver has finalized.
+    """
+
+    __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
+
+    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
+        # Spelled out instead of super().__init__: there is one of these per message.
+        self._engine = engine
+        self._done = self.released = False
+        self._cancelled = self._told = self.recalling = self.expendable = False
+        self._error = self._value = self._callbacks = self._waiter = None
+        self.peer = peer
+        self.payload = payload
+        self.nbytes = nbytes
+        self.srqid = 0
+        self.acknowledged = True
+
+    def sent(self) -> None:
+        """The memory of the payload is free again."""
+        self.released = True
+        if self.acknowledged and not self._done:
+            self.payload = ()
+            self._done = True
+            if self._callbacks is not None or self._waiter is not None:
+                self._finish()
+
+    def matched(self) -> None:
+        """The receiver has found the message (synchronous and ready mode, section 3.4)."""
+        self.acknowledged = True
+        if self.released:
+            self._complete_once()
+
+    def not_ready(self, rank: int) -> None:
+        """The receiver `rank` has dropped the message: no receive was posted for it (ready mode, section 3.4)."""
+        self.payload = ()
+        self.fail(
+            OtherError(
+                f"ready send of {self.nbytes} bytes: rank {rank} had posted no receive for it, and has dropped it; "
+                "post the receive first, or send in standard mode"
+            )
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """The message cannot be delivered; no effect on a complete request."""
+        if self.expendable and self.peer.has_finalized:
+            self._complete_once()
+        else:
+            super().fail(error)
+
+    def recalled(self) -> None:
+        """The receiver will not get the message."""
+        self._cancelled = True
+        self._complete_once()
+
+    def _complete_once(self) -> None:
+        if not self._done:
+            self.payload = ()
+            self.complete()
+
+    def cancel(self) -> bool:
+        """Recall the message from the receiver's unexpected messages (section 3.8).
+
+        The request completes in either case; `cancelled()` then tells which.
+        """
+        if self._done:
+            return False
+        self.peer.recall(self)
+        return True
+
+    def withdraw(self) -> None:
+        """Recall the message if possible, and leave the user's memory alone from now on in any case."""
+        self.cancel()
+        if not self._done:
+            self.detach()
+
+    def detach(self) -> None:
+        """Copy what is still to be sent, and leave the user's memory alone from now on."""
+        self.payload = (joined(self.payload, self.nbytes),)
+        if self.peer.link is not None:
+            self.peer.link.detach(self)
