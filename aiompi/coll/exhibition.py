@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import Content, meet, meet_with_objects, post, take_pause, together
+from aiompi.coll.meeting import meet, meet_with_objects, take_pause, together
+from aiompi.coll.posting import Content, post
 from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.engine import Assembly
@@ -53,7 +54,7 @@ def exhibit_written(
         False, on all ranks alike, if they cannot do that, or not yet, or not all have memory for it.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.posting.post`.
         ProcessFailedError: a rank is dead.
     """
     if nbytes > channel.room:
@@ -74,7 +75,7 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
         False, on all ranks alike, if they cannot do that, or not yet, or one message is too long, or was lately.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.meeting.post`.
+        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.posting.post`.
         ProcessFailedError: a rank is dead.
     """
     return _show_nothing() if take_pause(channel) else _show(channel, make, look)
@@ -150,7 +151,7 @@ class Exhibition:
         """Show what is in the own memory; False, on all ranks alike, if one of them has no memory for it.
 
         Raises:
-            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.meeting.post`.
+            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.posting.post`.
             RemoteProtocolError: a rank shows something that is not there.
             ProcessFailedError: a rank is dead.
         """

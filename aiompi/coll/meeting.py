@@ -9,24 +9,17 @@ anything else, and one that meets more than once holds its turn meanwhile (`toge
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
-from aiompi.coll.slot import Slot, compare, mismatch
+from aiompi.coll.posting import Content, claim_of, collected, expect, post
+from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Alarm, Assembly, Message, Party, Posting, Request, Round, Turn
-from aiompi.errors import Exception, InvalidCountError, OtherError
+from aiompi.engine import Alarm, Assembly, Party, Request, Turn
 
 T = TypeVar("T")
-#: what a rank has posted
-Content: TypeAlias = bytes | memoryview
-
 #: calls in which the members try to be an assembly, until they leave it at messages
 _ATTEMPTS: Final = 8
-#: what a rank claims of its call: the bytes that it contributes, and above them the number of the call
-_NUMBER: Final = 48
-_NUMBERS: Final = 2**15
 #: most calls in a row that leave it at messages since objects were too long to be posted
 _LONGEST_PAUSE: Final = 255
 
@@ -105,13 +98,13 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     assembly, before = meeting.assembly, meeting.latest
     if assembly is None or (before is not None and not before.done()):
         return await _in_turn(channel, meeting, lambda assembly: post(channel, assembly, content, nbytes))
-    claim = nbytes | channel.tag % _NUMBERS << _NUMBER
+    claim = claim_of(channel, nbytes)
     meeting.latest = current = assembly.post(content, channel.note, claim)
     try:
         if current.done():
-            return _collected(channel, content, claim, current.result())
-        _expect(channel, meeting, nbytes, current)
-        return _collected(channel, content, claim, await current)
+            return collected(channel, content, claim, current.result())
+        expect(channel, meeting, nbytes, current)
+        return collected(channel, content, claim, await current)
     finally:
         meeting.alarm.unset()
         if meeting.latest is current:
@@ -194,31 +187,6 @@ async def in_one_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T
     return await _turn(channel, meeting, hold)
 
 
-async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: int) -> list[Content]:
-    """Post in the next round.
-
-    Args:
-        content: at most `Channel.room` bytes.
-        nbytes: that this rank contributes to the collective, as many as all others.
-
-    Returns:
-        What each rank has posted.
-
-    Raises:
-        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation, or has made another number of calls before, as far as 15 bits tell.
-        InvalidCountError: a rank contributes more, or less.
-    """
-    meeting: Meeting = channel.comm.meeting
-    claim = nbytes | channel.tag % _NUMBERS << _NUMBER
-    current = assembly.post(content, channel.note, claim)
-    try:
-        _expect(channel, meeting, nbytes, current)
-        return _collected(channel, content, claim, await current)
-    finally:
-        meeting.alarm.unset()
-
-
 def _meeting(channel: Channel) -> Meeting | None:
     """How the members meet, None if they cannot."""
     if not channel.meets:
@@ -291,53 +259,3 @@ async def _agreed(channel: Channel, able: bool) -> bool:
         able = able and told.data[0] == 1
         distance *= 2
     return able
-
-
-def _expect(channel: Channel, meeting: Meeting, nbytes: int, current: Round) -> None:
-    """Be told when a rank sends a message in the place of its posting."""
-    if not current.done():
-        channel.alert(meeting.alarm, functools.partial(_disturb, channel, current, nbytes))
-
-
-def _disturb(channel: Channel, current: Round, expected: int, message: Message) -> None:
-    """A rank takes part by a message, which it may only do after the round: it has not called what this rank has."""
-    if current.done() or current.ready():
-        return
-    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, expected))
-    try:
-        compare(channel, message.source, message.note)
-    except Exception as disagreement:
-        error = disagreement
-    channel.comm.engine.rounds.remove(current)
-    current.fail(error)
-
-
-def _collected(channel: Channel, own: Content, claim: int, postings: list[Posting]) -> list[Content]:
-    """What each rank has posted, after a comparison of what all must agree on."""
-    note = channel.note
-    contents: list[Content] = []
-    for their_note, theirs, content in postings:
-        if their_note != note or theirs != claim:
-            _compare(channel, postings, claim)
-        contents.append(content)
-    contents.insert(channel.rank, own)
-    return contents
-
-
-def _compare(channel: Channel, postings: list[Posting], ours: int) -> None:
-    """Tell what others have posted that do not take part in the same call."""
-    assembly = channel.comm.meeting.assembly
-    if assembly is not None:
-        assembly.retire()  # some may have exposed memory for this round, which nobody will read
-    others = [rank for rank in range(channel.size) if rank != channel.rank]
-    nth, expected = divmod(ours, 2**_NUMBER)
-    for rank, (note, claim, _) in zip(others, postings, strict=True):
-        compare(channel, rank, note)
-        their_nth, nbytes = divmod(claim, 2**_NUMBER)
-        if their_nth != nth:
-            raise OtherError(
-                f"{channel.where}: for rank {rank} this is collective {their_nth} on the communicator, for this rank "
-                f"{nth}; call the same collectives in the same order on all ranks"
-            )
-        if nbytes != expected:
-            raise InvalidCountError(mismatch(channel, rank, nbytes, expected))
