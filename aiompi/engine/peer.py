@@ -113,8 +113,12 @@ class Peer(Party):
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
             if mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit:
-                offers = engine.lending is None or engine.lending.offers
-                if not offers and self._stream(payload, nbytes, context, source, tag, note):
+                lending = engine.lending
+                if (
+                    lending is not None
+                    and not lending.offers
+                    and self._stream(payload, nbytes, context, source, tag, note)
+                ):
                     return engine.departed
             request = Send(engine, self, payload, nbytes)
             try:
@@ -170,15 +174,22 @@ class Peer(Party):
         lending, link = self.engine.lending, self.link
         if lending is None or link is None:
             return False
-        # As in send, first: whatever interrupts this, no credit is spent or returned twice.
+        envelope = EAGER, tag, source, context, nbytes, 0, note
+        return self._give(envelope, nbytes + OVERHEAD, lambda header: lending.lend(block, header, link))
+
+    def _give(self, envelope: tuple[int, ...], cost: int, give: Callable[[bytes], bool]) -> bool:
+        """Have a frame with this envelope given to the peer; False, at no cost, if that cannot be done now."""
+        kind, tag, source, context, length, srqid, note = envelope
         owed, self._owed = self._owed, 0
-        self.credit -= nbytes + OVERHEAD
-        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
-        if lending.lend(block, header, link):
-            return True
-        self.credit += nbytes + OVERHEAD
-        self._owed += owed
-        return False
+        self.credit -= cost
+        given = True  # for all that is known when this is interrupted: no credit is spent or returned twice
+        try:
+            given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
+        finally:
+            if not given:
+                self.credit += cost
+                self._owed += owed
+        return given
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
@@ -209,14 +220,14 @@ class Peer(Party):
         lending, link, nbytes = self.engine.lending, self.link, request.nbytes
         if lending is None or link is None:
             return False
-        owed, self._owed = self._owed, 0
-        header = _pack(frame.RTS, tag, source, owed, context, nbytes, request.srqid, note)
-        longer = nbytes > self.engine.lend_limit
-        payload = request.payload
-        if lending.offer(payload, header, link) or (longer and lending.expose(payload, nbytes, header, link)):
+        payload, longer = request.payload, nbytes > self.engine.lend_limit
+
+        def announce(header: bytes) -> bool:
+            return lending.offer(payload, header, link) or (longer and lending.expose(payload, nbytes, header, link))
+
+        if self._give((frame.RTS, tag, source, context, nbytes, request.srqid, note), 0, announce):
             request.sent()
             return True
-        self._owed += owed
         if mode is Mode.SYNCHRONOUS or longer:
             return False
         sent = True  # for all that is known when this is interrupted: then nobody waits for an answer
@@ -235,17 +246,8 @@ class Peer(Party):
         lending, link = self.engine.lending, self.link
         if lending is None or link is None or not self.borrows(nbytes):
             return False
-        owed, self._owed = self._owed, 0
-        self.credit -= nbytes + OVERHEAD
-        header = _pack(EAGER, tag, source, owed, context, nbytes, 0, note)
-        sent = True  # likewise
-        try:
-            sent = lending.stream(payload, nbytes, header, link)
-        finally:
-            if not sent:
-                self.credit += nbytes + OVERHEAD
-                self._owed += owed
-        return sent
+        envelope = EAGER, tag, source, context, nbytes, 0, note
+        return self._give(envelope, nbytes + OVERHEAD, lambda header: lending.stream(payload, nbytes, header, link))
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:
