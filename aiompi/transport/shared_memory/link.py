@@ -318,7 +318,8 @@ class RingLink:
                 return
         self._transport.drained()
 
-    # Receiving.
+    # Receiving. When the peer has rung, the driver calls `_hand_out` at once, for those whom that makes continue, and
+    # `_turn` then or in the next turn, for all else. While this lingers it calls `poll` instead, until `rest`.
 
     def _hand_out(self) -> bool:
         """Hand out what the peer has rung for; whether everything else can be done in the next turn.
