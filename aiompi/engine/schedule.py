@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.engine.request import Request
 from aiompi.errors import InternalError
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
 
 T_co = TypeVar("T_co", covariant=True)
+
+#: errors that end what runs, whatever it waits for
+_INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class Turn(Request[T_co]):
@@ -83,6 +86,15 @@ class Schedule(Turn[T_co]):
             engine.schedules.discard(self)
         finally:  # a signal handler may raise here, but shall not leave those waiting whom nobody would tell any more
             self._finish()
+        if isinstance(self._error, _INTERRUPTS) and engine.driver.in_own_thread:
+            engine.driver.call_soon(self._raise_untold)  # after those who wait for this
+
+    def _raise_untold(self) -> None:
+        """Raise an interrupt in whatever this rank waits for, unless it has been seen; asyncio's tasks do the same."""
+        error = self.untold_error()
+        if error is not None:
+            self._told = True
+            raise error
 
     def cancel(self) -> bool:
         """Collective and other many-step operations cannot be cancelled: others need them (section 3.8)."""

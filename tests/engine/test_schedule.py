@@ -97,10 +97,15 @@ def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseExcept
         await irecv(w.comms[1])
         raise error
 
-    schedule = w.engines[1].spawn(interrupted())
-    isend(w.comms[0], b"x", 1)
+    schedule, unseen = w.engines[1].spawn(interrupted()), w.engines[1].spawn(interrupted())
+    for _ in range(2):
+        isend(w.comms[0], b"x", 1)
     assert isinstance(schedule.exception(), error)
     assert not w.engines[1].stepping
+    with pytest.raises(error):
+        w.engines[1].driver.turn()  # type: ignore[attr-defined]
+    assert isinstance(unseen.exception(), error)
+    w.engines[1].driver.turn()  # type: ignore[attr-defined]
     other = w.engines[1].spawn(receive_twice(w.comms[1], (1, 1)))
     for _ in range(2):
         isend(w.comms[0], b"x", 1, 1)

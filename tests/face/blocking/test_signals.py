@@ -135,3 +135,39 @@ else:
 """
     job = site.ok(2, HEAD + body, env={"AIOMPI_SINGLE_COPY": "0", "AIOMPI_LEND_LIMIT": "0"})
     assert job.out.splitlines() == ["True True", "1000000 False"]
+
+
+@pytest.mark.parametrize("interrupt", ["KeyboardInterrupt", "SystemExit"])
+def test_an_interrupt_of_a_collective_reaches_the_call_that_waits(site: Site, interrupt: str) -> None:
+    """For a message; and once more the one that waits for the collective."""
+    body = f"""
+import numpy as np
+
+def interrupt():
+    raise {interrupt}("interrupted")
+
+def add(a, b, datatype):
+    if rank == 0:
+        handle(interrupt, 0.01)
+        time.sleep(10)
+    np.frombuffer(b, "d")[:] += np.frombuffer(a, "d")
+
+ones, total = np.ones(4), np.zeros(4)
+comm.Barrier()
+if rank:
+    time.sleep(0.2)
+request = comm.Iallreduce(ones, total, MPI.Op.Create(add))
+if rank == 0:
+    for wait in (lambda: comm.recv(source=1), request.Wait, lambda: comm.iprobe(source=1)):
+        try:
+            wait()
+        except {interrupt} as error:
+            print(error)
+    comm.send("go on", dest=1)
+    comm.recv(source=1)
+else:
+    comm.recv(source=0)
+    comm.send("late", dest=0)
+"""
+    job = site.ok(2, HEAD + body, env=environment("funneled", "0"))
+    assert job.out.splitlines() == ["interrupted", "interrupted"]

@@ -344,6 +344,31 @@ aiompi.run(main)
     assert result.seconds < 8
 
 
+def test_an_interrupt_of_a_collective_is_seen_by_who_awaits_it_or_ends_the_program(site: Site) -> None:
+    program = """
+import asyncio
+import aiompi
+
+async def main(world):
+    def refuse(a, b):
+        raise SystemExit(5)
+
+    try:
+        await world.allreduce([1], op=refuse)
+    except SystemExit as error:
+        print(error, flush=True)
+    await world.barrier()
+    unseen = world.iallreduce([1], op=refuse)
+    await asyncio.sleep(10)
+    print("goes on")
+
+aiompi.run(main)
+"""
+    result = site.run(2, program)
+    assert (result.code, result.lines) == (5, ["5", "5"])
+    assert result.seconds < 8
+
+
 FORKED = """
 import asyncio, os, pathlib, signal, sys, time
 import aiompi, uvloop
