@@ -57,7 +57,7 @@ class RelayLink:
         self._relay.put(self._relay.up[self._rank], b"".join((header, *payload)))
         return True
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         """Nothing: a copy is on its way."""
 
     def close(self) -> None:

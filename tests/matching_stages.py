@@ -126,7 +126,7 @@ class HeldLink:
                 owner.sent()
         return count
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         self._frames = deque((header, [bytes(p) for p in payload], other) for header, payload, other in self._frames)
 
     def close(self) -> None:

@@ -246,7 +246,7 @@ class Wire:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         """Copy the whole queue: the owner may have his memory back."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 

@@ -48,7 +48,7 @@ class ForeignSend(Send):
     def detach(self) -> None:
         self.outgoing.detach()
         if self.peer.link is not None:
-            self.peer.link.detach(self)
+            self.peer.link.detach(self, lent=False)
 
 
 class ForeignMessage(Message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from aiompi.engine.message import Dropped
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
 from aiompi.errors import ProcessFailedError
@@ -159,9 +160,10 @@ class Party(ABC):
         waiting: list[Failable] = [*self.orphans]
         self.orphans = []
         for landing in self.landings:
-            landing.divert()
-            landing.target.landing = None
-            if isinstance(landing.target, Receive):
-                waiting.append(landing.target)
+            target = landing.target
+            landing.retarget(Dropped(), memoryview(bytearray()))  # whatever still comes
+            target.landing = None
+            if isinstance(target, Receive):
+                waiting.append(target)
         self.landings = set()
         return waiting

@@ -120,7 +120,10 @@ class Receive(Request[Any]):
         if self._done and self.decode is not None and self.data is not None:
             with contextlib.suppress(Exception):
                 self.result()
-        return super().exception()
+        error = super().exception()
+        if error is not None:
+            self._let_go()
+        return error
 
     def noted(self, note: int) -> None:
         """What the sender has told beside the message; point-to-point communication has nothing to tell."""
@@ -213,8 +216,9 @@ class Receive(Request[Any]):
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It would have been truncated: the rest was never asked for, or has been dropped.
-            landing.divert()
-            landing.memory = memoryview(bytearray())
+            landing.retarget(Dropped(), memoryview(bytearray()))
+            self.landing, self._cancelled = None, True
+            self._finish()
             return
         message = self._message_again(landing)
         self._cancelled = True

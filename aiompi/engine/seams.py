@@ -54,7 +54,7 @@ class Driver(Protocol):
 
     Attributes:
         background: whether progress is made while nothing waits.
-        single: whether a call blocks until a single request is complete.
+        single: a hint that a call blocks for a single request, so that what else comes may wait.
     """
 
     background: bool
@@ -283,5 +283,9 @@ class Link(Protocol):
     def granted(self) -> int:
         """Bytes of credit that the peer has granted so, and that have not been told before."""
 
-    def detach(self, owner: Owner) -> None:
-        """Copy what has not left yet of the memory of this owner, so that he may have it back."""
+    def detach(self, owner: Owner, lent: bool) -> None:
+        """Copy what has not left yet of the memory of this owner, so that he may have it back.
+
+        Args:
+            lent: whether the peer may have been told to copy it from there.
+        """

@@ -110,6 +110,6 @@ class Send(Request[None]):
 
     def detach(self) -> None:
         """Copy what is still to be sent, and leave the user's memory alone from now on."""
-        self.payload = (joined(self.payload, self.nbytes),)
+        self.payload = (joined(self.payload, self.nbytes),) if self.srqid else ()  # or it is all in the link
         if self.peer.link is not None:
-            self.peer.link.detach(self)
+            self.peer.link.detach(self, self.released)

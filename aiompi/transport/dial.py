@@ -99,10 +99,10 @@ class Dialling:
 
     Args:
         target: what the socket connects to.
-        timeout: seconds to connect, and again for the hello.
+        timeout: seconds to connect, and again for the hello; later attempts have what is left of the first one.
         done: called with this and None, or with what went wrong; never inside this constructor.
         renew: gives another handshake, to begin again where the other side ends the connection before it has said
-            anything, as it does when there are too many strangers; for as long. None: that is the end.
+            anything, as it does when there are too many strangers. None: that is the end.
     """
 
     def __init__(
@@ -182,6 +182,7 @@ class Dialling:
             self._done(self, describe(error))
             return
         self._handshake = handshake
+        self._timeout = self._until - self._driver.now()
         self._begin(self._pause)
         self._pause = min(2 * self._pause, self._longest_pause)
 

@@ -86,7 +86,7 @@ class HostLink(Connection):
                 return super().send(slot.reference, (), owner)
         return super().send(header, payload, owner)
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         """Copy everything: only the last packet of a message tells whose it is."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 

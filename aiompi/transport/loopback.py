@@ -61,7 +61,7 @@ class LoopbackLink:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         """Nothing: a frame is delivered before whoever sent it runs again."""
 
 

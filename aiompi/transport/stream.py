@@ -188,7 +188,7 @@ class Connection:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner) -> None:
+    def detach(self, owner: Owner, lent: bool) -> None:
         queue = self._queue
         ends = [index for index, (_, other) in enumerate(queue) if other is owner]
         for end in ends:

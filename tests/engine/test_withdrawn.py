@@ -181,11 +181,25 @@ def dismissed(w: WireWorld, receive: Any) -> None:
         receive.result()
 
 
+def dismissed_in_the_midst_of_its_message(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(LIMIT), 1)
+    w.run_wire(0, 1, HEADER_BYTES + 100)
+    dismissed(w, receive)
+
+
+def failed_and_asked_why(w: WireWorld, receive: Any) -> None:
+    isend(w.comms[0], pattern(LIMIT + 1), 1)
+    w.run()
+    assert isinstance(receive.exception(), TruncationError)
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize(
     "end",
     [
         cancelled,
+        dismissed_in_the_midst_of_its_message,
+        failed_and_asked_why,
         withdrawn,
         withdrawn_with_its_message,
         withdrawn_in_the_midst_of_its_message,
@@ -206,4 +220,8 @@ def test_a_receive_that_ends_without_a_message_gives_its_memory_back(
         receive = irecv_into(w.comms[1], memoryview(memory)[:LIMIT])
     end(w, receive)
     memory.append(1)
+    before = bytes(memory)
     w.run()
+    assert memory == before, "what comes later does not come here"
+    assert receive.done()
+    assert receive.cancelled() or receive.exception() is not None

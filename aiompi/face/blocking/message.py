@@ -109,6 +109,7 @@ class Message(Reference[_Taken]):
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
         """Receive the message; when a signal handler raises meanwhile, it is here again."""
         receive = self._start(memory, status)
+        del memory  # an error keeps this frame
         wait(receive)
         return receive.result()
 

@@ -198,7 +198,7 @@ class PointToPoint(Handle):
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, standard mode (section 3.7).
 
-        As with mpi4py the object may be changed at once: of large arrays in it a copy is sent, unless they have left.
+        As with mpi4py the object may be changed at once: of arrays in it a copy is sent, unless they have left.
         """
         return Request._denote(self._start_copy(obj, dest, tag, Mode.STANDARD))
 
@@ -283,9 +283,9 @@ class PointToPoint(Handle):
         payload, nbytes = process.codec.dumps(obj)
         own = len(payload) == 1 and type(payload[0]) is bytes
         if not own and nbytes > core.engine.lend_limit:
-            payload, own = [joined(payload, nbytes)], True  # the receiver copies it from where it is
+            payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
         request = core.isend(payload, nbytes, dest, tag, mode)
-        if not own and isinstance(request, Send) and not request.done():
+        if not own and isinstance(request, Send) and not request.released and not request.done():
             request.detach()
         return request
 

@@ -84,7 +84,7 @@ class Session:
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
-        """This is why the block is cancelled, if it is: what ends the event loop, as `sys.exit` in another task."""
+        """This is why the block is cancelled, if it is: what ends the loop of `run`, as `sys.exit` in another task."""
         self._cause = error
 
     @property
@@ -129,7 +129,8 @@ class Session:
 
     def _fail(self, error: BaseException) -> None:
         runtime = self._runtime
-        code, cause = 1, f"failed: {type(error).__name__}: {error}".rstrip(": ")
+        text = str(error)
+        code, cause = 1, f"failed: {type(error).__name__}" + (text and f": {text}")
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code, cause = error.code, f"exited with status {error.code}"
         elif runtime.launched and isinstance(error, Exception):

@@ -125,7 +125,7 @@ class Inbound(Ring):
         return True
 
     def take_first(self, sink: Sink) -> bool:
-        """Hand out the first of several messages, if it and the next one are short; whether that is so.
+        """Hand out the first of several messages, if it is whole and the next one is eager, too; whether that is so.
 
         The others are left for later, where a receive may be posted for them: to keep them until then takes longer.
 

@@ -275,8 +275,8 @@ class RingLink:
         if self._segment is not None:
             self._segment.ring()
 
-    def detach(self, owner: Owner) -> None:
-        if self._sharing is not None:
+    def detach(self, owner: Owner, lent: bool) -> None:
+        if lent and self._sharing is not None:
             self._sharing.take_back()
         for frame in self._queue:
             if frame.owner is owner:

@@ -400,6 +400,36 @@ def test_of_several_short_messages_the_first_is_taken() -> None:
     assert [header.tag for header, _ in pair.frames] == list(range(3 * SIZE // ALIGN))
 
 
+def around_the_end(pair: Pair) -> None:
+    """A message that goes on at the beginning of the ring, and another one."""
+    for _ in range(3):
+        assert pair.outbound.put(eager(bytes(900)), bytes(900))
+        pair.read()
+    pair.frames.clear()
+    pair.outbound.begin()
+    rest = memoryview(eager(bytes(2000)) + bytes(2000))
+    while rest:
+        rest = rest[pair.outbound.write(rest, last=True) :]
+    assert pair.outbound.put(eager(b"x"), b"x")
+
+
+def test_error_of_a_handler_that_is_given_the_first_message_leaves_the_stream_in_step() -> None:
+    pair = Pair()
+    for tag in range(2):
+        assert pair.outbound.put(eager(b"x", tag), b"x")
+
+    def fail(header: tuple[int, ...], payload: memoryview) -> None:
+        raise KeyboardInterrupt
+
+    pair.frame, keep = fail, pair.frame  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        pair.inbound.take_first(pair)
+    assert pair.words[TAIL] == ALIGN
+    pair.frame = keep  # type: ignore[method-assign]
+    pair.read()
+    assert [header.tag for header, _ in pair.frames] == [1]
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -409,6 +439,7 @@ def test_of_several_short_messages_the_first_is_taken() -> None:
         lambda pair: (pair.outbound.put(eager(b"x"), b"x"), pair.words.__setitem__(HEAD, 2 * SIZE)),
         lambda pair: (pair.outbound.put(eager(b"x"), b"x"), pair.words.__setitem__(HEAD, ALIGN - 1)),
         lambda pair: ([pair.outbound.put(eager(b""), b"") for _ in range(2)], pair.words.__setitem__(WANTING, 1)),
+        around_the_end,
     ],
     ids=[
         "another before it",
@@ -417,6 +448,7 @@ def test_of_several_short_messages_the_first_is_taken() -> None:
         "beyond the ring",
         "a part",
         "a writer that waits",
+        "around the end",
     ],
 )
 def test_the_first_of_other_frames_is_not_taken(write: Callable[[Pair], object]) -> None:
