@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aiompi import engine
+from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.allocation import joined
 from aiompi.driver.caller import refuse_running_loop
-from aiompi.engine import Mode, Send
+from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.exchange import exchange
 from aiompi.face.absent import PARTITIONED, absent
@@ -109,9 +110,9 @@ class PointToPoint(Handle):
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
         core = self._entered("Comm.Sendrecv", "await comm.Sendrecv(...)")
-        memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
-        received = core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: core.send((memory,), len(memory), dest, sendtag))
+        self._exchange(
+            *_begun(core, *core.conversion.to_exchange(sendbuf, recvbuf, dest), dest, sendtag, source, recvtag, status)
+        )
 
     def Sendrecv_replace(
         self,
@@ -124,9 +125,7 @@ class PointToPoint(Handle):
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         core = self._entered("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
-        memory, target = core.conversion.to_replace(buf, dest)
-        received = core.irecv(target, source, recvtag, None, status)
-        self._exchange(received, lambda: core.send((memory,), len(memory), dest, sendtag))
+        self._exchange(*_begun(core, *core.conversion.to_replace(buf, dest), dest, sendtag, source, recvtag, status))
 
     def Isendrecv(
         self,
@@ -156,7 +155,10 @@ class PointToPoint(Handle):
 
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
-            self._finish(send())
+            sending = send()
+            del send  # an error keeps this frame, and shall not keep the memory
+            self._finish(sending)
+            del sending
         except BaseException:
             receive.withdraw()
             raise
@@ -354,6 +356,21 @@ class PointToPoint(Handle):
 
     Psend_init = absent("Comm.Psend_init", PARTITIONED)
     Precv_init = absent("Comm.Precv_init", PARTITIONED)
+
+
+def _begun(
+    core: Communicator,
+    memory: memoryview,
+    target: memoryview | Scattered,
+    dest: int,
+    sendtag: int,
+    source: int,
+    recvtag: int,
+    status: Status | None,
+) -> tuple[engine.Receive, Callable[[], EngineRequest[None]]]:
+    """A receive that has begun, and what begins the send beside it: in a function of its own, whose frame ends."""
+    receive = core.irecv(target, source, recvtag, None, status)
+    return receive, functools.partial(core.send, (memory,), len(memory), dest, sendtag)
 
 
 def _warn_of_buffer(name: str) -> None:

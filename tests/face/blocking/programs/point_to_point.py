@@ -57,6 +57,40 @@ def objects_that_are_changed_once_their_sends_have_begun() -> None:
 
 
 @check
+def errors_do_not_keep_memory() -> None:
+    """Those of receives that are too short: an exporter such as bytearray may be resized while they are there."""
+
+    def receive(memory: bytearray) -> None:
+        comm.Recv(memory, predecessor)
+
+    def exchange(memory: bytearray) -> None:
+        comm.Sendrecv(b"x", successor, 1, memory, predecessor)
+
+    def replace(memory: bytearray) -> None:
+        comm.Sendrecv_replace(memory, successor, 1, predecessor)
+
+    def receive_later(memory: bytearray) -> None:
+        comm.Irecv(memory, predecessor).Wait()
+
+    def receive_matched(memory: bytearray) -> None:
+        comm.Mprobe(predecessor).Recv(memory)
+
+    for call in (receive, exchange, replace, receive_later, receive_matched):
+        send, memory, kept = comm.Isend(bytes(20), successor), bytearray(10), None
+        try:
+            call(memory)
+        except MPI.TruncationError as error:
+            kept = error
+        memory.append(1)
+        assert kept is not None
+        send.Wait()
+        comm.Barrier()
+        while comm.Iprobe(predecessor, 1):
+            comm.Recv(bytearray(20), predecessor, 1)
+        comm.Barrier()
+
+
+@check
 def synchronous_sends() -> None:
     """S3.4-6, S3.7-4: not complete before they are matched."""
     buffer = bytearray(1)
