@@ -19,7 +19,7 @@ from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Mode
 from aiompi.engine.gateway import Gateway
-from aiompi.errors import JobAbortedError, RemoteProtocolError
+from aiompi.errors import JobAbortedError, RemoteProtocolError, TruncationError
 from aiompi.face.native.job import _world
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
 
@@ -113,6 +113,42 @@ def test_what_lies_as_it_travels_arrives_where_it_belongs(datatype: Datatype, di
     assert filled > {0, 100} if direct else filled == {0}
     receive.result()
     assert place == b"\7" * 352
+
+
+@pytest.mark.parametrize("datatype", [BYTE, INT])
+@pytest.mark.parametrize("when", ["posted", "in the midst", "too short"])
+def test_a_receive_that_ends_without_a_message_gives_its_memory_back(datatype: Datatype, when: str) -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    place = bytearray(352 if when != "too short" else 4)
+    receive = world.comms[1].irecv(resolve_recv([place, len(place) // datatype.size, datatype]), 0, 0)
+    if when != "posted":
+        isend(world.comms[0], b"\7" * 352, 1)
+    if when == "too short":
+        world.run()
+        assert isinstance(receive.exception(), TruncationError)
+    else:
+        for _ in range(5 if when == "in the midst" else 0):
+            world.step()
+        receive.withdraw()
+    place.append(1)
+    world.run()
+    assert receive.cancelled() or when == "too short"
+    assert when != "in the midst" or irecv(world.comms[1], 0).result() == b"\7" * 352
+
+
+@pytest.mark.parametrize("steps", range(0, 12, 3))
+def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    memory = bytearray(b"\7" * 352)
+    receive = irecv(world.comms[1], 0)
+    send = isend(world.comms[0], memory, 1)
+    for _ in range(steps):
+        world.step()
+    assert not send.done()
+    send.withdraw()
+    memory[:] = bytes(352)
+    world.run()
+    assert receive.result() == b"\7" * 352
 
 
 @pytest.mark.spec("I1.2.2-6")
