@@ -103,7 +103,7 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     try:
         if current.done():
             return collected(channel, content, claim, current.result())
-        expect(channel, meeting, nbytes, current)
+        expect(channel, meeting.alarm, nbytes, current)
         return collected(channel, content, claim, await current)
     finally:
         meeting.alarm.unset()

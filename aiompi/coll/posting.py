@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from aiompi.coll.slot import compare, mismatch
 from aiompi.comm import Channel
-from aiompi.engine import Assembly, Message, Posting, Round
+from aiompi.engine import Alarm, Assembly, Message, Posting, Round
 from aiompi.errors import Exception, InvalidCountError, OtherError
-
-if TYPE_CHECKING:
-    from aiompi.coll.meeting import Meeting
 
 #: what a rank has posted
 Content: TypeAlias = bytes | memoryview
@@ -41,20 +38,20 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
             operation, or has made another number of calls before, as far as 15 bits tell.
         InvalidCountError: a rank contributes more, or less.
     """
-    meeting: Meeting = channel.comm.meeting
+    alarm: Alarm = channel.comm.meeting.alarm
     claim = claim_of(channel, nbytes)
     current = assembly.post(content, channel.note, claim)
     try:
-        expect(channel, meeting, nbytes, current)
+        expect(channel, alarm, nbytes, current)
         return collected(channel, content, claim, await current)
     finally:
-        meeting.alarm.unset()
+        alarm.unset()
 
 
-def expect(channel: Channel, meeting: Meeting, nbytes: int, current: Round) -> None:
+def expect(channel: Channel, alarm: Alarm, nbytes: int, current: Round) -> None:
     """Be told when a rank sends a message in the place of its posting."""
     if not current.done():
-        channel.alert(meeting.alarm, functools.partial(_disturb, channel, current, nbytes))
+        channel.alert(alarm, functools.partial(_disturb, channel, current, nbytes))
 
 
 def _disturb(channel: Channel, current: Round, expected: int, message: Message) -> None:

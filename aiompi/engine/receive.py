@@ -91,7 +91,6 @@ class Receive(Request[Any]):
         return value if self.decode is not None else self.status
 
     def outcome(self) -> Any:
-        """As `Request.outcome`; derived classes give up here what they hold for the receive."""
         if self._done and self.status_out is not None:
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:
@@ -113,7 +112,7 @@ class Receive(Request[Any]):
         return self._value
 
     def _let_go(self) -> None:
-        """Hold on to nothing of a receive that has failed or been withdrawn: errors keep their frames, and those it."""
+        """Hold on to nothing more for the receive, which has ended: errors keep their frames, and those the receive."""
         self.memory = None
 
     def exception(self) -> BaseException | None:

@@ -53,7 +53,7 @@ class ScatteredReceive(Receive):
 
     def outcome(self) -> Any:
         value = super().outcome()
-        self._target = None
+        self._let_go()
         return value
 
     def _let_go(self) -> None:

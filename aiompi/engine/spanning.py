@@ -7,7 +7,7 @@ external32 (IMPI 0.0, section 1.2.2).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aiompi.engine.foreign import ForeignMessage
 from aiompi.engine.receive import Decode
@@ -103,11 +103,6 @@ class SpanningReceive(ScatteredReceive):
     @property
     def _is_external(self) -> bool:
         return self._sender is not None and self._sender.external
-
-    def outcome(self) -> Any:
-        value = super().outcome()
-        self._typed = None
-        return value
 
     def _let_go(self) -> None:
         super()._let_go()
