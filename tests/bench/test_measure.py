@@ -28,6 +28,7 @@ from aiompi.bench.measure import (
     distributed,
     native,
     payloads,
+    point_to_point,
     pyzmq,
     responsive,
     turns,
@@ -158,7 +159,7 @@ def test_distributed(work: turns.Work) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("work", [channels.bandwidth, channels.bandwidth_both_ways])
-async def test_each_message_of_a_window_has_its_memory(work: Callable[..., channels.Loop]) -> None:
+async def test_the_messages_of_a_window_are_the_same(work: Callable[..., channels.Loop]) -> None:
     sent: list[bytes] = []
 
     class Channel:
@@ -171,24 +172,68 @@ async def test_each_message_of_a_window_has_its_memory(work: Callable[..., chann
     channel: Any = Channel()
     await work(channel, 0, nbytes=8, window=3)(2)
     assert len(sent) == 6
-    assert len(set(map(id, sent))) == 3
+    assert len(set(map(id, sent))) == 1
     assert set(sent) == {bytes(payloads.touched(8))}
 
 
-def test_bare_uvloop_has_memory_for_each_message_of_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[bytes] = []
-    made = bare_uvloop.Bytes
+class Idle:
+    """A library that communicates nothing, and keeps where it should have: what is sent, and where it is received."""
 
-    def make(rank: int, messages: list[bytes], expected: int) -> bare_uvloop.Bytes:
-        if rank == 0:
-            sent.extend(messages)
-        return made(rank, messages, expected)
+    rank, size = 0, 2
+    ANY_SOURCE = ANY_TAG = -1
 
-    monkeypatch.setattr(bare_uvloop, "Bytes", make)
-    work = {"work": "bandwidth", "nbytes": 8, "window": 3, "iterations": 1, "blocks": 1}
-    in_threads(bare_uvloop.WORKS["bandwidth"], work)
-    assert len(set(map(id, sent))) == 3
-    assert set(sent) == {bytes(payloads.touched(8))}
+    def __init__(self) -> None:
+        self.sent: set[int] = set()
+        self.received: set[int] = set()
+        self.Request = self.DOUBLE = self
+        self.Create_vector = lambda *_: self
+        self.Commit = lambda: self
+
+    def Send(self, buffer: Any, *_: Any) -> None:
+        self._note(self.sent, buffer)
+
+    def Recv(self, buffer: Any, *_: Any) -> None:
+        self._note(self.received, buffer)
+
+    Isend, Irecv = Send, Recv
+
+    def Waitall(self, requests: Any) -> None: ...
+
+    def Barrier(self) -> None: ...
+
+    @staticmethod
+    def _note(seen: set[int], buffer: Any) -> None:
+        array = buffer if isinstance(buffer, np.ndarray) else buffer[0]
+        if array.size > 1:  # it is no answer to a window
+            seen.add(array.__array_interface__["data"][0])
+
+
+ONE_WAY = [work for work in WORKS if work["work"].startswith(("latency", "bandwidth"))]
+
+
+@works_of({work["work"]: work for work in ONE_WAY if work["work"] in blocking.WORKS})
+def test_what_is_received_has_memory_of_its_own_and_is_looked_at(work: turns.Work) -> None:
+    idle, follower = Idle(), Idle()
+    follower.rank = 1
+    works = {rank.rank: point_to_point.works(rank)[work["work"]] for rank in (idle, follower)}
+    with pytest.raises(ValueError, match="not what was sent"):
+        works[1](follower, **arguments(work))
+    if work["work"] != "bandwidth":  # where who leads receives nothing but the answers
+        with pytest.raises(ValueError, match="not what was sent"):
+            works[0](idle, **arguments(work))
+    sent, received = idle.sent | follower.sent, idle.received | follower.received
+    assert all(sent)
+    assert all(received)
+    assert not sent & received
+    assert max(len(follower.sent), len(follower.received)) == 1, "the messages of a window are the same"
+
+
+def test_another_object_than_was_sent_is_noticed() -> None:
+    obj = payloads.make("array", 8)
+    payloads.check_object(payloads.make("array", 8), obj)
+    for other in ({**obj, "gradient": np.zeros(8)}, {"step": obj["step"]}, {**obj, "step": 1}):
+        with pytest.raises(ValueError, match="not what was sent"):
+            payloads.check_object(other, obj)
 
 
 @pytest.mark.parametrize("sizes", [(3, 5, 100), (8, 100), (108,), (50, 58), (4, 104)], ids=str)

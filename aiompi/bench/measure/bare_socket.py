@@ -67,17 +67,17 @@ def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    view = memoryview(bytearray(b"\1") * nbytes)
+    sent, received = (memoryview(bytearray(b"\1") * nbytes) for _ in range(2))
 
     def lead(n: int) -> None:
         for _ in range(n):
-            send(sock, view)
-            receive(sock, view)
+            send(sock, sent)
+            receive(sock, received)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            receive(sock, view)
-            send(sock, view)
+            receive(sock, received)
+            send(sock, sent)
 
     return timed(follow if rank else lead, iterations, blocks)
 
@@ -108,18 +108,18 @@ def _bandwidth(
     put: Mover,
     get: Mover,
 ) -> list[float]:
-    views = [memoryview(bytearray(b"\1") * nbytes) for _ in range(window)]
+    view = memoryview(bytearray(b"\1") * nbytes)
     token = memoryview(bytearray(1))
 
     def lead(n: int) -> None:
         for _ in range(n):
-            for view in views:
+            for _ in range(window):
                 put(sock, view)
             get(sock, token)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            for view in views:
+            for _ in range(window):
                 get(sock, view)
             put(sock, token)
 

@@ -156,8 +156,7 @@ def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks
 
 def bandwidth(sock: socket.socket, rank: int, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages and the answer to them."""
-    messages, token = [payloads.data(nbytes) for _ in range(window)], [bytes(1)]
-    sent, expected = (token, nbytes * window) if rank else (messages, 1)
+    sent, expected = ([bytes(1)], nbytes * window) if rank else ([payloads.data(nbytes)] * window, 1)
     return _run(_timed(sock, lambda: Bytes(rank, sent, expected), iterations, blocks))
 
 

@@ -67,7 +67,7 @@ def _to_and_fro(
 
 def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages, and the answer to them."""
-    messages, token = [payloads.data(nbytes) for _ in range(window)], payloads.data(1)
+    messages, token = [payloads.data(nbytes)] * window, payloads.data(1)
 
     async def lead(n: int) -> None:
         for _ in range(n):
@@ -84,7 +84,7 @@ def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
 
 def bandwidth_both_ways(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
     """A window of messages each way at the same time, and an answer to them."""
-    messages, token = [payloads.data(nbytes) for _ in range(window)], payloads.data(1)
+    messages, token = [payloads.data(nbytes)] * window, payloads.data(1)
 
     async def loop(n: int) -> None:
         for _ in range(n):

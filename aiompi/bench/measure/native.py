@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
-from aiompi.bench.measure.point_to_point import leads, peer_of
+from aiompi.bench.measure.point_to_point import Buffers, leads, peer_of
 from aiompi.bench.measure.responsive import responsiveness
 from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -27,89 +27,98 @@ async def bind(comm: Intracomm, cores: list[int]) -> None:
 
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by operations that the await owns."""
-    return await _ping_pong(
-        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG)
-    )
+    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
+    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
 
 
 async def latency_typed(comm: Intracomm, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
-    buffer = np.ones(count)
-    spec = [buffer, 1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, DOUBLE]
-    return await _ping_pong(comm, comm.Send, comm.Recv, spec, iterations, blocks, (peer_of(comm), TAG))
+    buffers = np.ones(count), np.full(count, 0.0)
+    described = (1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, DOUBLE)
+    specs = [[buffer, *described] for buffer in buffers]
+    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, specs, iterations, blocks, (peer_of(comm), TAG))
 
 
 async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message, by requests."""
-    return await _ping_pong(
-        comm, comm.Isend, comm.Irecv, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG)
-    )
+    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
+    return await _ping_pong(comm, comm.Isend, comm.Irecv, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
 
 
 async def latency_wildcards(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message that is received from any source with any tag."""
-    return await _ping_pong(
-        comm, comm.Send, comm.Recv, payloads.touched(nbytes), iterations, blocks, (ANY_SOURCE, ANY_TAG)
-    )
+    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
+    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, buffers, iterations, blocks, (ANY_SOURCE, ANY_TAG))
 
 
 async def _ping_pong(
     comm: Intracomm,
     send: Callable[..., Awaitable[Any]],
     recv: Callable[..., Awaitable[Any]],
-    buffer: Any,
+    buffers: Buffers,
+    specs: Sequence[Any],
     iterations: int,
     blocks: int,
     wanted: tuple[int, int],
 ) -> list[float]:
+    """A message to and fro, which is sent from one buffer and received into the other."""
     source, tag = wanted
     peer = peer_of(comm)
+    sent, received = specs
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await send(buffer, peer, TAG)
-            await recv(buffer, source, tag)
+            await send(sent, peer, TAG)
+            await recv(received, source, tag)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await recv(buffer, source, tag)
-            await send(buffer, peer, TAG)
+            await recv(received, source, tag)
+            await send(sent, peer, TAG)
 
-    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    seconds = await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    payloads.check(buffers[1])
+    return seconds
 
 
 async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages, all outstanding at once, and the answer to them."""
-    buffers = [payloads.touched(nbytes) for _ in range(window)]
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await _all([comm.Isend(buffer, peer, TAG) for buffer in buffers])
+            await _all([comm.Isend(sent, peer, TAG) for _ in range(window)])
             await comm.Recv(token, peer, TAG)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await _all([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
+            await _all([comm.Irecv(received, peer, TAG) for _ in range(window)])
             await comm.Send(token, peer, TAG)
 
-    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    if leads(comm):
+        return await timed_async(lead, iterations, blocks, comm.Barrier)
+    seconds = await timed_async(follow, iterations, blocks, comm.Barrier)
+    payloads.check(received)
+    return seconds
 
 
 async def bandwidth_both_ways(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages each way at the same time, and an answer to them."""
-    sent, received = ([payloads.touched(nbytes) for _ in range(window)] for _ in range(2))
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send
 
     async def loop(n: int) -> None:
         for _ in range(n):
-            requests = [comm.Irecv(buffer, peer, TAG) for buffer in received]
-            await _all([*requests, *(comm.Isend(buffer, peer, TAG) for buffer in sent)])
+            requests = [comm.Irecv(received, peer, TAG) for _ in range(window)]
+            await _all([*requests, *(comm.Isend(sent, peer, TAG) for _ in range(window))])
             await answer(token, peer, TAG)
 
-    return await timed_async(loop, iterations, blocks, comm.Barrier)
+    seconds = await timed_async(loop, iterations, blocks, comm.Barrier)
+    payloads.check(received)
+    return seconds
 
 
 async def objects(
@@ -128,7 +137,9 @@ async def objects(
         for _ in range(n):
             await comm.send(await comm.recv(peer, TAG), peer, TAG)
 
-    return await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    seconds = await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    payloads.check_object(await comm.sendrecv(obj, peer, TAG, source=peer, recvtag=TAG), obj)
+    return seconds
 
 
 async def idle(comm: Intracomm, seconds: float) -> float:

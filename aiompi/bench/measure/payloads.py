@@ -19,6 +19,25 @@ def touched(nbytes: int) -> npt.NDArray[np.uint8]:
     return np.ones(nbytes, np.uint8)
 
 
+def blank(nbytes: int) -> npt.NDArray[np.uint8]:
+    """As `touched`, for what comes: memory that no message looks like."""
+    return np.full(nbytes, 0, np.uint8)
+
+
+def check(received: npt.NDArray[Any], value: float = 1) -> None:
+    """Refuse to have measured what has not happened.
+
+    Args:
+        received: where messages of `touched`, or what was made of them, have come.
+        value: of each item.
+
+    Raises:
+        ValueError: something else is there.
+    """
+    if not (received == value).all():
+        raise ValueError(f"what was received is not what was sent: {received}, expected {value} everywhere")
+
+
 def data(nbytes: int) -> bytes:
     """As `touched`, for those who send bytes."""
     return touched(nbytes).tobytes()
@@ -34,6 +53,16 @@ def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
     if name == "array":
         return {"step": 1200, "gradient": touched(nbytes)}
     return {"step": 1200, "loss": 0.25, "phase": "train", "shape": [32, 128], "done": False}
+
+
+def check_object(received: Any, sent: dict[str, Any]) -> None:
+    """As `check`, for an object.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    if received.keys() != sent.keys() or not all(np.array_equal(received[key], sent[key]) for key in sent):
+        raise ValueError(f"what was received is not what was sent: {received}, expected {sent}")
 
 
 def peak_memory() -> int:

@@ -7,15 +7,19 @@ many further: two ranks are one pair.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from aiompi.bench.measure import payloads
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed
+
+#: what is sent, and where what comes is put: memory of its own, as in the OSU micro-benchmarks
+Buffers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def peer_of(comm: Any) -> int:
@@ -30,71 +34,86 @@ def leads(comm: Any) -> bool:
 
 def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (peer_of(comm), TAG))
+    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
+    return _ping_pong(comm, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
 
 
 def latency_typed(mpi: Any, comm: Any, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
-    buffer = np.ones(count)
-    spec = [buffer, 1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()] if derived else [buffer, count, mpi.DOUBLE]
-    return _ping_pong(comm, spec, iterations, blocks, (peer_of(comm), TAG))
+    buffers = np.ones(count), np.full(count, 0.0)
+    described = (1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, mpi.DOUBLE)
+    specs = [[buffer, *described] for buffer in buffers]
+    return _ping_pong(comm, buffers, specs, iterations, blocks, (peer_of(comm), TAG))
 
 
 def latency_wildcards(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message that is received from any source with any tag."""
-    return _ping_pong(comm, payloads.touched(nbytes), iterations, blocks, (mpi.ANY_SOURCE, mpi.ANY_TAG))
+    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
+    return _ping_pong(comm, buffers, buffers, iterations, blocks, (mpi.ANY_SOURCE, mpi.ANY_TAG))
 
 
-def _ping_pong(comm: Any, buffer: Any, iterations: int, blocks: int, wanted: tuple[int, int]) -> list[float]:
+def _ping_pong(
+    comm: Any, buffers: Buffers, specs: Sequence[Any], iterations: int, blocks: int, wanted: tuple[int, int]
+) -> list[float]:
+    """A message to and fro, which is sent from one buffer and received into the other."""
     source, tag = wanted
     peer = peer_of(comm)
+    sent, received = specs
 
     def lead(n: int) -> None:
         for _ in range(n):
-            comm.Send(buffer, peer, TAG)
-            comm.Recv(buffer, source, tag)
+            comm.Send(sent, peer, TAG)
+            comm.Recv(received, source, tag)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            comm.Recv(buffer, source, tag)
-            comm.Send(buffer, peer, TAG)
+            comm.Recv(received, source, tag)
+            comm.Send(sent, peer, TAG)
 
-    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    seconds = timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    payloads.check(buffers[1])
+    return seconds
 
 
 def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages, all outstanding at once, and the answer to them."""
-    buffers = [payloads.touched(nbytes) for _ in range(window)]
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
 
     def lead(n: int) -> None:
         for _ in range(n):
-            mpi.Request.Waitall([comm.Isend(buffer, peer, TAG) for buffer in buffers])
+            mpi.Request.Waitall([comm.Isend(sent, peer, TAG) for _ in range(window)])
             comm.Recv(token, peer, TAG)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            mpi.Request.Waitall([comm.Irecv(buffer, peer, TAG) for buffer in buffers])
+            mpi.Request.Waitall([comm.Irecv(received, peer, TAG) for _ in range(window)])
             comm.Send(token, peer, TAG)
 
-    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    if leads(comm):
+        return timed(lead, iterations, blocks, comm.Barrier)
+    seconds = timed(follow, iterations, blocks, comm.Barrier)
+    payloads.check(received)
+    return seconds
 
 
 def bandwidth_both_ways(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages each way at the same time, and an answer to them."""
-    sent, received = ([payloads.touched(nbytes) for _ in range(window)] for _ in range(2))
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send
 
     def loop(n: int) -> None:
         for _ in range(n):
-            requests = [comm.Irecv(buffer, peer, TAG) for buffer in received]
-            requests += [comm.Isend(buffer, peer, TAG) for buffer in sent]
+            requests = [comm.Irecv(received, peer, TAG) for _ in range(window)]
+            requests += [comm.Isend(sent, peer, TAG) for _ in range(window)]
             mpi.Request.Waitall(requests)
             answer(token, peer, TAG)
 
-    return timed(loop, iterations, blocks, comm.Barrier)
+    seconds = timed(loop, iterations, blocks, comm.Barrier)
+    payloads.check(received)
+    return seconds
 
 
 def objects(
@@ -113,7 +132,9 @@ def objects(
         for _ in range(n):
             comm.send(comm.recv(source=peer, tag=TAG), peer, TAG)
 
-    return timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    seconds = timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    payloads.check_object(comm.sendrecv(obj, peer, TAG, source=peer, recvtag=TAG), obj)
+    return seconds
 
 
 def idle(mpi: Any, comm: Any, seconds: float) -> float:
