@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -92,9 +93,12 @@ def count(most: int) -> Callable[[str], int]:
 
 def positive(text: str) -> float:
     """Reads a number greater than 0."""
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number greater than 0")
     return value
 
 

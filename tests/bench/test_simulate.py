@@ -100,7 +100,8 @@ def test_the_command(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["magic"], ["--ranks", "0"], ["--ranks", "1025"], ["--sizes", "4x"], ["--alpha", "0"]]
+    "arguments",
+    [["magic"], ["--ranks", "0"], ["--ranks", "1025"], ["--sizes", "4x"], ["--alpha", "0"], ["--alpha", "inf"]],
 )
 def test_what_cannot_be_simulated_is_refused(arguments, capsys):
     with pytest.raises(SystemExit):

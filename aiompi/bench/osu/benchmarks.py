@@ -100,7 +100,7 @@ def both_ways(answer: Answer, nbytes: int) -> float:
 
 
 def call(answer: Answer, nbytes: int) -> float:
-    """Microseconds of the call of a collective, until its slowest rank has ended."""
+    """Microseconds that the call of a collective takes in the rank where it takes longest."""
     return call_time(answer)
 
 

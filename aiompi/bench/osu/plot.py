@@ -14,15 +14,17 @@ from aiompi.bench.osu.run import Row
 #: pictures side by side, and inches of each
 _ACROSS: Final = 3
 _WIDTH, _HEIGHT = 4.6, 3.6
+#: formats that need a system of TeX, or have pixels without a word of how many there are in a row
+_NOT_HERE: Final = frozenset({"pgf", "raw", "rgba"})
 #: inches of a name in the legend, and of a line of them
 _LABEL, _LINE = 1.5, 0.2
 
 
 def formats() -> list[str]:
-    """Suffixes of pictures."""
+    """Suffixes of pictures that matplotlib writes by itself."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    return sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes())
+    return sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes() if name not in _NOT_HERE)
 
 
 def save(rows: Sequence[Row], path: Path) -> None:

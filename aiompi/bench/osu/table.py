@@ -48,6 +48,8 @@ def _rates(row: Row) -> str:
 
 
 def _spread(samples: Sequence[float]) -> str:
+    if len(samples) == 1:
+        return ""
     median = statistics.median(samples)
     return f"±{max(max(samples) - median, median - min(samples)) / median:.0%}"
 

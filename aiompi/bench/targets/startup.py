@@ -76,7 +76,12 @@ def bare_time(processes: int) -> float:
 
 
 def _run(command: tuple[str, ...]) -> str:
-    done = subprocess.run(command, check=False, env=environment(), stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+    try:
+        done = subprocess.run(
+            command, check=False, env=environment(), stdout=subprocess.PIPE, text=True, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{command} has not ended within {PATIENCE:g} s") from None
     if done.returncode:
         raise BenchError(f"{command} ended with exit code {done.returncode}; see above")
     return done.stdout
