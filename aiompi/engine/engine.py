@@ -78,6 +78,7 @@ class Engine:
         lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
             where such ranks stay until all have, instead of being errors.
         fatal: ends the job because of an error that no call can report; given by the runtime.
+        failures: how many operations have failed so far.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
     """
 
@@ -97,6 +98,7 @@ class Engine:
         self.stepping = False
         self._awaits = 0
         self.error: Exception | None = None
+        self.failures = 0
         self.troubled = False
         self.closing = self.finished = self.lenient = False
         self.unattended: set[Send] = set()

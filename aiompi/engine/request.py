@@ -142,6 +142,7 @@ class Request(Generic[T_co]):
         """The operation has failed; no effect on a complete request."""
         if not self._done:
             self._error = error
+            self._engine.failures += 1
             self._finish()
 
     def _finish(self) -> None:

@@ -82,6 +82,8 @@ class Schedule(Turn[T_co]):
                 f"a schedule awaits {awaited!r}, which is no request: nothing would continue it"
             )
         engine.stepping = outer
+        if self._error is not None:
+            engine.failures += 1
         try:
             engine.schedules.discard(self)
         finally:  # a signal handler may raise here, but shall not leave those waiting whom nobody would tell any more

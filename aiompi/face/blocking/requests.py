@@ -400,12 +400,17 @@ def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
     if not _check(requests):
         return
     pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
+    engine, known = pending[0]._engine, -1
 
     def settled() -> bool:
+        nonlocal known
         while pending and pending[-1]._done:
             if pending.pop().exception() is not None:
                 return True
-        return not pending or any(operation._done and operation.exception() is not None for operation in pending)
+        if not pending or engine.failures == known:
+            return not pending
+        known = engine.failures  # only now it pays to look at all of them
+        return any(operation._done and operation.exception() is not None for operation in pending)
 
     _wait_until(requests, settled)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from checks import LARGE, SMALL, check, comm, fields, is_empty, predecessor, raises, rank, settle, successor, waste
@@ -254,6 +257,37 @@ def failure_among_pending_ones() -> None:
         MPI.Request.Waitall(requests + sends, statuses)
         assert pending == b"late"
         assert [status.error for status in statuses[:3]] == [MPI.SUCCESS, MPI.ERR_TRUNCATE, MPI.ERR_PENDING]
+
+
+@check
+def looks_at_those_to_come() -> None:
+    """A Waitall that is woken by each of many messages looks at the one it waits for, not at all of them."""
+    count = 100
+    buffers = bytearray(count)
+    requests = [comm.Irecv(memoryview(buffers)[i : i + 1], predecessor, i) for i in range(count)]
+    comm.Barrier()
+    seen = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal seen
+        seen += event == "call" and frame.f_code.co_name == "<genexpr>"
+
+    def send() -> None:
+        for i in range(count):
+            time.sleep(1e-3)
+            comm.Send(b"x", successor, i)
+
+    def wait() -> None:
+        sys.setprofile(profile)
+        try:
+            MPI.Request.Waitall(requests)
+        finally:
+            sys.setprofile(None)
+
+    for step in (wait, send) if rank % 2 else (send, wait):
+        step()
+    assert buffers == b"x" * count
+    assert seen <= 10 * count, seen
 
 
 @check
