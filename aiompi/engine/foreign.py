@@ -28,16 +28,17 @@ class ForeignSend(Send):
     """A message on its way to another client.
 
     Attributes:
-        outgoing: its packets.
+        outgoing: its packets, which refer to it; None once it is complete.
     """
 
     __slots__ = ("outgoing",)
 
     peer: ForeignPeer
-    outgoing: Outgoing
+    outgoing: Outgoing | None
 
     def _finish(self) -> None:
         self._engine.sends.pop(self.srqid, None)
+        self.outgoing = None  # in no cycle, since that would keep the memory
         super()._finish()
 
     def sent(self) -> None:
@@ -46,6 +47,7 @@ class ForeignSend(Send):
             self._complete_once()
 
     def detach(self) -> None:
+        assert self.outgoing is not None
         self.outgoing.detach()
         if self.peer.link is not None:
             self.peer.link.detach(self, lent=False)
@@ -133,9 +135,10 @@ class ForeignPeer(Party):
         synchronous = mode is Mode.SYNCHRONOUS
         request.srqid = self.engine.next_id()
         request.acknowledged = not synchronous and nbytes <= self.pair.limits.datalen
-        request.outgoing = Outgoing(payload, nbytes, request.srqid, context, source, tag, synchronous, request)
+        outgoing = Outgoing(payload, nbytes, request.srqid, context, source, tag, synchronous, request)
+        request.outgoing = outgoing
         self.engine.sends[request.srqid] = request
-        self.pair.send(request.outgoing)
+        self.pair.send(outgoing)
         return request
 
     def transmit(self, header: bytes, data: Payload, last_of: Outgoing | None) -> None:
@@ -154,6 +157,7 @@ class ForeignPeer(Party):
 
     def recall(self, send: Send) -> None:
         assert isinstance(send, ForeignSend)
+        assert send.outgoing is not None
         if send.outgoing.phase is Phase.SENT:
             send.acknowledged = False  # the answer is awaited, even if the memory is free before it comes
         if self.pair.cancel(send.outgoing):

@@ -74,7 +74,8 @@ class Gateway:
     def conclude(self) -> None:
         """Every rank of the world has finalized: messages that none has matched will be by none."""
         for send in list(self.engine.sends.values()):
-            if isinstance(send, ForeignSend) and send.outgoing.phase is Phase.UNMATCHED and not send.recalling:
+            outgoing = send.outgoing if isinstance(send, ForeignSend) else None
+            if outgoing is not None and outgoing.phase is Phase.UNMATCHED and not send.recalling:
                 send.fail(
                     ProcessFailedError(f"rank {send.peer.rank} has finalized and will not receive the message any more")
                 )

@@ -151,6 +151,26 @@ def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
     assert receive.result() == b"\7" * 352
 
 
+@pytest.mark.parametrize("recalled", ["", "queued", "unmatched", "too late"])
+@pytest.mark.parametrize("nbytes", [5, 352])
+def test_a_complete_send_gives_its_memory_back(nbytes: int, recalled: str) -> None:
+    """At once, also where the answer to a CANCEL is still on its way."""
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    for _ in range(LIMITS["hiwater"] if recalled == "queued" else 0):
+        isend(world.comms[0], b"", 1)
+    memory = bytearray(nbytes)
+    send = isend(world.comms[0], memory, 1, sync=True)
+    if recalled != "queued":
+        world.run()
+    if recalled in ("", "too late"):
+        irecv(world.comms[1])
+    if recalled:
+        send.cancel()
+    while not send.done():
+        assert world.step()
+    memory.append(1)
+
+
 @pytest.mark.spec("I1.2.2-6")
 def test_a_long_that_does_not_fit_loses_its_upper_half(run: Run) -> None:
     async def main() -> None:

@@ -86,8 +86,12 @@ class Outgoing:
         """Data of its next packet, which has `nbytes`, in pieces."""
         self.left -= nbytes
         if self.ahead:
-            return self.ahead.popleft()
-        return self._payload if nbytes == self.nbytes else self._cut(nbytes)
+            data = self.ahead.popleft()
+        else:
+            data = self._payload if nbytes == self.nbytes else self._cut(nbytes)
+        if not self.left:
+            self._payload = ()  # the answer to a CANCEL may be awaited for long
+        return data
 
     def write_ahead(self, datalen: int, write: Callable[[Payload], Payload | None]) -> None:
         """Have data that are still to be sent written to where they will be sent from.
