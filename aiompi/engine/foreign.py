@@ -48,6 +48,7 @@ class ForeignSend(Send):
 
     def detach(self) -> None:
         assert self.outgoing is not None
+        self.payload = ()
         self.outgoing.detach()
         if self.peer.link is not None:
             self.peer.link.detach(self, lent=False)

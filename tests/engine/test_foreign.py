@@ -147,6 +147,7 @@ def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
     assert not send.done()
     send.withdraw()
     memory[:] = bytes(352)
+    memory.append(1)
     world.run()
     assert receive.result() == b"\7" * 352
 

@@ -128,8 +128,10 @@ class Outgoing:
 
     def detach(self) -> None:
         """Copy what has neither been taken nor written ahead, so that the memory is not needed any more."""
-        rest = b"".join(self._payload[self._index :])[self._at :]
-        self._payload, self._index, self._at = (rest,), 0, 0
+        pieces = [memoryview(piece) for piece in self._payload[self._index :]]
+        if pieces:
+            pieces[0] = pieces[0][self._at :]
+        self._payload, self._index, self._at = (b"".join(pieces),), 0, 0
 
 
 class Incoming:
