@@ -200,15 +200,7 @@ class ForeignPeer(Party):
             self._give(incoming, receive, message.beginning if message.data is None else message.data)
             return
         receive.from_abroad(self)
-        if message.landing is None:
-            if message.data is None:
-                receive.out_of_memory(message.source, message.tag, message.length)
-                return
-            receive.take(message.source, message.tag, message.data, own=True)
-            return
-        landing = message.landing
-        receive.source, receive.tag, receive.length = message.source, message.tag, message.length
-        landing.retarget(receive, self._memory(receive))
+        message.hand_to(receive)
 
     def _give(self, incoming: Incoming, receive: Receive, data: memoryview) -> None:
         """A message that nobody has matched goes to its receive; its sender is told."""

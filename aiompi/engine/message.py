@@ -106,6 +106,20 @@ class Message:
         """Why its payload can come no more, if its sender is gone."""
         return self.peer.error if self.data is None and self.landing is None else None
 
+    def hand_to(self, receive: Receive) -> None:
+        """Give its receive what has come of the payload, or let that still come there; keep nothing of it."""
+        landing, data = self.landing, self.data
+        self.landing = self.data = None
+        if data is not None:
+            receive.take(self.source, self.tag, data, own=True)
+            self.peer.consumed(self.eager)
+        elif landing is None:
+            receive.out_of_memory(self.source, self.tag, self.length)
+        else:
+            receive.source, receive.tag, receive.length = self.source, self.tag, self.length
+            landing.eager = self.eager
+            landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
+
     def landed(self, landing: Landing) -> None:
         """The payload is complete, still without a receiver."""
         self.data = landing.memory

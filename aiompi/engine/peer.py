@@ -410,18 +410,7 @@ class Peer(Party):
             return
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
-        if message.landing is None:
-            if message.data is None:
-                receive.out_of_memory(message.source, message.tag, message.length)
-                return
-            receive.take(message.source, message.tag, message.data, own=True)
-            message.data = None
-            self.consumed(message.eager)
-            return
-        landing = message.landing
-        receive.source, receive.tag, receive.length = message.source, message.tag, message.length
-        landing.eager = message.eager
-        landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
+        message.hand_to(receive)
 
     def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
         """Copy a long message from where it is, or ask for it."""

@@ -136,6 +136,22 @@ def test_a_receive_that_ends_without_a_message_gives_its_memory_back(datatype: D
     assert when != "in the midst" or irecv(world.comms[1], 0).result() == b"\7" * 352
 
 
+def test_a_message_that_is_still_arriving_can_be_taken() -> None:
+    world = ImpiWorld([1, 1], limits=LIMITS)
+    first = irecv_into(world.comms[1], bytearray(352))
+    isend(world.comms[0], b"\7" * 352, 1)
+    for _ in range(5):
+        world.step()
+    first.withdraw()
+    _, message = world.comms[1].improbe(0, 0)
+    receive = world.comms[1].imrecv(message, resolve_recv([memory := bytearray(352), BYTE]))
+    assert not receive.done()
+    world.run()
+    receive.result()
+    assert memory == b"\7" * 352
+    memory.append(1)  # for all of the message, which may live on
+
+
 @pytest.mark.parametrize("steps", range(0, 12, 3))
 def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
     world = ImpiWorld([1, 1], limits=LIMITS)

@@ -117,7 +117,8 @@ class Message(Reference[_Taken]):
         taken = self._denoted
         if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
-        core = taken.core or process.runtime.self_comm
+        home = taken.core  # alone, so that the receive does not keep its message
+        core = home or process.runtime.self_comm
         process.admit()
         decode = process.codec.loads if memory is None else None
         here = weakref.ref(self)
@@ -127,7 +128,7 @@ class Message(Reference[_Taken]):
             if holder is None:
                 message.put_back()
             else:
-                holder._denoted = again = _Taken(taken.core, message)
+                holder._denoted = again = _Taken(home, message)
                 again.retain = message.drop_with(again)
 
         receive = core.imrecv(taken.message, memory, decode, status, keep)
