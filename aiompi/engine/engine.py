@@ -73,7 +73,7 @@ class Engine:
         finished: whether this rank has told its peers that it starts no operation any more.
         unattended: sends that complete without anybody who waits: buffered ones, and those whose request was freed;
             this rank does not end before them.
-        gone: the request of every message that had left when its send returned, and of those to PROC_NULL.
+        departed: the request of every message that had left when its send returned, and of those to PROC_NULL.
         attachment: the buffer of the process for buffered sends.
         lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
             where such ranks stay until all have, instead of being errors.
