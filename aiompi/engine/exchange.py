@@ -28,24 +28,32 @@ class Exchange(Request[Any]):
         super().__init__(send._engine)
         self._send = send
         self._receive = receive
-        pending = [part for part in (send, receive) if not part.done()]
-        self._pending = len(pending)
-        for part in pending:
-            part.when_done(self._part_done)
-        if not pending:
-            self.complete()
+        self._pending = 2
+        for part in (send, receive):
+            if part.done():
+                self._part_done(part)
+            else:
+                part.when_done(self._part_done)
 
-    def _part_done(self, _: Request[Any]) -> None:
+    def _part_done(self, part: Request[Any]) -> None:
+        self._error = self._error or part._error
         self._pending -= 1
         if self._pending == 0:
+            self._cancelled = self._receive.cancelled()
             self.complete()
 
     def exception(self) -> BaseException | None:
+        super().exception()
         return self._send.exception() or self._receive.exception()
 
     def result(self) -> Any:
+        super().exception()  # it is told now
         self._send.result()
         return self._receive.result()
+
+    def free(self) -> None:
+        self._send.free()
+        self._receive.free()
 
     @property
     def status(self) -> Status:

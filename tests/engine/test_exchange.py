@@ -1,0 +1,68 @@
+"""A send and a receive in one request."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import LIMIT, WireWorld, irecv_into, isend, pattern
+
+from aiompi.engine.exchange import Exchange
+from aiompi.engine.exchange import exchange as begin
+from aiompi.errors import PendingError, TruncationError
+
+
+def new_exchange(room: int) -> tuple[WireWorld, Exchange]:
+    """Rank 0 has begun to exchange a long message for one of 10 bytes that is not sent yet."""
+    w = WireWorld(2, eager_limit=LIMIT)
+    receive = irecv_into(w.comms[0], bytearray(room))
+    return w, begin(receive, lambda: isend(w.comms[0], pattern(10 * LIMIT), 1))
+
+
+@pytest.mark.parametrize("room", [5, 10])
+def test_it_ends_with_both_parts(room: int) -> None:
+    w, exchange = new_exchange(room)
+    assert repr(exchange) == "<Exchange pending>"
+    isend(w.comms[1], pattern(10), 0)
+    w.run()
+    assert not exchange.done(), "the send is not"
+    with pytest.raises(PendingError):
+        exchange.result()
+    irecv_into(w.comms[1], bytearray(10 * LIMIT))
+    w.run()
+    assert exchange.done()
+    if room == 10:
+        assert (repr(exchange), exchange.untold_error()) == ("<Exchange done>", None)
+        assert exchange.result().nbytes == 10
+        return
+    assert repr(exchange) == "<Exchange failed>"
+    assert isinstance(exchange.untold_error(), TruncationError)
+    with pytest.raises(TruncationError):
+        exchange.result()
+    assert exchange.untold_error() is None
+
+
+def test_one_that_is_withdrawn_is_cancelled() -> None:
+    w, exchange = new_exchange(10)
+    w.run()
+    exchange.withdraw()
+    w.run()
+    assert (repr(exchange), exchange.cancelled()) == ("<Exchange cancelled>", True)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_one_that_is_freed_is_not_forgotten(early: bool) -> None:
+    """Its send is waited for at the end, and its errors end the job."""
+    w, exchange = new_exchange(5)
+    told: list[BaseException] = []
+    w.engines[0].fatal = told.append
+    if early:
+        exchange.free()
+    isend(w.comms[1], pattern(10), 0)
+    w.run()
+    if not early:
+        exchange.free()
+    assert [type(error) for error in told] == [TruncationError]
+    assert w.engines[0].unattended
+    irecv_into(w.comms[1], bytearray(10 * LIMIT))
+    w.run()
+    assert not w.engines[0].unattended
+    assert len(told) == 1
