@@ -7,6 +7,7 @@ from typing import Any
 
 from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
+from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
 
 
@@ -50,6 +51,17 @@ class Exchange(Request[Any]):
         super().exception()  # it is told now
         self._send.result()
         return self._receive.result()
+
+    def cancel(self) -> bool:
+        """Refused, as by other implementations: MPI has it for a send or a receive (section 3.8).
+
+        Raises:
+            InvalidRequestError: always.
+        """
+        raise InvalidRequestError(
+            "Cancel: the request is of a send and a receive together, which cannot be cancelled: start them by Isend "
+            "and Irecv"
+        )
 
     def free(self) -> None:
         self._send.free()

@@ -7,7 +7,7 @@ from worlds import LIMIT, WireWorld, irecv_into, isend, pattern
 
 from aiompi.engine.exchange import Exchange
 from aiompi.engine.exchange import exchange as begin
-from aiompi.errors import PendingError, TruncationError
+from aiompi.errors import InvalidRequestError, PendingError, TruncationError
 
 
 def new_exchange(room: int) -> tuple[WireWorld, Exchange]:
@@ -46,6 +46,14 @@ def test_one_that_is_withdrawn_is_cancelled() -> None:
     exchange.withdraw()
     w.run()
     assert (repr(exchange), exchange.cancelled()) == ("<Exchange cancelled>", True)
+
+
+def test_cancelling_one_is_refused() -> None:
+    w, exchange = new_exchange(10)
+    with pytest.raises(InvalidRequestError, match="start them by Isend and Irecv"):
+        exchange.cancel()
+    w.run()
+    assert not exchange.done()
 
 
 @pytest.mark.parametrize("early", [False, True])
