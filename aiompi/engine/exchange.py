@@ -75,6 +75,9 @@ class Exchange(Request[Any]):
     def quiescent(self) -> bool:
         return self._receive.quiescent()
 
+    def loss(self) -> BaseException | None:
+        return self._receive.loss()
+
     def withdraw(self) -> None:
         self._receive.withdraw()
         self._send.withdraw()

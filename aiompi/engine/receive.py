@@ -205,19 +205,26 @@ class Receive(Request[Any]):
         return self.landing is None or self.landing.divert(wait=False)
 
     def withdraw(self) -> None:
-        """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones."""
+        """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones.
+
+        One of which a part is lost cannot: then the receive has failed, see `loss`.
+        """
         self._undo()
         self._let_go()
+
+    def loss(self) -> BaseException | None:
+        matched = self.source != ANY_SOURCE
+        return super().exception() if matched and self.untold_error() is not None else None
 
     def _undo(self) -> None:
         if self._error is not None or self._cancelled or self.source == PROC_NULL or self.cancel():
             return
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
-            # It would have been truncated: the rest was never asked for, or has been dropped.
+            # It is truncated already: the rest was never asked for, or has been dropped.
             landing.retarget(Dropped(), memoryview(bytearray()))
-            self.landing, self._cancelled = None, True
-            self._finish()
+            self.landing = None
+            self._truncated(self.wanted(self.length))
             return
         message = self._message_again(landing)
         self._cancelled = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -160,6 +162,13 @@ class Request(Generic[T_co]):
         """Undo the operation as far as possible; for those who own it. It waits until that is so (see `quiescent`)."""
         self.cancel()
 
+    def loss(self) -> BaseException | None:
+        """The error with which a message was lost that `withdraw` could not give back, unless somebody has seen it.
+
+        Whoever asks tells it.
+        """
+        return None
+
     def quiescent(self) -> bool:
         """Whether nobody else is writing into memory that `withdraw` would give back; from now on nobody begins to."""
         return True
@@ -255,8 +264,9 @@ class Owned(Coroutine[Any, None, T_co]):
     """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
 
     Cancelling or timing out the await withdraws the operation as far as that is still possible, and as soon as no other
-    process is just writing into its memory. To asyncio it is a coroutine, so that it can be given to `create_task` as
-    it is, and learns of a cancellation before its first step.
+    process is just writing into its memory; if a message is lost all the same, it ends with the error for that. To
+    asyncio it is a coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before
+    its first step.
     """
 
     __slots__ = ("_request", "_steps")
@@ -308,18 +318,29 @@ class Owned(Coroutine[Any, None, T_co]):
         """Undo an operation that will not be awaited any more."""
         request, self._request = self._request, None
         if request is not None:
-            request.withdraw()
+            _abandon(request)
+
+
+def _abandon(request: Request[Any]) -> None:
+    """Withdraw an operation that nobody asks any more how it has ended."""
+    request.withdraw()
+    loss = request.loss()
+    if loss is not None:
+        warnings.warn(f"a receive that was never awaited has lost its message: {loss}", RuntimeWarning, stacklevel=2)
 
 
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
-    """Withdraw an operation as soon as that can be, and raise what has ended the await of it."""
+    """Withdraw an operation as soon as that can be, and raise what has ended the await of it.
+
+    Where a message is lost by that, or was before, raise the error of the operation: nobody else would tell it.
+    """
     try:
         if not isinstance(error, GeneratorExit):  # who closes a coroutine lets it wait no more
             yield from request.settle()
     finally:
         request.withdraw()
     try:
-        raise error
+        raise request.loss() or error
     finally:
         # An error keeps the frames that it came through; this one keeps neither it nor the memory of the operation.
         del error, request
@@ -337,4 +358,4 @@ class OwnedReceive(Owned[T_co]):
     def __del__(self) -> None:
         request = self._request
         if request is not None:
-            request._engine.drop(request.withdraw, sys._getframe().f_back)
+            request._engine.drop(functools.partial(_abandon, request), sys._getframe().f_back)

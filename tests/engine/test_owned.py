@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import itertools
 import weakref
@@ -18,6 +19,8 @@ from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, patte
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.datatype import BYTE
+from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
 from aiompi.engine.exchange import exchange
@@ -30,6 +33,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": 3000}
 SECOND = b"the second message"
+GAPS = BYTE.Create_vector(10, 1, 2).Commit()
 
 
 def new_world() -> WireWorld:
@@ -327,10 +331,44 @@ def test_withdrawing_from_a_message_that_does_not_fit(size: int, room: int, arri
     rest = [irecv(w.comms[1]), irecv(w.comms[1])]
     w.run()
     got = [each.result() for each in rest if each.done()]
-    # What was matched by too small a receive may be gone, as after the error; nothing else.
+    # What was matched by too small a receive may be gone, with its error; nothing else.
     assert got in ([SECOND], [pattern(size), SECOND])
     assert not failed or got == [SECOND]
+    loss = receive.loss()
+    assert isinstance(loss, errors.TruncationError) is (got == [SECOND])
+    assert receive.cancelled() is (loss is None)
+    assert receive.loss() is None, "it was told"
     assert w.credit_balance(0, 1) == w.settings.eager_window
+
+
+@pytest.mark.parametrize("size", [LIMIT, 3000])
+@pytest.mark.parametrize("come", [0, 50, 2**30])
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_message_that_is_lost_is_told_by_the_await_that_was_cancelled(
+    run: Run, size: int, come: int, exchanged: bool
+) -> None:
+    """It did not fit, and is gone: before, or by the cancellation."""
+
+    async def main() -> None:
+        for place in (memoryview(bytearray(10)), resolve_recv([bytearray(19), 1, GAPS])):
+            w = new_world()
+            receive = w.comms[1].irecv(place, 0, 1)
+            send = functools.partial(isend, w.comms[1], pattern(3000), 0)
+            task = asyncio.create_task(Owned(exchange(receive, send)) if exchanged else OwnedReceive(receive))
+            await asyncio.sleep(0)
+            isend(w.comms[0], pattern(size), 1, 1)
+            w.run_wire(0, 1, HEADER_BYTES)
+            w.run_wire(1, 0)
+            w.run_wire(0, 1, (HEADER_BYTES if size > LIMIT else 0) + come)
+            task.cancel()
+            (error,) = await asyncio.gather(task, return_exceptions=True)
+            again = irecv(w.comms[1])
+            w.run()
+            assert isinstance(error, asyncio.CancelledError if again.done() else errors.TruncationError)
+            assert size == LIMIT or not again.done(), "what was not asked for does not come"
+            assert not again.done() or again.result() == pattern(size)
+
+    run(main())
 
 
 def test_receive_from_nobody_can_be_dropped() -> None:
@@ -341,9 +379,11 @@ def test_receive_from_nobody_can_be_dropped() -> None:
 
 
 def test_failed_receive_can_be_dropped() -> None:
+    """With a warning if it was for a message, as nothing else tells that it is lost."""
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
-    OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
+    with pytest.warns(RuntimeWarning, match="never awaited has lost its message: message of 8 bytes from rank 0"):
+        OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
     w.engines[1].peer(0).gone("test")
     OwnedReceive(irecv(w.comms[1], 0))
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
