@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
-from aiompi.engine.message import Dropped, Landing, Message
+from aiompi.engine.message import Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
@@ -220,7 +220,7 @@ class ForeignPeer(Party):
             return Landing(self, receive, self._memory(receive), incoming.length, 0)
         except (MemoryError, ValueError):
             receive.out_of_memory(receive.source, receive.tag, receive.length)
-            return Landing(self, Dropped(), memoryview(bytearray()), incoming.length, 0)
+            return Landing.dropped(self, incoming.length)
 
     def _memory(self, receive: Receive) -> memoryview:
         return allocate(receive.wanted(receive.length)) if receive.memory is None else receive.memory

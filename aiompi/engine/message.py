@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.status import Status
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from aiompi.engine.party import Party
     from aiompi.engine.receive import Receive
     from aiompi.wire.frame import Offer
+
+_NOTHING: Final = memoryview(bytearray())  # empty, and may be written to
 
 
 def place(nbytes: int, keep: Keep | None) -> memoryview:
@@ -187,6 +189,15 @@ class Landing:
     def divert(self, wait: bool = True) -> bool:
         """Have nobody else write into the memory any more; False if somebody still does, and this was not to wait."""
         return self.offer is None or self.offer.close(wait)
+
+    @classmethod
+    def dropped(cls, peer: Party, length: int, eager: int = 0) -> Self:
+        """For a payload that nobody gets."""
+        return cls(peer, Dropped(), _NOTHING, length, eager)
+
+    def drop(self) -> None:
+        """Nobody gets the payload any more."""
+        self.retarget(Dropped(), _NOTHING)
 
     def retarget(self, target: Receive | Message | Dropped, memory: memoryview) -> None:
         """Continue in other memory: a receiver has come, or gone."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from aiompi.engine.message import Dropped
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
 from aiompi.errors import ProcessFailedError
@@ -161,7 +160,7 @@ class Party(ABC):
         self.orphans = []
         for landing in self.landings:
             target = landing.target
-            landing.retarget(Dropped(), memoryview(bytearray()))  # whatever still comes
+            landing.drop()  # whatever still comes
             target.landing = None
             if isinstance(target, Receive):
                 waiting.append(target)

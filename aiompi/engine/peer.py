@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
-from aiompi.engine.message import Dropped, Landing, Message, place
+from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.party import Party
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
@@ -326,23 +326,19 @@ class Peer(Party):
                 return receive.begin(self, source, tag, length, length, eager, keep)
             except MemoryError:
                 receive.out_of_memory(source, tag, length)
-                return self._waste(length, eager)
+                return Landing.dropped(self, length, eager)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
-            return self._waste(length, eager)
+            return Landing.dropped(self, length, eager)
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.note = drqid
         try:
             landing = Landing(self, message, place(length, keep), length, 0)
             message.eager = eager
         except MemoryError:
-            landing = self._waste(length, eager)
+            landing = Landing.dropped(self, length, eager)
         self._keep(message)
         return landing
-
-    def _waste(self, length: int, eager: int) -> Landing:
-        """For a payload that nobody gets."""
-        return Landing(self, Dropped(), memoryview(b""), length, eager)
 
     def _keep(self, message: Message) -> None:
         """No receive is posted for the message."""

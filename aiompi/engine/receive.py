@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Dropped, Landing, Message, place
+from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
@@ -222,7 +222,7 @@ class Receive(Request[Any]):
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It is truncated already: the rest was never asked for, or has been dropped.
-            landing.retarget(Dropped(), memoryview(bytearray()))
+            landing.drop()
             self.landing = None
             self._truncated(self.wanted(self.length))
             return
@@ -256,7 +256,7 @@ class Receive(Request[Any]):
         try:
             memory = landing.memory if own else allocate(self.length)
         except MemoryError:
-            landing.retarget(Dropped(), memoryview(bytearray()))
+            landing.drop()
         else:
             message.eager, landing.eager = landing.eager, 0
             landing.retarget(message, memory)
