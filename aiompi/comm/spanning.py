@@ -90,7 +90,7 @@ class SpanningCommunicator(Communicator):
         peer_rank: int,
         decode: Decode | None,
         status: Status | None,
-        keep: Callable[[Message], object] | None = None,
+        keep: Callable[[Message], object] = Message.put_back,
     ) -> SpanningReceive:
         if status is not None:
             check_status(status)

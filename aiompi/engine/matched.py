@@ -9,14 +9,14 @@ from aiompi.engine.receive import Receive
 from aiompi.engine.scattered import ScatteredReceive
 
 
-class MatchedReceive(Receive):
-    """A receive of a certain message.
+class Returning:
+    """Mixed into receives of a certain message.
 
     Attributes:
         keep: gets the message back when the receive is withdrawn.
     """
 
-    __slots__ = ("keep",)
+    __slots__ = ()
 
     keep: Callable[[Message], object]
 
@@ -24,12 +24,13 @@ class MatchedReceive(Receive):
         self.keep(message)
 
 
-class MatchedScatteredReceive(ScatteredReceive):
+class MatchedReceive(Returning, Receive):
+    """A receive of a certain message."""
+
+    __slots__ = ("keep",)
+
+
+class MatchedScatteredReceive(Returning, ScatteredReceive):
     """The same, into memory with gaps."""
 
     __slots__ = ("keep",)
-
-    keep: Callable[[Message], object]
-
-    def _give_back(self, message: Message) -> None:
-        self.keep(message)

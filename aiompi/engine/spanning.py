@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiompi.engine.foreign import ForeignMessage
+from aiompi.engine.matched import Returning
+from aiompi.engine.message import Message
 from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.status import Status
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.foreign import ForeignPeer
     from aiompi.engine.match import Matcher
-    from aiompi.engine.message import Landing, Message
+    from aiompi.engine.message import Landing
 
 
 class Typed(Scattered, Protocol):
@@ -59,7 +61,7 @@ class _External:
         return memoryview(bytearray(self._typed.to_external32()))
 
 
-class SpanningReceive(ScatteredReceive):
+class SpanningReceive(Returning, ScatteredReceive):
     """A receive that takes messages in both forms.
 
     Args:
@@ -67,7 +69,7 @@ class SpanningReceive(ScatteredReceive):
         keep: gets a message back that a probe had taken, when the receive is withdrawn; by default others get it.
     """
 
-    __slots__ = ("_keep", "_sender", "_typed")
+    __slots__ = ("_sender", "_typed", "keep")
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class SpanningReceive(ScatteredReceive):
         peer_rank: int,
         decode: Decode | None = None,
         status: Status | None = None,
-        keep: Callable[[Message], object] | None = None,
+        keep: Callable[[Message], object] = Message.put_back,
     ) -> None:
         gaps = None if typed is None or typed.contiguous else typed
         super().__init__(engine, matcher, gaps, source, tag, peer_rank, status)
@@ -87,7 +89,7 @@ class SpanningReceive(ScatteredReceive):
             self.memory = typed.view
         self.decode = decode
         self._typed = typed
-        self._keep = keep
+        self.keep = keep
         self._sender: ForeignPeer | None = None
 
     def from_abroad(self, peer: ForeignPeer) -> None:
@@ -114,9 +116,3 @@ class SpanningReceive(ScatteredReceive):
         message = ForeignMessage(self._sender, self.matcher, self.source, self.tag, self.length)
         self._rest_on(message, landing)
         return message
-
-    def _give_back(self, message: Message) -> None:
-        if self._keep is None:
-            super()._give_back(message)
-        else:
-            self._keep(message)
