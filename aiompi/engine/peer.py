@@ -1,12 +1,10 @@
 """What passes between this rank and one other: the protocols behind a send and a receive.
 
-Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it.
-The grant (`eager_window` bytes at first) is spent by each eager message and returned when it is consumed: along with
-any frame, or by itself as soon as it is a quarter of the window. In memory that the receiver reads, one of up to
-`lend_limit` bytes may be lent to it, as an eager message, and may stay there. Rendezvous: any other message announces
-itself (RTS), is asked for when it is matched (CTS) and goes from user memory to user memory (DATA); or, where the
-receiver can read the memory that it is in, it is copied when it is matched (SYNCACK). So a sender without credit waits
-for its receiver, and memory at the receiver stays bounded, while order and progress are kept.
+Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it
+(`credit`). In memory that the receiver reads, one of up to `lend_limit` bytes may be lent to it, as an eager message,
+and may stay there. Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes
+from user memory to user memory (DATA); or, where the receiver can read the memory that it is in, it is copied when it
+is matched (SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
+from aiompi.engine.credit import OVERHEAD, Creditor
 from aiompi.engine.message import Landing, Message, place
-from aiompi.engine.party import Party
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
 from aiompi.errors import RemoteProtocolError
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from aiompi.engine.match import Matcher
     from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link
-
-#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
-OVERHEAD: Final = 128
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
@@ -46,56 +41,19 @@ _KINDS: Final = {
 }
 
 
-class Peer(Party):
+class Peer(Creditor):
     """One other rank, or this rank itself, which understands frames.
 
     Attributes:
-        credit: bytes that we may still send eagerly.
         recallable: by srqid, unexpected messages that the sender may still cancel.
     """
 
-    __slots__ = (
-        "_ackmark",
-        "_contexts",
-        "_handlers",
-        "_held",
-        "_hiwater",
-        "_links",
-        "_looked",
-        "_owed",
-        "credit",
-        "recallable",
-    )
+    __slots__ = ("_contexts", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
-        super().__init__(engine, rank)
-        self.credit = credit
+        super().__init__(engine, rank, credit)
         self._contexts = engine.contexts
-        self._hiwater = engine.settings.eager_window
-        self._ackmark = self._hiwater // 4
-        self._held = 0
-        self._owed = 0
-        self._links: list[Link] = []
-        self._looked = False
         self.recallable: dict[int, Message] = {}
-        self._handlers: tuple[Callable[[tuple[int, ...], memoryview], None], ...] = (
-            self._unknown,
-            self._eager,
-            self._eager,
-            self._eager,
-            self._rts,
-            self._rts,
-            self._cts,
-            self._data,
-            self._syncack,
-            self._notready,
-            self._protoack,
-            self._cancel,
-            self._cancelyes,
-            self._cancelno,
-            self._fini,
-            self._invited,
-        )
 
     # Sending.
 
@@ -143,25 +101,6 @@ class Peer(Party):
             raise
         return request
 
-    def borrows(self, nbytes: int) -> bool:
-        return self.link is not None and self._affords(nbytes + OVERHEAD) and not self.engine.troubled
-
-    def _affords(self, cost: int) -> bool:
-        """Whether there is credit for a message, counting what the peer has granted by now.
-
-        What is found pays for copies: an event loop gets a turn before this looks again.
-        """
-        if cost > self.credit and not self._looked:
-            for link in self._links:
-                self.credit += link.granted()
-            if self.engine.driver.background:
-                self._looked = True
-                self.engine.driver.call_soon(self._look_again)
-        return cost <= self.credit
-
-    def _look_again(self) -> None:
-        self._looked = False
-
     def lend(
         self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int
     ) -> Request[None]:
@@ -176,20 +115,6 @@ class Peer(Party):
             return False
         envelope = EAGER, tag, source, context, nbytes, 0, note
         return self._give(envelope, nbytes + OVERHEAD, lambda header: lending.lend(block, header, link))
-
-    def _give(self, envelope: tuple[int, ...], cost: int, give: Callable[[bytes], bool]) -> bool:
-        """Have a frame with this envelope given to the peer; False, at no cost, if that cannot be done now."""
-        kind, tag, source, context, length, srqid, note = envelope
-        owed, self._owed = self._owed, 0
-        self.credit -= cost
-        given = True  # for all that is known when this is interrupted: no credit is spent or returned twice
-        try:
-            given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
-        finally:
-            if not given:
-                self.credit += cost
-                self._owed += owed
-        return given
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
@@ -210,8 +135,7 @@ class Peer(Party):
                 self.emit(long, tag, source, context, nbytes, request.srqid, note)
             return
         self.credit -= cost
-        owed, self._owed = self._owed, 0
-        header = _pack(short, tag, source, owed, context, nbytes, request.srqid, note)
+        header = self._header(short, tag, source, context, nbytes, request.srqid, note)
         if link.send(header, request.payload, request):
             request.sent()
 
@@ -267,8 +191,7 @@ class Peer(Party):
         """Send a frame without payload."""
         if self.error is not None:
             return
-        owed, self._owed = self._owed, 0
-        header = _pack(kind, tag, source, owed, context, length, srqid, drqid)
+        header = self._header(kind, tag, source, context, length, srqid, drqid)
         (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
@@ -281,7 +204,6 @@ class Peer(Party):
                 self.emit(frame.FINI)
 
     def connect(self) -> Link:
-        """Make a link to the peer, unless it makes one meanwhile."""
         link = self.engine.connect(self)
         self.adopt(link)
         return self.link or link
@@ -304,11 +226,7 @@ class Peer(Party):
                 receive.noted(note)
             receive.take(source, tag, payload)
             return
-        try:
-            handler = self._handlers[kind]
-        except IndexError:
-            handler = self._unknown
-        handler(header, payload)
+        _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
 
     def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header
@@ -443,43 +361,12 @@ class Peer(Party):
             raise RemoteProtocolError(f"rank {self.rank} sent {length} bytes of data that nobody asked for")
         return landing
 
-    def _hold(self, length: int) -> int:
-        cost = length + OVERHEAD
-        self._held += cost
-        if self._held > self._hiwater:
-            raise RemoteProtocolError(
-                f"rank {self.rank} sent {self._held} bytes eagerly, more than the {self._hiwater} it was granted"
-            )
-        return cost
-
     def forbid_recall(self, message: Message) -> None:
         self.recallable.pop(message.srqid, None)
 
     def allow_recall(self, message: Message) -> None:
         if message.srqid:
             self.recallable[message.srqid] = message
-
-    def consumed(self, eager: int) -> None:
-        if eager:
-            self._held -= eager
-            self._return_credit(eager)
-
-    def _return_credit(self, nbytes: int) -> None:
-        self._owed += nbytes
-        if self._owed >= self._ackmark:
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        """Return credit, if need be in a frame of its own.
-
-        Nobody sleeps until credit comes: a message without it announces itself, and the answer wakes its sender.
-        """
-        if self.error is not None:
-            return
-        owed, self._owed = self._owed, 0
-        link = self.link or self.connect()
-        if not link.grant(owed):
-            link.send(_pack(frame.PROTOACK, 0, 0, owed, 0, 0, 0, 0), (), None)
 
     def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
         wanted, srqid, drqid = header[5:]
@@ -489,8 +376,7 @@ class Peer(Party):
         self._answer_to(srqid)
         request.acknowledged = True
         pieces = request.payload if wanted == request.nbytes else frame.beginning(request.payload, wanted)
-        owed, self._owed = self._owed, 0
-        header_bytes = _pack(frame.DATA, 0, 0, owed, 0, wanted, 0, drqid)
+        header_bytes = self._header(frame.DATA, length=wanted, drqid=drqid)
         if (self.link or self.connect()).send(header_bytes, pieces, request):
             request.sent()
 
@@ -578,3 +464,23 @@ class Peer(Party):
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]
         return super().abandon()
+
+
+#: what is done with a frame of a kind, unless it is eager and meets its receive at once
+_HANDLERS: Final[dict[int, Callable[[Peer, tuple[int, ...], memoryview], None]]] = {
+    EAGER: Peer._eager,
+    frame.EAGER_SYNC: Peer._eager,
+    frame.EAGER_READY: Peer._eager,
+    frame.RTS: Peer._rts,
+    frame.RTS_READY: Peer._rts,
+    frame.CTS: Peer._cts,
+    frame.DATA: Peer._data,
+    frame.SYNCACK: Peer._syncack,
+    frame.NOTREADY: Peer._notready,
+    frame.PROTOACK: Peer._protoack,
+    frame.CANCEL: Peer._cancel,
+    frame.CANCELYES: Peer._cancelyes,
+    frame.CANCELNO: Peer._cancelno,
+    frame.FINI: Peer._fini,
+    frame.INVITE: Peer._invited,
+}

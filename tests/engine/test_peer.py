@@ -14,7 +14,7 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Link, Party
-from aiompi.engine.peer import OVERHEAD
+from aiompi.engine.credit import OVERHEAD
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
 

@@ -30,7 +30,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Owned, OwnedReceive
-from aiompi.engine.peer import OVERHEAD
+from aiompi.engine.credit import OVERHEAD
 from aiompi.transport import stream
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.wire import frame

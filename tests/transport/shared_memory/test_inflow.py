@@ -17,7 +17,7 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, patt
 from aiompi import errors
 from aiompi.constants import PROC_NULL
 from aiompi.driver.spin import give_way
-from aiompi.engine.peer import OVERHEAD
+from aiompi.engine.credit import OVERHEAD
 from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound

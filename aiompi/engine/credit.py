@@ -1,0 +1,130 @@
+"""Memory for eager messages: how many bytes of them a rank may send before the receiver has consumed others.
+
+The grant (`eager_window` bytes at first) is spent by each eager message and returned when it is consumed: along with
+any frame, or by itself as soon as it is a quarter of the window. So memory at the receiver stays bounded.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from aiompi.engine.party import Party
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire.frame import HEADER, PROTOACK
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.seams import Link
+
+#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
+OVERHEAD: Final = 128
+
+_pack: Final = HEADER.pack
+
+
+class Creditor(Party):
+    """A rank that grants this one memory for eager messages, and is granted as much.
+
+    Attributes:
+        credit: bytes that we may still send eagerly.
+    """
+
+    __slots__ = ("_ackmark", "_held", "_hiwater", "_links", "_looked", "_owed", "credit")
+
+    def __init__(self, engine: Engine, rank: int, credit: int) -> None:
+        super().__init__(engine, rank)
+        self.credit = credit
+        self._hiwater = engine.settings.eager_window
+        self._ackmark = self._hiwater // 4
+        self._held = 0
+        self._owed = 0
+        self._links: list[Link] = []
+        self._looked = False
+
+    @abstractmethod
+    def connect(self) -> Link:
+        """Make a link to the peer, unless it makes one meanwhile."""
+
+    # What it grants.
+
+    def borrows(self, nbytes: int) -> bool:
+        return self.link is not None and self._affords(nbytes + OVERHEAD) and not self.engine.troubled
+
+    def _affords(self, cost: int) -> bool:
+        """Whether there is credit for a message, counting what the peer has granted by now.
+
+        What is found pays for copies: an event loop gets a turn before this looks again.
+        """
+        if cost > self.credit and not self._looked:
+            for link in self._links:
+                self.credit += link.granted()
+            if self.engine.driver.background:
+                self._looked = True
+                self.engine.driver.call_soon(self._look_again)
+        return cost <= self.credit
+
+    def _look_again(self) -> None:
+        self._looked = False
+
+    def _give(self, envelope: tuple[int, ...], cost: int, give: Callable[[bytes], bool]) -> bool:
+        """Have a frame with this envelope given to the peer; False, at no cost, if that cannot be done now."""
+        kind, tag, source, context, length, srqid, note = envelope
+        owed, self._owed = self._owed, 0
+        self.credit -= cost
+        given = True  # for all that is known when this is interrupted: no credit is spent or returned twice
+        try:
+            given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
+        finally:
+            if not given:
+                self.credit += cost
+                self._owed += owed
+        return given
+
+    # What it is granted.
+
+    def _hold(self, length: int) -> int:
+        cost = length + OVERHEAD
+        self._held += cost
+        if self._held > self._hiwater:
+            raise RemoteProtocolError(
+                f"rank {self.rank} sent {self._held} bytes eagerly, more than the {self._hiwater} it was granted"
+            )
+        return cost
+
+    def consumed(self, eager: int) -> None:
+        if eager:
+            self._held -= eager
+            self._return_credit(eager)
+
+    def _return_credit(self, nbytes: int) -> None:
+        self._owed += nbytes
+        if self._owed >= self._ackmark:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Return credit, if need be in a frame of its own.
+
+        Nobody sleeps until credit comes: a message without it announces itself, and the answer wakes its sender.
+        """
+        if self.error is not None:
+            return
+        owed, self._owed = self._owed, 0
+        link = self.link or self.connect()
+        if not link.grant(owed):
+            link.send(_pack(PROTOACK, 0, 0, owed, 0, 0, 0, 0), (), None)
+
+    def _header(
+        self,
+        kind: int,
+        tag: int = 0,
+        source: int = 0,
+        context: int = 0,
+        length: int = 0,
+        srqid: int = 0,
+        drqid: int = 0,
+    ) -> bytes:
+        """That of a frame which returns all credit that is owed."""
+        owed, self._owed = self._owed, 0
+        return _pack(kind, tag, source, owed, context, length, srqid, drqid)
