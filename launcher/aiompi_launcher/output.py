@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Callable
@@ -19,16 +18,16 @@ class Outputs:
     Args:
         name: of the program, before each line of its own.
         tag: whether lines of ranks begin with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
-        on_broken: called when nobody reads standard output any more.
+        on_broken: called when no standard output can be written any more, with the reason; empty: nobody reads it.
     """
 
-    def __init__(self, name: str, *, tag: bool, on_broken: Callable[[], None]) -> None:
+    def __init__(self, name: str, *, tag: bool, on_broken: Callable[[str], None]) -> None:
         self._name = name
         self._tag = tag
         self._stdout = Sink(1, on_broken)
         self._stderr = self._stdout
         if not os.path.samestat(os.fstat(1), os.fstat(2)):
-            self._stderr = Sink(2, lambda: None)
+            self._stderr = Sink(2, lambda reason: None)
         self._sources: list[Source] = []
         self._errors: dict[int, Source | str] = {}
 
@@ -75,7 +74,8 @@ class Outputs:
 
     async def drain(self) -> None:
         """Wait until everything is written, as long as that takes."""
-        await asyncio.gather(self._stdout.drain(), self._stderr.drain())
+        await self._stdout.drain()
+        await self._stderr.drain()  # then: it tells of the other one if that breaks
 
     def stop(self) -> None:
         """Write nothing more."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import errno
 import os
+import stat
 from collections.abc import Callable
 from typing import Final
 
@@ -32,10 +34,10 @@ class Sink:
 
     Args:
         descriptor: of the file.
-        on_broken: called once when nobody reads any more.
+        on_broken: called once when nothing can be written any more, with the reason; empty: nobody reads any more.
     """
 
-    def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
         self._descriptor = descriptor
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
@@ -67,7 +69,7 @@ class Sink:
         return False
 
     async def drain(self) -> None:
-        """Wait until everything is written, or nobody reads any more."""
+        """Wait until everything is written, or nothing can be any more."""
         if self._pending and not self._broken:
             self._drained = self._loop.create_future()
             await self._drained
@@ -101,8 +103,8 @@ class Sink:
             written = os.write(self._descriptor, self._pending[:_PIPE_BUF])
         except BlockingIOError:
             return
-        except OSError:  # broken pipe, disk full, terminal gone
-            self._break()
+        except OSError as error:
+            self._break("" if self._has_lost_its_reader(error) else os.strerror(error.errno or 0))
             return
         del self._pending[:written]
         if len(self._pending) < LOW_WATER:
@@ -111,13 +113,19 @@ class Sink:
             self._stop_writing()
             self._set_drained()
 
-    def _break(self) -> None:
+    def _has_lost_its_reader(self, error: OSError) -> bool:
+        """Whether a pipe is broken, or a terminal has gone; a disk that is full or fails is another matter."""
+        if error.errno == errno.EIO:
+            return not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+        return error.errno == errno.EPIPE
+
+    def _break(self, reason: str) -> None:
         self._stop_writing()
         self._broken = True
         self._pending.clear()
         self._resume()
         self._set_drained()
-        self._on_broken()
+        self._on_broken(reason)
 
     def _resume(self) -> None:
         paused, self._paused = self._paused, set()

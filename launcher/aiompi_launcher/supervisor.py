@@ -55,7 +55,7 @@ class Supervisor:
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
         self._hurried = 0  # exit code when the user does not wait for other clients
-        self._quiet = False
+        self._output_code = 0  # exit code when the output could not be written
         self._short = False  # whether the user has been told that descriptors are
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
         self._watch_signals()
@@ -123,7 +123,7 @@ class Supervisor:
         self.outputs.close()
         code = await self._take_leave(code)
         await self._drain()
-        return EXIT_BROKEN_PIPE if self._quiet and code == 0 else code
+        return code or self._output_code
 
     async def _take_leave(self, code: int) -> int:
         """Tell the IMPI server the end if it was a good one; a connection that just ends tells the opposite."""
@@ -258,9 +258,11 @@ class Supervisor:
             self.chat(f"rank {rank} has ended with status {status}")
             self._inform(self._job.exited, rank, status)
 
-    def _on_broken_output(self) -> None:
-        self._quiet = True
-        self._inform(self._job.failed, "nobody reads the output of the job any more", EXIT_BROKEN_PIPE)
+    def _on_broken_output(self, reason: str) -> None:
+        self._output_code = table.EXIT_FAILURE if reason else EXIT_BROKEN_PIPE
+        if reason:
+            self.outputs.say(f"standard output: {reason}")  # here: the job may have ended already
+        self._inform(self._job.failed, reason or "nobody reads the output of the job any more", self._output_code)
 
     # What the job wants done.
 
@@ -287,7 +289,7 @@ class Supervisor:
             case table.Fence():
                 self._go(self._fence())
             case table.Report(rank, text):
-                if not self._quiet:
+                if not self._output_code:  # else the cause is known
                     self.outputs.report(rank, text)
             case table.Note(text):
                 self.outputs.say(text)

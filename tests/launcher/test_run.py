@@ -123,6 +123,14 @@ def test_nobody_reads_the_output(launch):
     assert (result.returncode, result.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("words", ["yes", "echo"])
+def test_nowhere_to_write_the_output(launch, words: str):
+    """Whether the ranks have ended by then or not."""
+    with open("/dev/full", "w") as full:
+        result = launch("-n", "2", words, stdout=full)
+    assert (result.returncode, result.stderr) == (1, "aiompi-launch: standard output: No space left on device\n")
+
+
 def test_output_to_a_file_and_both_streams_in_one(launch, tmp_path: Path):
     path = tmp_path / "log"
     with path.open("w") as file:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -73,9 +75,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def sink_to(descriptor: int) -> tuple[Sink, list[bool]]:
-    broken: list[bool] = []
-    return Sink(descriptor, lambda: broken.append(True)), broken
+def sink_to(descriptor: int) -> tuple[Sink, list[str]]:
+    broken: list[str] = []
+    return Sink(descriptor, broken.append), broken
 
 
 def detached(pipe: Pipe) -> int:
@@ -206,8 +208,35 @@ async def test_a_broken_pipe_is_reported_once_and_ranks_go_on(out: Pipe, ranks: 
     for _ in range(3):
         ranks[0].put(b"line\n" * 1000)
         await settle()
-    assert broken == [True]
+    assert broken == [""]
     await sink.drain()
+
+
+@pytest.mark.asyncio
+async def test_a_terminal_that_has_gone_has_no_reader():
+    keyboard, terminal = os.openpty()
+    sink, broken = sink_to(terminal)
+    os.close(keyboard)
+    sink.write(None, b"line\n")
+    await sink.drain()
+    assert broken == [""]
+    os.close(terminal)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO], ids=errno.errorcode.get)
+async def test_a_file_that_takes_no_more(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(descriptor: int, data: bytes) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with (tmp_path / "file").open("wb") as file:
+        sink, broken = sink_to(file.fileno())
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", fail)
+            sink.write(None, b"line\n")
+        sink.write(None, b"line\n")
+        await sink.drain()
+    assert broken == [os.strerror(code)]
 
 
 @pytest.mark.asyncio
