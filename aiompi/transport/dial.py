@@ -18,6 +18,8 @@ BACKLOG_RETRY: Final = 0.005
 _AGAIN: Final = (0.005, 0.5)
 #: errors which say that this process, or its machine, has too little left for one more connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+#: errors which say that this process may not connect
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 class Greeting:
@@ -103,6 +105,9 @@ class Dialling:
         done: called with this and None, or with what went wrong; never inside this constructor.
         renew: gives another handshake, to begin again where the other side ends the connection before it has said
             anything, as it does when there are too many strangers. None: that is the end.
+
+    Attributes:
+        hindered: whether it has failed for a reason that is here, of which nobody else can tell.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Dialling:
         renew: Callable[[], Handshake] | None = None,
     ) -> None:
         self.socket = sock
+        self.hindered = False
         self._driver = driver
         self._target = target
         self._handshake = handshake
@@ -143,14 +149,26 @@ class Dialling:
         elif code == errno.EAGAIN:
             self._timer = self._driver.call_later(BACKLOG_RETRY, self._connect)
         else:
-            self._failed(os.strerror(code))
+            self._refused(code)
 
     def _progressed(self) -> None:
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._failed(os.strerror(code))
+            self._refused(code)
         else:
             self._connected()
+
+    def _refused(self, code: int) -> None:
+        self.hindered = code in _DENIED or code in EXHAUSTED
+        cause = os.strerror(code)
+        if code in _DENIED and self.socket.family == socket.AF_UNIX:
+            cause += (
+                ": the user of this process may not reach the sockets of the job; start it as the same user, or drop "
+                "privileges before MPI starts"
+            )
+        elif code in _DENIED:
+            cause += ": a rule of this machine forbids it, such as one of its firewall"
+        self._failed(cause)
 
     def _late(self) -> None:
         self._failed("no answer in time")
@@ -179,6 +197,7 @@ class Dialling:
         try:
             self.socket = socket.socket(self.socket.family, self.socket.type)
         except OSError as error:
+            self.hindered = error.errno in EXHAUSTED
             self._done(self, describe(error))
             return
         self._handshake = handshake

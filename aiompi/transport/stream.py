@@ -17,7 +17,7 @@ from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import READ_AHEAD, Payload, Reader, beginning
+from aiompi.wire.frame import EAGER, READ_AHEAD, Payload, Reader, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
 #: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
@@ -55,6 +55,9 @@ class SocketLink(Link, Protocol):
 
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
+
+    def prevented(self, cause: str) -> None:
+        """It cannot be made for a reason that is here, of which nobody else can tell."""
 
     def hang_up(self) -> None:
         """Close in good order: what was sent arrives, even if the peer sends still."""
@@ -112,6 +115,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
+        self._promised = False  # whether sends are complete that were queued
         self._writing = False
         self._closed = False
 
@@ -177,6 +181,7 @@ class Connection:
             if owner is not None:
                 self._correspondent.orphan(owner)
             return False
+        self._promised |= copy and owner is not None and header[0] == EAGER
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
         self._queue.append((last, None if copy else owner))
@@ -315,6 +320,9 @@ class StreamLink(Connection):
         self._frames = Reader(peer)
         super().__init__(transport, peer, self._frames)
 
+    def prevented(self, cause: str) -> None:
+        self._transport.give_up(self, cause, bool(self._queue), self._promised)
+
     def _eof(self) -> None:
         if self._frames.between_frames and self.peer.farewell is not None:
             self.close()
@@ -372,7 +380,7 @@ class StreamTransport(Transport):
         def dialled(dialling: Dialling, cause: str | None) -> None:
             self._diallings.discard(dialling)
             if cause is not None:
-                link.lost(cause)
+                (link.prevented if dialling.hindered else link.lost)(cause)
             else:
                 self.tune(dialling.socket)
                 link.open(dialling.socket)
@@ -380,6 +388,21 @@ class StreamTransport(Transport):
         timeout = self.engine.settings.connect_timeout
         self._diallings.add(Dialling(self.engine.driver, sock, target, handshake(), timeout, dialled, handshake))
         return link
+
+    def give_up(self, link: SocketLink, cause: str, needed: bool, promised: bool) -> None:
+        """Tell at once that a connection cannot be made for a reason that is here: nobody else can.
+
+        Args:
+            needed: whether messages are lost with it.
+            promised: whether sends are among them that are complete already.
+        """
+        peer = link.peer
+        link.lost(cause)
+        if peer.farewell is not None or (not needed and self.linked(peer)):
+            return
+        peer.gone(cause)
+        if promised and peer.error is not None and not self.engine.finished:
+            self.engine.fatal(peer.error)  # they can report nothing
 
     def accept(self) -> None:
         """Take connections that are waiting."""

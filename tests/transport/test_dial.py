@@ -16,6 +16,7 @@ from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.driver.blocking import BlockingDriver
 from aiompi.transport import stream
 from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory import SharedMemory
@@ -276,8 +277,63 @@ def test_who_has_no_descriptor_to_come_again_gives_up(polled: NewPolled, monkeyp
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr("socket.socket", none_left)
+    w.engines[0].peer_lost = lambda peer, cause: None  # nobody else knows
     with pytest.raises(errors.ProcessFailedError, match="no resources left"):
         w.drivers[0].wait(send)
+
+
+ADVICE = {
+    "tcp": "Permission denied: a rule of this machine forbids it",
+    "unix": "Permission denied: the user of this process may not reach the sockets of the job; start it as the same",
+}
+
+
+def forbid(w: PolledWorld, rank: int) -> list[BaseException]:
+    """Have a rank connect to nobody, as one that has dropped its privileges; what it ends the job for."""
+
+    class Forbidden(socket.socket):
+        def connect_ex(self, address: Any) -> int:
+            return errno.EACCES
+
+    def dial(address: Any) -> tuple[socket.socket, Any]:
+        sock, target = w.transports[other].dial(address)
+        return Forbidden(sock.family, sock.type, fileno=sock.detach()), target
+
+    other = 1 - rank
+    told: list[BaseException] = []
+    w.engines[rank].fatal = told.append
+    w.engines[rank].peer_lost = lambda peer, cause: None  # nobody else knows
+    w.transports[rank].dial = dial  # type: ignore[method-assign]
+    return told
+
+
+def test_who_may_not_connect_is_told_at_once(polled: NewPolled, kind: str) -> None:
+    w = polled()
+    told = forbid(w, 0)
+    sends = [isend(w.comms[0], bytes(size), 1, 0, sync) for size in (10, 60_000, 10**6) for sync in (False, True)]
+    for send in sends:
+        w.until(send.done)
+        with pytest.raises(errors.ProcessFailedError) as caught:
+            send.result()
+        assert f"rank 1 is gone: cannot connect to it: {ADVICE.get(kind, ADVICE['unix'])}" in str(caught.value)
+    assert told == []
+
+
+@pytest.mark.parametrize("finalized", [False, True])
+def test_complete_sends_of_who_may_not_connect_end_the_job(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch, finalized: bool
+) -> None:
+    """Unless their receiver has finalized, and would not have received them anyway."""
+    monkeypatch.setattr(BlockingDriver, "background", True)
+    w = polled()
+    told = forbid(w, 0)
+    send = isend(w.comms[0], b"x", 1)
+    assert send.done()
+    if finalized:
+        w.engines[0].peer(1).leave()
+    w.until(lambda: not w.links(0, 1))
+    assert [str(error) for error in told] == ([] if finalized else [str(w.engines[0].peer(1).error)])
+    assert send.result() is None
 
 
 def test_rank_with_another_key_cannot_be_reached(polled: NewPolled) -> None:

@@ -105,17 +105,13 @@ class RingLink:
 
     def _failed(self, error: OSError) -> None:
         """There is no segment."""
-        cause, engine = describe(error), self._transport.engine
-        waited_for = bool(self._queue) or not self._dialled  # what is queued is lost, or what the peer has sent
-        complete = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
-        self.lost(cause)
-        if error.errno not in EXHAUSTED or self.peer.farewell is not None:
-            return
-        if not waited_for and self._transport.linked(self.peer):
-            return
-        self.peer.gone(cause)  # at once: it is for want of something here, of which nobody else can tell
-        if complete and self.peer.error is not None and not engine.finished:
-            engine.fatal(self.peer.error)  # sends that are complete already can report nothing
+        cause = describe(error)
+        (self.prevented if error.errno in EXHAUSTED else self.lost)(cause)
+
+    def prevented(self, cause: str) -> None:
+        needed = bool(self._queue) or not self._dialled  # what is queued is lost, or what the peer has sent
+        promised = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
+        self._transport.give_up(self, cause, needed, promised)
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
