@@ -115,6 +115,7 @@ class Communicator:
         self.route = Route(self)
         self._reach = len(self.targets)
         self._matcher = engine.matcher(context_id)
+        self._matcher.sources = self.targets
         self._peers: list[Party | None] = [None] * self._reach
         self._collectives = 0
         self._latest: Request[Any] | None = None

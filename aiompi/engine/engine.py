@@ -102,6 +102,7 @@ class Engine:
         self.troubled = False
         self.closing = self.finished = self.lenient = False
         self.unattended: set[Send] = set()
+        self._missed: list[Party] = []  # who is gone and had not finalized
         self.attachment = Attachment(self)
         self._dropped: deque[Callable[[], object]] = deque()  # what undoes it
         self.departed: Request[None] = Request(self)  # of every message that has left at once
@@ -255,7 +256,7 @@ class Engine:
                     message.peer.match(message, receive)
                     return
             if self.troubled:
-                error = self._hopeless(receive.peer_rank)
+                error = self._hopeless(receive.peer_rank, receive.matcher)
                 if error is not None:
                     receive.fail(error)
                     return
@@ -290,7 +291,7 @@ class Engine:
         if self._dropped:
             self._clear_up()
         message = probe.matcher.find_unexpected(probe.want_source, probe.want_tag)
-        error = self._hopeless(probe.peer_rank)
+        error = self._hopeless(probe.peer_rank, probe.matcher)
         if message is not None:
             if probe.takes:
                 message.extract()
@@ -311,18 +312,25 @@ class Engine:
         message = matcher.find_unexpected(source, tag)
         if message is not None:
             return message
-        error = self._hopeless(peer_rank)
+        error = self._hopeless(peer_rank, matcher)
         if error is not None:
             raise error
         return None
 
-    def _hopeless(self, rank: int) -> Exception | None:
-        if self.error is not None or rank == ANY_SOURCE:
+    def _hopeless(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
+        if self.error is not None:
             return self.error
+        if rank == ANY_SOURCE:
+            return None if matcher is None else self._miss(matcher)
         peer = self._peers[rank]
         if peer is None:
             return None
         return peer.error or peer.farewell
+
+    def _miss(self, matcher: Matcher) -> Exception | None:
+        """Why a receive from anybody might wait without end: the message for it may be that of a peer that is gone."""
+        missed = (peer for peer in self._missed if peer.farewell is None and peer.rank in matcher.sources)
+        return next((peer.error for peer in missed), None)
 
     def expect_nothing(self, peer: Party, error: Exception) -> None:
         """Fail what waits for a peer that starts no operation any more."""
@@ -332,6 +340,8 @@ class Engine:
     def give_up(self, peer: Party, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
         self._trouble()
+        if peer.farewell is None:
+            self._missed.append(peer)
         doomed = peer.abandon()
         for matcher in self.contexts.values():
             for message in matcher.unexpected():
@@ -348,14 +358,18 @@ class Engine:
         return [request for request in self.sends.values() if request.peer is peer]
 
     def _dismiss(self, peer: Party, doomed: list[Failable], error: Exception) -> None:
-        """Fail some operations with a peer, and all receives, probes and rounds that wait for it."""
+        """Fail some operations with a peer, and all receives, probes and rounds that wait for it.
+
+        Those from anybody wait for it as well, unless it has finalized: the message that they want may be its.
+        """
+        missed = peer.error is not None and peer.farewell is None
         self.rounds.poll()
         for current in self.rounds:
             if peer.rank in current.absent():
                 self.rounds.remove(current)
                 doomed = [*doomed, current]
         for matcher in self.contexts.values():
-            doomed = [*doomed, *matcher.dismiss(peer.rank)]
+            doomed = [*doomed, *matcher.dismiss(peer.rank, missed)]
         for request in doomed:
             if isinstance(request, Send):
                 self.sends.pop(request.srqid, None)

@@ -9,7 +9,7 @@ without wildcards looks into one place; one with wildcards goes through the mess
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -26,9 +26,12 @@ class Matcher:
     Attributes:
         arrivals: the unexpected messages by their order.
         probes: those that wait.
+        sources: ranks of the world that messages may come from, once there is a communicator.
     """
 
-    __slots__ = ("_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes")
+    __slots__ = (
+        "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes", "sources",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._only: Receive | None = None
@@ -40,6 +43,7 @@ class Matcher:
         self._disordered: dict[int, OrderedDict[int, Message]] = {}  # of these two kinds, by what tells them apart
         self._order = 0
         self.probes: list[Probe] = []
+        self.sources: Container[int] = ()
 
     def post(self, receive: Receive) -> None:
         """Wait for a message."""
@@ -219,11 +223,16 @@ class Matcher:
         for probe in found:
             probe.found(message)
 
-    def dismiss(self, rank: int | None = None) -> list[Receive | Probe]:
-        """Take back what waits for a rank of the world, or for anything; the caller fails it."""
-        receives = [receive for receive in self.posted() if rank in (None, receive.peer_rank)]
+    def dismiss(self, rank: int | None = None, anybody: bool = False) -> list[Receive | Probe]:
+        """Take back what waits for a rank of the world, or for anything; the caller fails it.
+
+        Args:
+            anybody: whether also what waits for whoever comes first, if that rank could be the one.
+        """
+        ranks = {rank, ANY_SOURCE} if anybody and rank in self.sources else {rank}
+        receives = [receive for receive in self.posted() if rank is None or receive.peer_rank in ranks]
         for receive in receives:
             self.withdraw(receive)
-        probes = [probe for probe in self.probes if rank in (None, probe.peer_rank)]
+        probes = [probe for probe in self.probes if rank is None or probe.peer_rank in ranks]
         self.probes = [probe for probe in self.probes if probe not in probes]
         return [*receives, *probes]

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from worlds import LIMIT, WireWorld, irecv, isend, pattern
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, isend, pattern
 
+from aiompi import errors
+from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.wire import frame
 
@@ -82,3 +84,30 @@ def test_probe_sees_a_message_whose_payload_is_on_its_way() -> None:
     assert not receive.done()
     w.run()
     assert receive.result() == pattern(LIMIT)
+
+
+@pytest.mark.parametrize("finalized", [False, True])
+def test_what_waits_for_anybody_fails_when_a_rank_is_gone_that_had_not_finalized(finalized: bool) -> None:
+    """Its message may be the one, and nobody can tell."""
+    w = LocalWorld(3)
+    comm, peer = w.comms[1], w.engines[1].peer(0)
+    others = Communicator(w.engines[1], Group.of([1, 2], 1), 6, "OTHERS")
+    waiting, spared = [irecv(comm, ANY_SOURCE, 1), comm.probe(ANY_SOURCE, 1)], [irecv(others)]
+    isend(w.comms[2], b"early", 1, 2)
+    w.run()
+    peer.part() if finalized else peer.gone("a test")
+    assert irecv(comm).result() == b"early"
+    waiting += [irecv(comm), comm.probe(ANY_SOURCE, ANY_TAG)]
+    spared += [irecv(others), irecv(comm, 2), others.probe(ANY_SOURCE, ANY_TAG)]
+    assert not any(request.done() for request in spared)
+    assert [request.done() for request in waiting] == [not finalized] * 4
+    if finalized:
+        assert comm.iprobe(ANY_SOURCE, ANY_TAG) is None
+        return
+    for request in waiting:
+        with pytest.raises(errors.ProcessFailedError, match="rank 0 is gone: a test"):
+            request.result()
+    with pytest.raises(errors.ProcessFailedError, match="rank 0 is gone: a test"):
+        comm.iprobe(ANY_SOURCE, ANY_TAG)
+    peer.part()  # the agent has told since
+    assert not irecv(comm).done()
