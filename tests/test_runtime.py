@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeAlias
 
 import pytest
-from jobs import KEY, Site
+from jobs import FACES, KEY, Site, in_face
 from worlds import open_descriptors
 
 import aiompi
@@ -237,6 +237,25 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
 
     run(main())
     assert job.finish().code == 4
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_collectives_of_who_has_left_the_installation_behind(site: Site, face: str) -> None:
+    """By chroot, or because it was removed: nothing is read any more."""
+    body = """
+    def refuse(event, args):
+        if event in ("open", "import") and started:
+            os._exit(5)
+    sys.addaudithook(refuse)
+    started = False
+    await comm.sendrecv(None, 1 - comm.rank, source=1 - comm.rank)
+    started = True
+    await comm.Barrier()
+    total = await comm.allreduce(comm.rank)
+    started = False
+    print(total)
+    """
+    assert site.ok(2, in_face(face, body)).lines == ["1", "1"]
 
 
 def test_ranks_of_a_local_world_share_nothing_but_the_hub() -> None:
