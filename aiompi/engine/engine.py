@@ -78,8 +78,8 @@ class Engine:
         lenient: whether small messages in standard mode to ranks that have finalized are lost, as in implementations
             where such ranks stay until all have, instead of being errors.
         fatal: ends the job because of an error that no call can report; given by the runtime.
-        failures: how many operations have failed so far.
         troubled: whether that is so, or a peer has left or died: starting an operation then takes a closer look.
+        failures: how many operations have failed so far.
     """
 
     def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:

@@ -220,7 +220,7 @@ def test_all_names_are_in_the_picture(panels: int) -> None:
         assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
 
 
-@pytest.mark.parametrize("name", ["out.xyz", "out"])
+@pytest.mark.parametrize("name", ["out.xyz", "out", "out.pgf"])
 def test_a_plot_of_no_known_kind_is_refused_before_measuring(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
