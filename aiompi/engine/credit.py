@@ -115,16 +115,7 @@ class Creditor(Party):
         if not link.grant(owed):
             link.send(_pack(PROTOACK, 0, 0, owed, 0, 0, 0, 0), (), None)
 
-    def _header(
-        self,
-        kind: int,
-        tag: int = 0,
-        source: int = 0,
-        context: int = 0,
-        length: int = 0,
-        srqid: int = 0,
-        drqid: int = 0,
-    ) -> bytes:
+    def _header(self, kind: int, tag: int, source: int, context: int, length: int, srqid: int, drqid: int) -> bytes:
         """That of a frame which returns all credit that is owed."""
         owed, self._owed = self._owed, 0
         return _pack(kind, tag, source, owed, context, length, srqid, drqid)

@@ -376,7 +376,7 @@ class Peer(Creditor):
         self._answer_to(srqid)
         request.acknowledged = True
         pieces = request.payload if wanted == request.nbytes else frame.beginning(request.payload, wanted)
-        header_bytes = self._header(frame.DATA, length=wanted, drqid=drqid)
+        header_bytes = self._header(frame.DATA, 0, 0, 0, wanted, 0, drqid)
         if (self.link or self.connect()).send(header_bytes, pieces, request):
             request.sent()
 
