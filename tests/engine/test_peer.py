@@ -15,6 +15,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Link, Message, Party
 from aiompi.engine.credit import OVERHEAD
+from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
 
@@ -244,6 +245,10 @@ def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
     with pytest.raises(errors.RemoteProtocolError, match=f"unknown kind {kind}"):
         forged(w, Header(kind, length=5))
     assert irecv(w.comms[1]).result() == b"before"
+
+
+def test_each_kind_of_frame_is_known() -> None:
+    assert set(_HANDLERS) == set(range(frame.EAGER, frame.INVITE + 1))
 
 
 def test_answer_of_another_rank_is_refused() -> None:
