@@ -137,14 +137,13 @@ class Runtime:
         from aiompi.transport.impi_host import ImpiHost
 
         self.engine.gateway = Gateway(self.engine, universe)
-        self._host = host = ImpiHost(self.engine, address, key, self._on_cut_off)
+        self._host = host = ImpiHost(self.engine, address, key, self._on_host_lost)
         host.drained = self._on_drained
         # Other clients may start earlier: what comes from there is acknowledged before this rank has all cards.
         self.engine.connect = lambda peer: host.link
         await host.connected
 
-    def _on_cut_off(self, cause: str) -> None:
-        """This rank cannot be reached, by way of its host or at all: only the job can be told."""
+    def _on_host_lost(self, cause: str) -> None:
         if not self._farewell.done():
             self.abort(1, cause)
             self.on_end(1)
@@ -168,7 +167,6 @@ class Runtime:
         for kind in kinds:
             transport = kind(self.engine, site)
             transport.drained = self._on_drained
-            transport.cut_off = self._on_cut_off
             self._transports.append(transport)
         own = next(transport for transport in self._transports if isinstance(transport, Loopback))
         self.engine.connect = lambda peer: own.connect(cast(Peer, peer), peer.rank)

@@ -340,7 +340,6 @@ class StreamTransport(Transport):
         self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
         self._breather: Timer | None = None
-        self._breaths = 0  # since a connection was accepted
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
 
@@ -405,12 +404,8 @@ class StreamTransport(Transport):
         if promised and peer.error is not None and not self.engine.finished:
             self.engine.fatal(peer.error)  # they can report nothing
 
-    def accept(self, waiting: bool = True) -> None:
-        """Take connections that are waiting.
-
-        Args:
-            waiting: whether there are some: without a descriptor for one the system does not look.
-        """
+    def accept(self) -> None:
+        """Take connections that are waiting."""
         for _ in range(_ACCEPTED):
             if self._listener is None:
                 return
@@ -421,10 +416,9 @@ class StreamTransport(Transport):
             except OSError as error:
                 if error.errno == errno.ECONNABORTED:
                     continue
-                if error.errno in EXHAUSTED and waiting and self._breather is None:
-                    self._breathe(error)
+                if error.errno in EXHAUSTED:
+                    self._breathe()
                 return
-            self._breaths = 0
             sock.setblocking(False)
             if len(self._greetings) >= HALF_OPEN + self.engine.size:
                 self._turn_away()
@@ -438,21 +432,12 @@ class StreamTransport(Transport):
         self._breather = None
         self.engine.driver.add_reader(self._listener.fileno(), self.accept)
 
-    def _breathe(self, error: OSError) -> None:
-        """Accept nothing for a while: a listener that stays readable would keep the driver busy.
-
-        If that lasts, those who want to connect give up, and cannot tell why.
-        """
+    def _breathe(self) -> None:
+        """Accept nothing for a while: a listener that stays readable would keep the driver busy."""
         assert self._listener is not None
-        self.engine.driver.remove_reader(self._listener.fileno())
-        self._breather = self.engine.driver.call_later(BREATHER, self._listen)
-        self._breaths += 1
-        limit = self.engine.settings.connect_timeout
-        if (self._breaths - 1) * BREATHER >= limit:
-            self.cut_off(
-                f"rank {self.engine.rank} could not accept a connection of another rank for {limit:g} s: "
-                f"{error.strerror}; raise its limits (ulimit -a)"
-            )
+        if self._breather is None:
+            self.engine.driver.remove_reader(self._listener.fileno())
+            self._breather = self.engine.driver.call_later(BREATHER, self._listen)
 
     def _turn_away(self) -> None:
         """Make place for one more: the oldest goes that has not said anything, or else the oldest."""
@@ -484,7 +469,7 @@ class StreamTransport(Transport):
             greeting.socket.close()
 
     def pending(self) -> bool:
-        self.accept(waiting=False)
+        self.accept()
         return bool(self._greetings)
 
     def linked(self, peer: Party) -> bool:

@@ -40,7 +40,6 @@ class Transport(ABC):
         name: in business cards and in the setting `transports`.
         preference: of all transports that reach a peer the one with the highest is used.
         drained: called whenever a link has become idle.
-        cut_off: called with the cause when other ranks cannot reach this one, who do not know why.
     """
 
     name: ClassVar[str]
@@ -50,7 +49,6 @@ class Transport(ABC):
         self.engine = engine
         self.site = site
         self.drained: Callable[[], object] = lambda: None
-        self.cut_off: Callable[[str], object] = lambda cause: None
 
     @abstractmethod
     def address(self) -> Any:

@@ -40,12 +40,3 @@ def test_who_receives_from_anybody_is_told_that_one_cannot_send(site: Site, face
     result = run(site, face, 1, AIOMPI_TRANSPORTS="loopback,shared_memory")
     cause = "rank 2 is gone: this process has no resources left for its connection: Too many open files"
     assert f"aiompi-launch: rank 0 failed: ProcessFailedError: {cause}" in result.err
-
-
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
-def test_a_rank_that_cannot_accept_ends_the_job(site: Site, face: str, transport: str) -> None:
-    """After as long as others try to connect; why they cannot, they do not know."""
-    result = run(site, face, 0, AIOMPI_TRANSPORTS=f"loopback,{transport}", AIOMPI_CONNECT_TIMEOUT="1")
-    cause = "rank 0 could not accept a connection of another rank for 1 s: Too many open files; raise its limits"
-    assert f"aiompi-launch: {cause}" in result.err
