@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiompi.engine.receive import Receive
+from aiompi.engine.receive import Decode, Receive
 from aiompi.engine.request import Request
 from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
@@ -41,23 +41,32 @@ class Exchange(Request[Any]):
         self._pending -= 1
         if self._pending == 0:
             self._cancelled = self._receive.cancelled()
+            self._engine.failures += self._error is not None
             self.complete()
 
     def exception(self) -> BaseException | None:
-        super().exception()
-        return self._send.exception() or self._receive.exception()
+        error = super().exception()  # which an error handler may have changed
+        parts = self._send.exception() or self._receive.exception()
+        return error or parts
 
     def result(self) -> Any:
-        super().exception()  # it is told now
-        self._send.result()
+        if self.exception() is not None:
+            super().result()
         return self._receive.result()
+
+    @property
+    def decode(self) -> Decode | None:
+        """What makes the result out of what is received, if anything."""
+        return self._receive.decode
 
     def cancel(self) -> bool:
         """Refused, as by other implementations: MPI has it for a send or a receive (section 3.8).
 
         Raises:
-            InvalidRequestError: always.
+            InvalidRequestError: it is not complete.
         """
+        if self._done:
+            return False
         raise InvalidRequestError(
             "Cancel: the request is of a send and a receive together, which cannot be cancelled: start them by Isend "
             "and Irecv"

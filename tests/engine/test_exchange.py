@@ -56,6 +56,19 @@ def test_cancelling_one_is_refused() -> None:
     assert not exchange.done()
 
 
+def test_its_error_can_be_changed() -> None:
+    """As error handlers do."""
+    w, exchange = new_exchange(5)
+    isend(w.comms[1], pattern(10), 0)
+    irecv_into(w.comms[1], bytearray(10 * LIMIT))
+    w.run()
+    exchange._error = changed = ValueError("of a handler")
+    assert exchange.exception() is changed
+    with pytest.raises(ValueError, match="of a handler"):
+        exchange.result()
+    assert exchange.cancel() is False
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_one_that_is_freed_is_not_forgotten(early: bool) -> None:
     """Its send is waited for at the end, and its errors end the job."""

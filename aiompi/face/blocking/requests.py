@@ -146,7 +146,7 @@ class Request(Opaque, Generic[T]):
         """Mark for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
 
         Raises:
-            InvalidRequestError: it is null or inactive.
+            InvalidRequestError: it is null or inactive, or of a send and a receive together (`Isendrecv`).
         """
         operation = self._active
         if operation is None:
@@ -401,16 +401,19 @@ def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
         return
     pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
     engine, known = pending[0]._engine, -1
+    # Whether these have failed is known only when they are asked for what they have received.
+    decoding = [operation for operation in pending if getattr(operation, "decode", None) is not None]
 
     def settled() -> bool:
         nonlocal known
         while pending and pending[-1]._done:
             if pending.pop().exception() is not None:
                 return True
-        if not pending or engine.failures == known:
-            return not pending
-        known = engine.failures  # only now it pays to look at all of them
-        return any(operation._done and operation.exception() is not None for operation in pending)
+        if not pending:
+            return True
+        looked_at = decoding if engine.failures == known else pending
+        known = engine.failures
+        return any(operation._done and operation.exception() is not None for operation in looked_at)
 
     _wait_until(requests, settled)
 

@@ -260,6 +260,29 @@ def failure_among_pending_ones() -> None:
 
 
 @check
+def failures_that_show_late() -> None:
+    """Of an object that cannot be decoded, and of a send and a receive whose send ends last: told before the rest."""
+    long = bytearray(4 * LARGE)
+    for way in ("decode", "exchange"):
+        late = comm.irecv(source=predecessor, tag=1)
+        if way == "decode":
+            failing = comm.irecv(source=predecessor, tag=2)
+            comm.Send([b"\xc1 is no object", MPI.BYTE], successor, 2)
+        else:
+            failing = comm.Isendrecv(long, successor, 3, bytearray(1), predecessor, 2)
+            comm.Send(b"xx", successor, 2)
+            taken = comm.Irecv(bytearray(len(long)), predecessor, 3)
+        with raises(MPI.InStatusError, "1 of 2 requests failed; request 1: "):
+            MPI.Request.Waitall([late, failing])
+        comm.Barrier()
+        comm.send("late", successor, 1)
+        assert late.wait() == "late"
+        if way == "exchange":
+            taken.Wait()
+    comm.Barrier()
+
+
+@check
 def looks_at_those_to_come() -> None:
     """A Waitall that is woken by each of many messages looks at the one it waits for, not at all of them."""
     count = 100
