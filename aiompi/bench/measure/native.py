@@ -32,7 +32,7 @@ async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) ->
 
 
 async def latency_typed(comm: Intracomm, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
+    """Seconds per round trip of an even number of doubles, one item of a derived type without gaps, or of DOUBLE."""
     buffers = np.ones(count), np.full(count, 0.0)
     described = (1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, DOUBLE)
     specs = [[buffer, *described] for buffer in buffers]
@@ -76,8 +76,9 @@ async def _ping_pong(
             await recv(received, source, tag)
             await send(sent, peer, TAG)
 
-    seconds = await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
-    payloads.check(buffers[1])
+    loop = lead if leads(comm) else follow
+    seconds = await timed_async(loop, iterations, blocks, comm.Barrier)
+    await payloads.check_async(buffers[1], loop)
     return seconds
 
 
@@ -98,9 +99,11 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
             await comm.Send(token, peer, TAG)
 
     if leads(comm):
-        return await timed_async(lead, iterations, blocks, comm.Barrier)
+        seconds = await timed_async(lead, iterations, blocks, comm.Barrier)
+        await lead(1)  # for the check of the other one
+        return seconds
     seconds = await timed_async(follow, iterations, blocks, comm.Barrier)
-    payloads.check(received)
+    await payloads.check_async(received, follow)
     return seconds
 
 
@@ -117,7 +120,7 @@ async def bandwidth_both_ways(comm: Intracomm, nbytes: int, window: int, iterati
             await answer(token, peer, TAG)
 
     seconds = await timed_async(loop, iterations, blocks, comm.Barrier)
-    payloads.check(received)
+    await payloads.check_async(received, loop)
     return seconds
 
 

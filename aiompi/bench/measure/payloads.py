@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import numpy as np
@@ -24,18 +25,30 @@ def blank(nbytes: int) -> npt.NDArray[np.uint8]:
     return np.full(nbytes, 0, np.uint8)
 
 
-def check(received: npt.NDArray[Any], value: float = 1) -> None:
-    """Refuse to have measured what has not happened.
+def check(received: npt.NDArray[Any], loop: Callable[[int], object]) -> None:
+    """Refuse to have measured what has not happened: run a loop that was timed once more, on blank memory.
 
     Args:
-        received: where messages of `touched`, or what was made of them, have come.
-        value: of each item.
+        received: where it receives messages of `touched`.
 
     Raises:
-        ValueError: something else is there.
+        ValueError: something else has come, or nothing.
     """
-    if not (received == value).all():
-        raise ValueError(f"what was received is not what was sent: {received}, expected {value} everywhere")
+    received.fill(0)
+    loop(1)
+    _look(received)
+
+
+async def check_async(received: npt.NDArray[Any], loop: Callable[[int], Awaitable[object]]) -> None:
+    """As `check`, for a loop that is awaited."""
+    received.fill(0)
+    await loop(1)
+    _look(received)
+
+
+def _look(received: npt.NDArray[Any]) -> None:
+    if not received.all():
+        raise ValueError(f"what was received is not what was sent: {received}")
 
 
 def data(nbytes: int) -> bytes:
@@ -56,7 +69,7 @@ def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
 
 
 def check_object(received: Any, sent: dict[str, Any]) -> None:
-    """As `check`, for an object.
+    """Refuse an object that is not what was sent.
 
     Raises:
         ValueError: it is another one.

@@ -39,7 +39,7 @@ def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> l
 
 
 def latency_typed(mpi: Any, comm: Any, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of doubles, which are one item of a derived type without gaps, or items of DOUBLE."""
+    """Seconds per round trip of an even number of doubles, one item of a derived type without gaps, or of DOUBLE."""
     buffers = np.ones(count), np.full(count, 0.0)
     described = (1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, mpi.DOUBLE)
     specs = [[buffer, *described] for buffer in buffers]
@@ -70,8 +70,9 @@ def _ping_pong(
             comm.Recv(received, source, tag)
             comm.Send(sent, peer, TAG)
 
-    seconds = timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
-    payloads.check(buffers[1])
+    loop = lead if leads(comm) else follow
+    seconds = timed(loop, iterations, blocks, comm.Barrier)
+    payloads.check(buffers[1], loop)
     return seconds
 
 
@@ -92,9 +93,11 @@ def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, bl
             comm.Send(token, peer, TAG)
 
     if leads(comm):
-        return timed(lead, iterations, blocks, comm.Barrier)
+        seconds = timed(lead, iterations, blocks, comm.Barrier)
+        lead(1)  # for the check of the other one
+        return seconds
     seconds = timed(follow, iterations, blocks, comm.Barrier)
-    payloads.check(received)
+    payloads.check(received, follow)
     return seconds
 
 
@@ -112,7 +115,7 @@ def bandwidth_both_ways(mpi: Any, comm: Any, nbytes: int, window: int, iteration
             answer(token, peer, TAG)
 
     seconds = timed(loop, iterations, blocks, comm.Barrier)
-    payloads.check(received)
+    payloads.check(received, loop)
     return seconds
 
 

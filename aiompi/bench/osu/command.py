@@ -33,7 +33,8 @@ They take turns of up to {round(TURN * 1e3)} ms, and at most {MOST_ROUNDS} round
 compared with the first: a ratio below x1 means faster in us, above x1 in MB/s. Latency is half a round trip; bandwidth
 that of a window of 64 messages, or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second,
 too. As in the OSU micro-benchmarks all messages are sent from the same memory, which nobody changes, and received into
-the same other memory; what has come is looked at when a turn is over. The time of a collective is the longest that any
+the same other memory, but for uvloop, distributed and pyzmq, which make bytes for each. After each turn one more round
+is looked at, whether ranks receive what was sent. The time of a collective is the longest that any
 rank has been in a call, by its own clock, after a barrier: the median of the calls of a turn, where the OSU
 micro-benchmarks print means of calls and ranks. What takes long now and then, as where ranks that spin share cores,
 does not show in a median. Sizes are those of a rank's block, or of the vector. Reductions add doubles, or bytes if the
