@@ -61,7 +61,7 @@ class Runtime:
     def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
         self.settings = settings_module.load() if settings is None else settings
         select.check(self.settings.coll)
-        select.tuning()  # from now on the program may do without the files of this package
+        select.tuning()  # read now: a program may leave the files of this package behind, as by chroot
         self.engine = Engine(0, 1, self.settings, driver)
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)

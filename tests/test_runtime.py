@@ -241,7 +241,7 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
 
 @pytest.mark.parametrize("face", FACES)
 def test_collectives_of_who_has_left_the_installation_behind(site: Site, face: str) -> None:
-    """By chroot, or because it was removed: nothing is read any more."""
+    """By chroot, or because it was removed: these read nothing any more."""
     body = """
     def refuse(event, args):
         if event in ("open", "import") and started:

@@ -264,9 +264,8 @@ class Owned(Coroutine[Any, None, T_co]):
     """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
 
     Cancelling or timing out the await withdraws the operation as far as that is still possible, and as soon as no other
-    process is just writing into its memory; if a message is lost all the same, it ends with the error for that. To
-    asyncio it is a coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before
-    its first step.
+    process is just writing into its memory; if a message is lost all the same, a warning tells. To asyncio it is a
+    coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before its first step.
     """
 
     __slots__ = ("_request", "_steps")
@@ -326,21 +325,32 @@ def _abandon(request: Request[Any]) -> None:
     request.withdraw()
     loss = request.loss()
     if loss is not None:
-        warnings.warn(f"a receive that was never awaited has lost its message: {loss}", RuntimeWarning, stacklevel=2)
+        _Notice(f"a receive that was withdrawn has lost its message: {loss}")
+
+
+class _Notice:
+    """Warns when it is finalized, which is at once: also where warnings are errors that raises in no call."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __del__(self) -> None:
+        warnings.warn(self._text, RuntimeWarning, stacklevel=2)
 
 
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
     """Withdraw an operation as soon as that can be, and raise what has ended the await of it.
 
-    Where a message is lost by that, or was before, raise the error of the operation: nobody else would tell it.
+    Where a message is lost by that, or was before, a warning tells: in the place of a cancellation its error would
+    keep alive who catches errors and goes on.
     """
     try:
         if not isinstance(error, GeneratorExit):  # who closes a coroutine lets it wait no more
             yield from request.settle()
     finally:
-        request.withdraw()
+        _abandon(request)
     try:
-        raise request.loss() or error
+        raise error
     finally:
         # An error keeps the frames that it came through; this one keeps neither it nor the memory of the operation.
         del error, request

@@ -117,7 +117,7 @@ class Sink:
         """Whether a pipe is broken, or a terminal has gone; a disk that is full or fails is another matter."""
         if error.errno == errno.EIO:
             return not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
-        return error.errno == errno.EPIPE
+        return error.errno in (errno.EPIPE, errno.ECONNRESET)
 
     def _break(self, reason: str) -> None:
         self._stop_writing()

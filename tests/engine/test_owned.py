@@ -7,6 +7,8 @@ import contextlib
 import functools
 import gc
 import itertools
+import sys
+import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
@@ -344,7 +346,7 @@ def test_withdrawing_from_a_message_that_does_not_fit(size: int, room: int, arri
 @pytest.mark.parametrize("size", [LIMIT, 3000])
 @pytest.mark.parametrize("come", [0, 50, 2**30])
 @pytest.mark.parametrize("exchanged", [False, True])
-def test_a_message_that_is_lost_is_told_by_the_await_that_was_cancelled(
+def test_a_message_that_is_lost_when_an_await_is_cancelled_is_told_by_a_warning(
     run: Run, size: int, come: int, exchanged: bool
 ) -> None:
     """It did not fit, and is gone: before, or by the cancellation."""
@@ -361,14 +363,64 @@ def test_a_message_that_is_lost_is_told_by_the_await_that_was_cancelled(
             w.run_wire(1, 0)
             w.run_wire(0, 1, (HEADER_BYTES if size > LIMIT else 0) + come)
             task.cancel()
-            (error,) = await asyncio.gather(task, return_exceptions=True)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                (error,) = await asyncio.gather(task, return_exceptions=True)
+            assert isinstance(error, asyncio.CancelledError)
             again = irecv(w.comms[1])
             w.run()
-            assert isinstance(error, asyncio.CancelledError if again.done() else errors.TruncationError)
+            assert [one.category for one in told] == [] if again.done() else [RuntimeWarning]
+            assert not told or "has lost its message: message of" in str(told[0].message)
             assert size == LIMIT or not again.done(), "what was not asked for does not come"
             assert not again.done() or again.result() == pattern(size)
 
     run(main())
+
+
+def test_who_is_cancelled_ends_though_he_catches_the_errors_of_messages(run: Run) -> None:
+    async def serve(receive: OwnedReceive[Any]) -> None:
+        while True:
+            with contextlib.suppress(errors.Exception):
+                await receive
+
+    async def main() -> None:
+        w = new_world()
+        for end in (asyncio.Task.cancel, None):
+            serving = serve(OwnedReceive(irecv_into(w.comms[1], bytearray(1), 0)))
+            if end is None:
+                serving.send(None)
+            else:
+                task = asyncio.create_task(serving)
+                await asyncio.sleep(0)
+            isend(w.comms[0], b"too long", 1)
+            w.run()
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                if end is None:
+                    serving.close()
+                else:
+                    end(task)
+                    await asyncio.wait([task])
+            assert end is None or task.cancelled()
+            (one,) = told
+            assert "lost its message: message of 8 bytes" in str(one.message)
+
+    run(main())
+
+
+def test_a_lost_message_fails_no_other_call_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    w = LocalWorld(2)
+    isend(w.comms[0], b"too long", 1)
+    lost = OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
+    monkeypatch.setattr(w.engines[1], "drop", lambda undo, _: w.engines[1]._dropped.append(undo))
+    del lost
+    isend(w.comms[0], b"x", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert irecv(w.comms[1]).result() == b"x"
+    assert [one.exc_type for one in told] == [RuntimeWarning]
 
 
 def test_receive_from_nobody_can_be_dropped() -> None:
@@ -382,7 +434,7 @@ def test_failed_receive_can_be_dropped() -> None:
     """With a warning if it was for a message, as nothing else tells that it is lost."""
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
-    with pytest.warns(RuntimeWarning, match="never awaited has lost its message: message of 8 bytes from rank 0"):
+    with pytest.warns(RuntimeWarning, match="withdrawn has lost its message: message of 8 bytes from rank 0"):
         OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
     w.engines[1].peer(0).gone("test")
     OwnedReceive(irecv(w.comms[1], 0))
