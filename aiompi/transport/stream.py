@@ -115,7 +115,6 @@ class Connection:
         self._socket: socket.socket | None = None
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
-        self._promised = False  # whether sends are complete that were queued
         self._writing = False
         self._closed = False
 
@@ -181,7 +180,6 @@ class Connection:
             if owner is not None:
                 self._correspondent.orphan(owner)
             return False
-        self._promised |= copy and owner is not None and header[0] == EAGER
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
         self._queue.append((last, None if copy else owner))
@@ -318,7 +316,13 @@ class StreamLink(Connection):
         self.peer = peer
         self._transport = transport
         self._frames = Reader(peer)
+        self._promised = False  # whether messages have been queued whose sends are complete
         super().__init__(transport, peer, self._frames)
+
+    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
+        copied = super()._enqueue(header, payload, owner, done)
+        self._promised |= copied and owner is not None and header[0] == EAGER
+        return copied
 
     def prevented(self, cause: str) -> None:
         self._transport.give_up(self, cause, bool(self._queue), self._promised)

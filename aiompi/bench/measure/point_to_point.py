@@ -39,7 +39,7 @@ def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> l
 
 
 def latency_typed(mpi: Any, comm: Any, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of an even number of doubles, one item of a derived type without gaps, or of DOUBLE."""
+    """Seconds per round trip of an even number of doubles: an item of a derived type without gaps, or DOUBLE items."""
     buffers = np.ones(count), np.full(count, 0.0)
     described = (1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, mpi.DOUBLE)
     specs = [[buffer, *described] for buffer in buffers]

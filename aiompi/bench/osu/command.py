@@ -34,12 +34,11 @@ compared with the first: a ratio below x1 means faster in us, above x1 in MB/s. 
 that of a window of 64 messages, or as many as have 64 MiB, and a short answer; mbw_mr tells the messages per second,
 too. As in the OSU micro-benchmarks all messages are sent from the same memory, which nobody changes, and received into
 the same other memory, but for uvloop, distributed and pyzmq, which make bytes for each. After each turn one more round
-is looked at, whether ranks receive what was sent. The time of a collective is the longest that any
-rank has been in a call, by its own clock, after a barrier: the median of the calls of a turn, where the OSU
-micro-benchmarks print means of calls and ranks. What takes long now and then, as where ranks that spin share cores,
-does not show in a median. Sizes are those of a rank's block, or of the vector. Reductions add doubles, or bytes if the
-size is no multiple of 8, and in reduce_scatter. Objects are a dict with a number and an array of so many bytes, in
-reductions the array alone.
+is looked at, whether ranks receive what was sent. The time of a collective is the longest that any rank has been in a
+call, by its own clock, after a barrier: the median of the calls of a turn, where the OSU micro-benchmarks print means
+of calls and ranks. What takes long now and then, as where ranks that spin share cores, does not show in a median. Sizes
+are those of a rank's block, or of the vector. Reductions add doubles, or bytes if the size is no multiple of 8, and in
+reduce_scatter. Objects are a dict with a number and an array of so many bytes, in reductions the array alone.
 Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
 malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
 come before. targets mpich measures objects before and after such a message.
