@@ -35,7 +35,7 @@ class Sending:
         self._memory = bytearray(message.content)
         cut = min(cut, len(self._memory))
         view = memoryview(self._memory)
-        self.payload = (view[:cut], view[cut:])
+        self.payload = (view[:cut], view[cut:]) if cut else (view,)
 
     def give_back(self) -> None:
         """The sender may do with the memory what it likes."""

@@ -36,6 +36,9 @@ T = TypeVar("T")
 #: copy of a message; without a turn a task that is served promptly would keep all else of its loop from running.
 _AWAITS_PER_TURN: Final = 16
 
+#: bytes of memory of a receive below which nobody copies a message straight into it
+_LONG: Final = 48 * 2**10
+
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -197,7 +200,7 @@ class Engine:
         """The queues of a context; messages may come before this rank knows the communicator."""
         matcher = self.contexts.get(context)
         if matcher is None:
-            matcher = self.contexts[context] = Matcher()
+            matcher = self.contexts[context] = Matcher(context)
         return matcher
 
     def spawn(self, coroutine: Coroutine[Any, None, T], owner: object = None) -> Schedule[T]:
@@ -261,11 +264,20 @@ class Engine:
                     receive.fail(error)
                     return
             matcher.post(receive)
+            if receive.memory is not None and len(receive.memory) >= _LONG:
+                self._advertise(receive)
         except BaseException:
             # Nobody else has it, so nothing may come into its memory any more.
-            if not receive.cancel() and receive.landing is not None:
+            if receive.advertised is not None or (not receive.cancel() and receive.landing is not None):
                 receive.withdraw()
             raise
+
+    def _advertise(self, receive: Receive) -> None:
+        """Let a message be copied straight into the memory of a receive, if it is clear which one it gets next."""
+        if self.lending is not None and receive.peer_rank >= 0 and receive.matcher.foremost(receive):
+            peer = self._peers[receive.peer_rank]
+            if peer is not None:
+                peer.advertise(receive, self.lending)
 
     def convene(self, current: Round) -> None:
         """Wait for the others of a round, if they can still come."""
@@ -409,6 +421,9 @@ class Engine:
         for peer in self.peers():
             for landing in peer.landings:
                 landing.offer = None
+        for matcher in self.contexts.values():
+            for receive in matcher.posted():
+                receive.advertised = None
         self.abort(error)
 
     def _fail(self, doomed: Iterable[Failable], error: Exception) -> None:

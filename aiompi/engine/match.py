@@ -24,16 +24,19 @@ class Matcher:
     """Posted receives, unexpected messages and waiting probes of one context.
 
     Attributes:
+        context: its id.
         arrivals: the unexpected messages by their order.
         probes: those that wait.
         sources: ranks of the world that messages may come from, once there is a communicator.
     """
 
     __slots__ = (
-        "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "probes", "sources",
+        "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "context", "probes",
+        "sources",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, context: int) -> None:
+        self.context = context
         self._only: Receive | None = None
         # A receive alone in its place needs no queue, which is the usual case. Queues are by order.
         self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
@@ -66,6 +69,17 @@ class Matcher:
                 self._posted[source, tag] = posted = OrderedDict({posted.order: posted})
             posted[receive.order] = receive
 
+    def foremost(self, receive: Receive) -> bool:
+        """Whether no other one gets the next message that a posted receive matches; False if it is not easily seen."""
+        if self._only is receive:
+            return True
+        source, tag = receive.want_source, receive.want_tag
+        if tag == ANY_TAG or self._posted.get((source, tag)) is not receive:
+            return False
+        if not self._wildcards:
+            return True
+        return not any(key in self._posted for key in ((source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)))
+
     def take_posted(self, source: int, tag: int) -> Receive | None:
         """The first posted receive that matches an incoming message.
 
@@ -79,6 +93,8 @@ class Matcher:
             wanted = only.want_tag
             if wanted != tag and wanted != ANY_TAG:
                 return None
+            if only.advertised is not None:
+                only.advertised.close()
             self._only = None
             self._order = only.order = self._order + 1
             return only
@@ -87,11 +103,16 @@ class Matcher:
         if posted is None:
             return None
         if isinstance(posted, OrderedDict):
-            _, receive = posted.popitem(last=False)
+            receive = next(iter(posted.values()))
+            if receive.advertised is not None:
+                receive.advertised.close()
+            del posted[receive.order]
             if not posted:
                 del self._posted[key]
         else:
             receive = posted
+            if receive.advertised is not None:
+                receive.advertised.close()
             del self._posted[key]
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1
@@ -116,6 +137,8 @@ class Matcher:
 
     def withdraw(self, receive: Receive) -> bool:
         """Take back a posted receive; False when it has been matched."""
+        if receive.advertised is not None:
+            receive.advertised.close()
         if self._only is receive:
             self._only = None
             return True

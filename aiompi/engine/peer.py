@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from aiompi.constants import ANY_TAG
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
 from aiompi.engine.credit import OVERHEAD, Creditor
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.match import Matcher
     from aiompi.engine.request import Request
-    from aiompi.engine.seams import Failable, Link
+    from aiompi.engine.seams import Failable, Lending, Link
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
@@ -227,6 +228,27 @@ class Peer(Creditor):
             receive.take(source, tag, payload)
             return
         _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
+
+    def advertise(self, receive: Receive, lending: Lending[Any]) -> None:
+        for link in self._links:
+            if lending.advertise(receive, link):
+                return
+
+    def filled(self, header: tuple[int, ...], receive: Receive) -> None:
+        _, tag, source, credit, context, length, _, note = header
+        self.credit += credit
+        matcher, wanted = receive.matcher, receive.want_tag
+        if context != matcher.context or source != receive.want_source or (tag != wanted != ANY_TAG):
+            raise RemoteProtocolError(
+                f"rank {self.rank} wrote a message into the memory of a receive that is for another"
+            )
+        matcher.take_posted(source, tag)
+        self._owed += length + OVERHEAD
+        if self._owed >= self._ackmark:
+            self._acknowledge()
+        if note:
+            receive.noted(note)
+        receive.filled(source, tag, length)
 
     def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header

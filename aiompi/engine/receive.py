@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiompi.engine.foreign import ForeignPeer
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
+    from aiompi.engine.seams import Advertised
 
 
 class Receive(Request[Any]):
@@ -35,11 +36,13 @@ class Receive(Request[Any]):
         status: filled with the envelope when the result is taken.
 
     Attributes:
+        advertised: the receive as its sender knows it, if it does.
         data: the bytes of a message that was received into memory of its own.
         source, tag, length: envelope of the message, once matched.
     """
 
     __slots__ = (
+        "advertised",
         "data",
         "decode",
         "landing",
@@ -69,6 +72,7 @@ class Receive(Request[Any]):
         self._engine = engine
         self._done = self._cancelled = self._told = False
         self._error = self._value = self._callbacks = self._waiter = None
+        self.advertised: Advertised | None = None
         self.matcher = matcher
         self.memory = memory
         self.want_source = source
@@ -152,6 +156,15 @@ class Receive(Request[Any]):
         if self._callbacks is not None or self._waiter is not None:
             self._finish()
 
+    def filled(self, source: int, tag: int, length: int) -> None:
+        """A whole message has come, into the memory of the receive."""
+        self.source = source
+        self.tag = tag
+        self.length = length
+        self._done = True
+        if self._callbacks is not None or self._waiter is not None:
+            self._finish()
+
     def begin(
         self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
     ) -> Landing:
@@ -194,6 +207,11 @@ class Receive(Request[Any]):
 
     def cancel(self) -> bool:
         """Cancel the receive if it has not been matched (MPI_Cancel, section 3.8)."""
+        if self.advertised is not None and self.advertised.filled():
+            return False
+        return self._call_off()
+
+    def _call_off(self) -> bool:
         if self._done or not self.matcher.withdraw(self):
             return False
         self._cancelled = True
@@ -202,6 +220,8 @@ class Receive(Request[Any]):
         return True
 
     def quiescent(self) -> bool:
+        if self.advertised is not None:
+            return self.advertised.close(wait=False)
         return self.landing is None or self.landing.divert(wait=False)
 
     def withdraw(self) -> None:
@@ -217,7 +237,7 @@ class Receive(Request[Any]):
         return super().exception() if matched and self.untold_error() is not None else None
 
     def _undo(self) -> None:
-        if self._error is not None or self._cancelled or self.source == PROC_NULL or self.cancel():
+        if self._error is not None or self._cancelled or self.source == PROC_NULL or self._call_off():
             return
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):

@@ -12,6 +12,7 @@ B = TypeVar("B")
 
 if TYPE_CHECKING:
     from aiompi.engine.party import Party
+    from aiompi.engine.receive import Receive
     from aiompi.engine.request import Request
     from aiompi.engine.round import Round
 
@@ -158,6 +159,22 @@ class Exhibit(NamedTuple):
     memory: memoryview
 
 
+class Advertised(Protocol):
+    """A posted receive of whose memory the sender knows."""
+
+    def filled(self) -> bool:
+        """Whether a message is there, which the receive gets; if not nobody writes into the memory from now on."""
+
+    def close(self, wait: bool = True) -> bool:
+        """Let nobody write into the memory from now on; False if somebody still does, and this was not to wait.
+
+        A message that is there is kept aside, and comes as any other.
+
+        Raises:
+            MemoryError: there is no memory for it.
+        """
+
+
 class Assembly(Protocol):
     """Ranks each of which posts where all the others see it."""
 
@@ -230,6 +247,15 @@ class Lending(Protocol[B]):
 
     def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
         """The same, from any memory of this process; False if that cannot be done now, or would not pay."""
+
+    def advertise(self, receive: Receive, link: Link) -> bool:
+        """Let a message be copied straight into the memory of a posted receive, if that can be done now.
+
+        Then `receive.advertised` is set until the receive has got a message, or is posted no more.
+
+        Returns:
+            Whether the peer sends by this link.
+        """
 
     def assist(
         self, payload: Payload, nbytes: int, number: int, address: int, link: Link

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import mmap
 import os
+import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +20,7 @@ class _Range(ctypes.Structure):
 #: copies between memory of this process and an address of another one
 Copy: TypeAlias = Callable[[int, int, memoryview], None]
 
+_byte_of: Final = ctypes.c_char.from_buffer
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _readv, _writev = _libc.process_vm_readv, _libc.process_vm_writev
 for _function in (_readv, _writev):
@@ -27,6 +29,15 @@ for _function in (_readv, _writev):
         ctypes.c_int, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.c_ulong,
     ]  # fmt: skip
 
+#: the same with addresses of ranges
+_write = ctypes.CFUNCTYPE(
+    ctypes.c_ssize_t,
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
+    use_errno=True,
+)(("process_vm_writev", _libc))  # fmt: skip
+_TWO_RANGES: Final = struct.Struct("=QQQQ")
+_RANGE_BYTES: Final = _TWO_RANGES.size // 2
+
 _map = _libc.mmap
 _map.restype = ctypes.c_void_p
 _map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -34,8 +45,12 @@ _map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, c
 _MAP_FIXED: Final = 0x10
 
 
-def address_of(piece: bytes | memoryview) -> int:
+def address_of(piece: bytes | bytearray | memoryview) -> int:
     """Of the first byte."""
+    try:
+        return ctypes.addressof(_byte_of(piece))
+    except (TypeError, ValueError):  # it is read-only, or empty
+        pass
     return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
 
 
@@ -61,13 +76,39 @@ def write(process: int, address: int, memory: bytes | memoryview) -> None:
     _copy(_writev, process, address, memory)
 
 
+class Writer:
+    """Copies between the memory of this process and that of another one, in no more time than they take.
+
+    Args:
+        process: id of the other one.
+    """
+
+    __slots__ = ("_process", "_ranges", "_start")
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._ranges = bytearray(_TWO_RANGES.size)
+        self._start = address_of(self._ranges)
+
+    def write(self, address: int, start: int, nbytes: int) -> None:
+        """Copy bytes of this process to an address of the other one; for errors see `read`."""
+        _TWO_RANGES.pack_into(self._ranges, 0, start, nbytes, address, nbytes)
+        copied = _write(self._process, self._start, 1, self._start + _RANGE_BYTES, 1, 0)
+        if copied != nbytes:
+            raise _failure(copied)
+
+
 def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:
     nbytes = len(memory)
     here, there = _Range(address_of(memory), nbytes), _Range(address, nbytes)
     copied = function(process, here, 1, there, 1, 0)
     if copied != nbytes:
-        number = ctypes.get_errno() if copied < 0 else errno.EFAULT
-        raise OSError(number, os.strerror(number))
+        raise _failure(copied)
+
+
+def _failure(copied: int) -> OSError:
+    number = ctypes.get_errno() if copied < 0 else errno.EFAULT
+    return OSError(number, os.strerror(number))
 
 
 def blank(address: int, nbytes: int, usable: bool) -> None:

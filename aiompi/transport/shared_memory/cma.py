@@ -44,8 +44,8 @@ from aiompi.wire.frame import Payload
 RETRACTED: Final = 3
 WRITING: Final = 4
 WRITTEN: Final = 5
-READ: Final = 19
-INVITED: Final = 20
+READ: Final = 24
+INVITED: Final = 25
 
 #: bytes of a message from which this takes less time than the ring
 LONG: Final = 2 * 2**20 + 1
@@ -71,21 +71,22 @@ class Neighbour:
         sock: its end of a connection.
 
     Attributes:
+        pid: its number.
         reachable: whether it can be, as far as is known.
     """
 
-    __slots__ = ("_fd", "_invitations", "_pid", "reachable")
+    __slots__ = ("_fd", "_invitations", "pid", "reachable")
 
     def __init__(self, sock: socket.socket) -> None:
-        self._pid = process_of(sock)
+        self.pid = process_of(sock)
         self._fd: int | None = None
         self._invitations = 0
-        self.reachable: bool = self._pid > 0 and self._hold() and _there(sock)
+        self.reachable: bool = self.pid > 0 and self._hold() and _there(sock)
 
     def _hold(self) -> bool:
         """Be able to tell the process from a later one with its number."""
         try:
-            self._fd = os.pidfd_open(self._pid)
+            self._fd = os.pidfd_open(self.pid)
         except OSError:
             return False
         return True
@@ -102,12 +103,16 @@ class Neighbour:
         if not self.same():
             return False
         try:
-            copy(self._pid, address, memory)
+            copy(self.pid, address, memory)
         except OSError as error:
-            if error.errno != errno.EFAULT:  # that memory alone is gone
-                self.reachable = False
+            self.refused(error)
             return False
         return True
+
+    def refused(self, error: OSError) -> None:
+        """A copy has failed."""
+        if error.errno != errno.EFAULT:  # that memory alone is gone
+            self.reachable = False
 
     def same(self) -> bool:
         """Whether it can be reached, and its number has not become that of another process so far."""
@@ -130,7 +135,7 @@ class Neighbour:
             return False
         except OSError:
             pass
-        return not has_ended(self._pid)
+        return not has_ended(self.pid)
 
     def next_invitation(self) -> int:
         """Another number than any that it may still have heard of."""

@@ -15,6 +15,7 @@ from aiompi.transport.shared_memory.ring import (
     CHUNK,
     COMING,
     EXPOSED,
+    FILLED,
     GRANTED,
     HEAD,
     LENT,
@@ -39,6 +40,7 @@ _PATIENCE: Final = range(100)
 #: times: who computes keeps the core for milliseconds each time.
 _YIELDING: Final = 30e-6
 
+_FILLED: Final = EAGER | FILLED
 _unpack_from: Final = HEADER.unpack_from
 
 
@@ -54,6 +56,10 @@ def _nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> 
     raise RemoteProtocolError("it told of memory of a process that is unknown")
 
 
+def nothing_filled(sink: Sink, header: tuple[int, ...]) -> None:
+    raise RemoteProtocolError("it told of a receive that is unknown")
+
+
 class Inbound(Ring):
     """The reading end.
 
@@ -62,11 +68,14 @@ class Inbound(Ring):
         lender: gives the area of the writer, of that kind, which has been handed over.
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
+        filled: hands over a message in the memory of a receive.
         give_way: lets others run, as of the driver.
         stopped: set to hand out nothing any more.
     """
 
-    __slots__ = ("_grant", "_inflow", "_missing", "_tail", "exposed", "give_way", "landing", "lender", "stopped")
+    __slots__ = (
+        "_grant", "_inflow", "_missing", "_tail", "exposed", "filled", "give_way", "landing", "lender", "stopped",
+    )  # fmt: skip
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
@@ -75,6 +84,7 @@ class Inbound(Ring):
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = _nothing_exposed
+        self.filled: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
         self.give_way: GiveWay = _never
         self.stopped = False
 
@@ -82,6 +92,11 @@ class Inbound(Ring):
     def between_frames(self) -> bool:
         """Whether the stream may end here."""
         return self.landing is None
+
+    @property
+    def used(self) -> bool:
+        """Whether something has come."""
+        return self._tail > 0
 
     def take(self, sink: Sink, looks: range = _ONCE) -> bool | None:
         """Hand out a message that is all there is to read, the usual case.
@@ -111,6 +126,13 @@ class Inbound(Ring):
             return False
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
+        if header[0] == _FILLED and head == tail + ALIGN:
+            self._head = self._tail = head
+            try:
+                self.filled(sink, header)
+            finally:
+                words[TAIL] = self._tail & ALIGNED
+            return True
         nbytes = HEADER_BYTES + header[5]
         end = begin + nbytes
         # A head where the frame ends, within the ring, is one that `_look` would accept.
@@ -207,6 +229,10 @@ class Inbound(Ring):
     def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A frame whose payload is in an area of the writer; how much of the budget it takes."""
         kind, length = header[0] & ~LENT, header[5]
+        if header[0] == _FILLED:
+            self._move(self._tail + ALIGN)
+            self.filled(sink, header)
+            return FRAME_COST
         start, epoch = PLACE.unpack_from(self._memory, place)
         if header[0] == RTS | EXPOSED:
             pieces = self._table(place + PLACE.size, start)

@@ -6,7 +6,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import Driver, Peer
+from aiompi.engine import Driver, Peer, Receive
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
@@ -19,6 +19,7 @@ from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
+from aiompi.transport.shared_memory.posted import shortest
 from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
@@ -59,6 +60,7 @@ class RingLink:
         self._segment: Segment | None = None
         self._sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
+        self._shortest = shortest(transport.engine)  # bytes of a message that may go straight into memory of the peer
         self._sleepers = transport.engine.sleepers
         self._habit = transport.habits.setdefault(peer.rank, Habit())
         self._lingering = False
@@ -135,6 +137,8 @@ class RingLink:
         piece = payload[0] if payload else b""
         rest = payload[1:] if several else ()
         try:
+            if len(piece) >= self._shortest and not several and self._fill(header, piece):
+                return True
             written = segment.outbound.put(header, piece, 0, False, rest)
             if written == AHEAD:
                 segment.outbound.ring()
@@ -223,6 +227,37 @@ class RingLink:
             block.open = False
             if self._segment is segment and segment.outbound.unheard():
                 segment.ring()
+
+    def advertise(self, receive: Receive) -> bool:
+        """Let the peer copy a message straight into the memory of a receive, if that can be done now.
+
+        Returns:
+            Whether the peer sends by this link.
+        """
+        segment, sharing = self._segment, self._sharing
+        if segment is None or sharing is None or not segment.inbound.used:
+            return False
+        if len(receive.memory or b"") >= self._shortest:
+            sharing.advertise(receive, segment.inbound)
+        return True
+
+    def fill(self, header: bytes, payload: Payload) -> bool:
+        """Send a frame whose payload goes straight into the memory of its receive; False if that cannot be done now."""
+        if self._queue or len(payload) != 1 or len(payload[0]) < self._shortest:
+            return False
+        try:
+            return self._fill(header, payload[0])
+        except RemoteProtocolError as error:
+            self.lost(str(error))
+            return False
+
+    def _fill(self, header: bytes, piece: bytes | memoryview) -> bool:
+        sharing = self._sharing
+        if sharing is None or not (sharing.filler or sharing.meet()).fill(header, piece):
+            return False
+        if self._habit.sleepy:
+            self._sleepers[self.peer.rank] = self._wake
+        return True
 
     def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
         """Send a frame whose payload is in a block; False if it cannot be sent now."""

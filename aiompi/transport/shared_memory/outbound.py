@@ -203,6 +203,12 @@ class Outbound(Ring):
         """Whether something can be written."""
         return self.words[TAIL] + self._size != self._head
 
+    @property
+    def asleep(self) -> bool:
+        """Whether the reader waits to be rung for."""
+        wait = self.words[WATCHING]
+        return wait != 0 and wait != self.answered
+
     def unheard(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()

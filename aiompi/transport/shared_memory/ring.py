@@ -13,7 +13,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
-Some words more are for messages that do not go through the ring: see `aiompi.transport.shared_memory.cma`.
+Some words more are for messages that do not go through the ring: see `cma` and `posted`, beside this.
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
@@ -60,7 +60,9 @@ LENT: Final = 0x80
 #: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
 #: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
 EXPOSED: Final = LENT | 0x40
-#: pieces of such a message at most
+#: bits of the kind of an eager frame whose message is in the memory of the receive that the reader has advertised
+FILLED: Final = LENT | 0x40
+#: pieces of an exposed message at most
 PIECES: Final = 64
 PLACE: Final = struct.Struct("=QQ")
 

@@ -6,11 +6,14 @@ import socket
 from typing import Final
 
 from aiompi.datatype.buffer.process import address_of
+from aiompi.engine import Receive
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed, Neighbour
 from aiompi.transport.shared_memory.descriptors import process_of
+from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.posted import Advertiser, Filler
 from aiompi.transport.shared_memory.ring import PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire.frame import Payload
@@ -25,6 +28,7 @@ class Sharing:
 
     Attributes:
         loans: by kind, the areas of the peer.
+        filler: what copies messages straight into memory of the peer, once it is needed.
     """
 
     def __init__(self, sock: socket.socket, segment: Segment) -> None:
@@ -37,6 +41,8 @@ class Sharing:
         self._offered: Arena | None = None  # where messages to the peer may lie
         self._exposing = False  # whether they may lie in any memory
         self._neighbour: Neighbour | None = None
+        self._advertiser: Advertiser | None = None
+        self.filler: Filler | None = None
 
     def open_to(self, area: Area) -> Borrower | None:
         """Let the peer read an area of this rank; the peer as its reader once it can."""
@@ -91,6 +97,17 @@ class Sharing:
         """A message in memory of the peer."""
         return Exposed(self._met(), pieces, inbound, number)
 
+    def advertise(self, receive: Receive, inbound: Inbound) -> None:
+        """Let the peer copy a message straight into the memory of a receive, if that can be done now."""
+        if self._advertiser is None:
+            self._advertiser = Advertiser(self._met(), inbound)
+        self._advertiser.advertise(receive)
+
+    def meet(self) -> Filler:
+        """Make what copies messages straight into memory of the peer."""
+        filler = self.filler = Filler(self._met(), self._outbound)
+        return filler
+
     def _met(self) -> Neighbour:
         if self._neighbour is None:
             self._neighbour = Neighbour(self._socket)
@@ -98,6 +115,9 @@ class Sharing:
 
     def close(self) -> None:
         """Part with the peer, as long as the socket is there."""
+        if self._advertiser is not None:
+            self._advertiser.end()
+            self._advertiser = None
         if self._neighbour is not None:
             self._neighbour.close()
         number = process_of(self._socket)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Final
 
-from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.engine import Engine, Link, Party, Peer, Receive
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
@@ -98,6 +98,8 @@ class SharedMemory(Unix):
     def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
         if not isinstance(link, RingLink):
             return False
+        if link.fill(header, payload):
+            return True
         pool = self._own_pool()
         return pool is not None and link.open_to(pool) and link.stream(header, payload, nbytes, pool)
 
@@ -126,6 +128,9 @@ class SharedMemory(Unix):
         if not self.engine.settings.single_copy or nbytes < max(LONG, len(payload) * LONG_PIECE):
             return False
         return isinstance(link, RingLink) and len(payload) <= PIECES and link.expose(header, payload)
+
+    def advertise(self, receive: Receive, link: Link) -> bool:
+        return isinstance(link, RingLink) and link.advertise(receive)
 
     def assist(
         self, payload: Payload, nbytes: int, number: int, address: int, link: Link

@@ -1,0 +1,241 @@
+"""Messages that go straight into the memory of a receive that is posted already: their sender copies them, once.
+
+The receiver advertises such a receive. A sender with a message for it claims it, writes the message where it belongs
+(process_vm_writev(2)), and tells so by a frame in the place of the message. Nobody waits: where there is no such
+receive, or the kernel does not let the sender write, the message goes as any other.
+
+The first message of the sender that a receive matches is its. So one is advertised when none that was posted before can
+get that message, and claimed when the receiver has read everything that was sent before. A receive that is withdrawn
+after that has its message kept aside, until the frame comes.
+
+They meet by words of the ring from the sender to the receiver.
+
+| word    | written by   | meaning                                                                              |
+|---------|--------------|--------------------------------------------------------------------------------------|
+| CLAIMED | the sender   | twice the number of the receive that it writes to, 1 more when the message is there; |
+|         |              | 0: none                                                                              |
+| LENGTH  | the sender   | of that message, in bytes                                                            |
+| POSTED  | the receiver | number of the receive, another one each time; 0: none                                |
+| CONTEXT | the receiver | of that receive; in the next words the tag that it wants, the address of its memory  |
+|         |              | and the bytes that there are                                                         |
+
+Memory ordering. What describes a receive is stored before its number, and changed only when that has been cleared. The
+sender stores what it claims and then, after a fence, loads the number again; the receiver clears the number and then,
+after a fence, loads what is claimed. So either the sender finds that the receive is withdrawn and leaves its memory
+alone, or the receiver finds that it is claimed, and waits until the message is there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+from aiompi.constants import ANY_TAG
+from aiompi.datatype.buffer.allocation import copied
+from aiompi.datatype.buffer.process import Writer, address_of
+from aiompi.errors import RemoteProtocolError
+from aiompi.transport.shared_memory.cma import Neighbour
+from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
+from aiompi.transport.shared_memory.outbound import NOT, Outbound
+from aiompi.transport.shared_memory.ring import FILLED, HEAD, TAIL
+from aiompi.wire.frame import EAGER, HEADER, Sink
+
+if TYPE_CHECKING:
+    from aiompi.engine import Engine, Receive
+
+CLAIMED: Final = 8
+LENGTH: Final = 9
+POSTED: Final = 19
+CONTEXT: Final = 20
+
+#: bytes of a message from which this takes less time than the ring, if each rank has a core, and if they share cores:
+#: then the sender, which does all the work, keeps others from theirs
+_SHORTEST: Final = 48 * 2**10
+_SHORTEST_CROWDED: Final = 128 * 2**10
+#: context, tag, address and bytes
+_RECEIVE: Final = struct.Struct("=QqQQ")
+_PLACE: Final = 8 * CONTEXT
+_unpack: Final = HEADER.unpack
+_unpack_from: Final = _RECEIVE.unpack_from
+#: seconds between two looks whether a sender has written what it has begun
+_PAUSE: Final = 100e-6
+#: how often a sender looks for a receive that is just being posted, and once more for so many bytes: for less time than
+#: it saves
+_LOOKS: Final = 60
+_PER_LOOK: Final = 4 * 2**10
+#: messages in a row that wait so in vain before none does any more
+_HOPE: Final = 8
+#: never set: to sleep
+_nobody: Final = threading.Event()
+
+
+def shortest(engine: Engine) -> int:
+    """Bytes of a message from which it may go straight into the memory of its receive."""
+    if not engine.settings.single_copy:
+        return sys.maxsize
+    return _SHORTEST if engine.uncrowded else _SHORTEST_CROWDED
+
+
+class Advertiser:
+    """The receiver's end (see `aiompi.engine.seams.Advertised`).
+
+    Args:
+        neighbour: the sender.
+        ring: from the sender.
+    """
+
+    __slots__ = ("_kept", "_neighbour", "_number", "_receive", "_ring")
+
+    def __init__(self, neighbour: Neighbour, ring: Inbound) -> None:
+        self._neighbour = neighbour
+        self._ring = ring
+        self._number = 0
+        self._receive: Receive | None = None
+        self._kept: memoryview | None = None
+        ring.filled = self._accept
+
+    def end(self) -> None:
+        """The ring is of no use any more."""
+        self.close()
+        self._ring.filled = nothing_filled  # nothing refers to itself any more
+
+    def advertise(self, receive: Receive) -> None:
+        """Let the sender know of a receive into memory, unless it knows of one already."""
+        words, memory = self._ring.words, receive.memory
+        if self._receive is not None or self._kept is not None or memory is None or not self._neighbour.reachable:
+            return
+        self._number = number = self._number + 1
+        _RECEIVE.pack_into(words, _PLACE, receive.matcher.context, receive.want_tag, address_of(memory), len(memory))
+        self._receive = receive
+        receive.advertised = self
+        words[POSTED] = number
+
+    def filled(self) -> bool:
+        while not self._settled():
+            self._pause()
+        return self._there()
+
+    def close(self, wait: bool = True) -> bool:
+        receive = self._receive
+        if receive is None:
+            return True
+        while not self._settled():
+            if not wait:
+                return False
+            self._pause()
+        if self._there():
+            assert receive.memory is not None
+            self._kept = copied(receive.memory[: self._ring.words[LENGTH]])
+        self._receive = receive.advertised = None
+        return True
+
+    def _settled(self) -> bool:
+        """Whether nobody writes into the memory; from now on nobody begins to."""
+        words = self._ring.words
+        words[POSTED] = 0
+        self._ring.fence()
+        return words[CLAIMED] != self._number << 1 or not self._neighbour.alive()
+
+    def _there(self) -> bool:
+        claimed: int = self._ring.words[CLAIMED]
+        return claimed == self._number << 1 | 1
+
+    def _pause(self) -> None:
+        os.sched_yield()
+        _nobody.wait(_PAUSE)
+
+    def _accept(self, sink: Sink, header: tuple[int, ...]) -> None:
+        """Hand over the message, of which a frame has told."""
+        receive, length = self._receive, header[5]
+        memory = self._kept if receive is None else receive.memory
+        if memory is None or length > len(memory):
+            raise RemoteProtocolError(f"it told of {length} bytes in the memory of a receive that it does not know")
+        self._ring.words[POSTED] = 0
+        if receive is None:
+            self._kept = None
+            sink.frame((EAGER, *header[1:]), memory[:length])
+        else:
+            self._receive = receive.advertised = None
+            sink.filled(header, receive)
+
+
+class Filler:
+    """The sender's end.
+
+    Args:
+        neighbour: the receiver.
+        ring: to the receiver.
+    """
+
+    __slots__ = ("_hope", "_neighbour", "_ring", "_words", "_write")
+
+    def __init__(self, neighbour: Neighbour, ring: Outbound) -> None:
+        self._neighbour = neighbour
+        self._ring = ring
+        self._words = ring.words
+        self._hope = _HOPE
+        self._write = Writer(neighbour.pid).write
+
+    def fill(self, header: bytes, payload: bytes | memoryview) -> bool:
+        """Send an eager message into the memory of its receive, and a frame that tells so; False if that cannot be.
+
+        Raises:
+            RemoteProtocolError: the receiver has corrupted the ring.
+        """
+        words = self._words
+        head = words[HEAD]
+        if words[TAIL] != head:
+            return False
+        number = words[POSTED] or self._awaited(len(payload))
+        wanted_context, wanted_tag, address, room = _unpack_from(words, _PLACE)
+        kind, tag, _, _, context, nbytes, _, _ = _unpack(header)
+        if not number or kind != EAGER or context != wanted_context or nbytes > room or tag != wanted_tag != ANY_TAG:
+            return False
+        words[LENGTH] = nbytes
+        words[CLAIMED] = claim = number << 1
+        ring = self._ring
+        try:
+            ring.fence()
+            if words[POSTED] == number and self._copy(address, address_of(payload), nbytes):
+                words[CLAIMED] = claim | 1
+                self._hope = _HOPE
+                return ring.put(header, b"", FILLED) != NOT
+            return False
+        finally:
+            # Whatever has interrupted this: once the message is there, the receiver relies on it that he will be told.
+            if words[CLAIMED] == claim:
+                words[CLAIMED] = 0
+            elif words[HEAD] == head:
+                ring.put(header, b"", FILLED)
+
+    def _awaited(self, nbytes: int) -> int:
+        """The number of a receive that is just being posted, as where two ranks answer each other; 0 if there is none.
+
+        Args:
+            nbytes: of the message: the more, the longer this takes.
+        """
+        words, ring = self._words, self._ring
+        if self._hope and self._neighbour.reachable and ring.uncrowded and not ring.asleep:
+            for _ in range(_LOOKS + nbytes // _PER_LOOK):
+                number: int = words[POSTED]
+                if number:
+                    return number
+            self._hope -= 1
+        return 0
+
+    def _copy(self, address: int, start: int, nbytes: int) -> bool:
+        """Copy a message to its receive; whether all is there."""
+        ring, neighbour = self._ring, self._neighbour
+        if not neighbour.same():
+            return False
+        if not ring.habit.late and ring.herald():  # he wakes up meanwhile; otherwise `put` rings
+            ring.ring()
+        try:
+            self._write(address, start, nbytes)
+        except OSError as error:
+            neighbour.refused(error)
+            return False
+        return True
