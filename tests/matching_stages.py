@@ -263,7 +263,10 @@ class IntoPostedMemory(OverSharedMemory):
     """The same, where messages of any length go straight into the memory of receives that are posted."""
 
     def __init__(self, size: int, narrow: bool, **settings: Any) -> None:
-        self._limits = [mock.patch.object(posted, "_SHORTEST_CROWDED", 1), mock.patch.object(engine_module, "_LONG", 1)]
+        self._limits = [
+            mock.patch.object(posted, "_SHORTEST_CROWDED", 1),
+            mock.patch.object(engine_module, "SHORTEST", 1),
+        ]
         for limit in self._limits:
             limit.start()
         super().__init__(size, narrow, single_copy=True, lend_limit=2**20, **settings)

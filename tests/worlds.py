@@ -16,6 +16,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from frames import Header
@@ -498,3 +499,8 @@ def open_descriptors() -> set[int]:
     """File descriptors that this process has open."""
     listed = [int(name) for name in os.listdir("/proc/self/fd")]
     return {fd for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")}  # without the one that listed them
+
+
+def segments() -> int:
+    """Segments of shared memory that this process has mapped."""
+    return Path("/proc/self/maps").read_text().count("/memfd:aiompi")

@@ -21,7 +21,7 @@ from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
-from aiompi.engine.seams import Driver, Failable, Lending, Link
+from aiompi.engine.seams import SHORTEST, Driver, Failable, Lending, Link
 from aiompi.engine.send import Send
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -35,9 +35,6 @@ T = TypeVar("T")
 #: awaits of what is complete already, between which an event loop gets a turn. Each costs some microseconds, or the
 #: copy of a message; without a turn a task that is served promptly would keep all else of its loop from running.
 _AWAITS_PER_TURN: Final = 16
-
-#: bytes of memory of a receive below which nobody copies a message straight into it
-_LONG: Final = 48 * 2**10
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -264,7 +261,7 @@ class Engine:
                     receive.fail(error)
                     return
             matcher.post(receive)
-            if receive.memory is not None and len(receive.memory) >= _LONG:
+            if receive.memory is not None and len(receive.memory) >= SHORTEST:
                 self._advertise(receive)
         except BaseException:
             # Nobody else has it, so nothing may come into its memory any more.

@@ -80,6 +80,15 @@ class Matcher:
             return True
         return not any(key in self._posted for key in ((source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)))
 
+    def heir(self, source: int, tag: int) -> Receive | None:
+        """The first posted receive that matches a message which has lost the one that it had matched."""
+        only = self._only
+        if only is not None:
+            fits = only.want_source in (source, ANY_SOURCE) and only.want_tag in (tag, ANY_TAG)
+            return only if fits else None
+        place = self._posted.get(self._first_posted(source, tag))
+        return next(iter(place.values())) if isinstance(place, OrderedDict) else place
+
     def take_posted(self, source: int, tag: int) -> Receive | None:
         """The first posted receive that matches an incoming message.
 
@@ -255,6 +264,8 @@ class Matcher:
         ranks = {rank, ANY_SOURCE} if anybody and rank in self.sources else {rank}
         receives = [receive for receive in self.posted() if rank is None or receive.peer_rank in ranks]
         for receive in receives:
+            if receive.advertised is not None:
+                receive.advertised.drop()
             self.withdraw(receive)
         probes = [probe for probe in self.probes if rank is None or probe.peer_rank in ranks]
         self.probes = [probe for probe in self.probes if probe not in probes]

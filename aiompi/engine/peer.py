@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
+#: receives that a peer is told of in vain before it is told of one in so many
+_HOPE: Final = 16
 
 #: mode -> kind of the frame of a short message, and of a long one
 _KINDS: Final = {
@@ -49,11 +51,12 @@ class Peer(Creditor):
         recallable: by srqid, unexpected messages that the sender may still cancel.
     """
 
-    __slots__ = ("_contexts", "recallable")
+    __slots__ = ("_contexts", "_vain", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank, credit)
         self._contexts = engine.contexts
+        self._vain = 0  # receives since the last one into whose memory it has copied a message
         self.recallable: dict[int, Message] = {}
 
     # Sending.
@@ -230,6 +233,9 @@ class Peer(Creditor):
         _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
 
     def advertise(self, receive: Receive, lending: Lending[Any]) -> None:
+        self._vain += 1
+        if self._vain > _HOPE and self._vain % _HOPE:
+            return  # messages of this peer are shorter than the memory that they come into
         for link in self._links:
             if lending.advertise(receive, link):
                 return
@@ -242,7 +248,11 @@ class Peer(Creditor):
             raise RemoteProtocolError(
                 f"rank {self.rank} wrote a message into the memory of a receive that is for another"
             )
-        matcher.take_posted(source, tag)
+        if matcher.take_posted(source, tag) is not receive:
+            raise RemoteProtocolError(
+                f"rank {self.rank} wrote a message into the memory of a receive that was not next"
+            )
+        self._vain = 0
         self._owed += length + OVERHEAD
         if self._owed >= self._ackmark:
             self._acknowledge()

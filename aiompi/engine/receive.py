@@ -205,9 +205,13 @@ class Receive(Request[Any]):
             )
         )
 
+    @property
+    def _matched(self) -> bool:
+        return self.source != ANY_SOURCE
+
     def cancel(self) -> bool:
         """Cancel the receive if it has not been matched (MPI_Cancel, section 3.8)."""
-        if self.advertised is not None and self.advertised.filled():
+        if self.advertised is not None and self.advertised.claimed():
             return False
         return self._call_off()
 
@@ -220,6 +224,15 @@ class Receive(Request[Any]):
         return True
 
     def quiescent(self) -> bool:
+        """As of requests; whoever is to get the message in its place is no longer advertised.
+
+        Raises:
+            MemoryError: there is none to keep a message aside.
+        """
+        if self._matched:
+            heir = self.matcher.heir(self.source, self.tag)
+            if heir is not None and not heir.quiescent():
+                return False
         if self.advertised is not None:
             return self.advertised.close(wait=False)
         return self.landing is None or self.landing.divert(wait=False)
@@ -233,12 +246,14 @@ class Receive(Request[Any]):
         self._let_go()
 
     def loss(self) -> BaseException | None:
-        matched = self.source != ANY_SOURCE
-        return super().exception() if matched and self.untold_error() is not None else None
+        return super().exception() if self._matched and self.untold_error() is not None else None
 
     def _undo(self) -> None:
         if self._error is not None or self._cancelled or self.source == PROC_NULL or self._call_off():
             return
+        heir = self.matcher.heir(self.source, self.tag)
+        if heir is not None and heir.advertised is not None:
+            heir.advertised.close()  # before anything is undone: there may be no memory
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It is truncated already: the rest was never asked for, or has been dropped.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from aiompi.wire.frame import Payload
 
@@ -159,11 +159,15 @@ class Exhibit(NamedTuple):
     memory: memoryview
 
 
+#: bytes of memory of a receive below which nobody copies a message straight into it
+SHORTEST: Final = 48 * 2**10
+
+
 class Advertised(Protocol):
     """A posted receive of whose memory the sender knows."""
 
-    def filled(self) -> bool:
-        """Whether a message is there, which the receive gets; if not nobody writes into the memory from now on."""
+    def claimed(self) -> bool:
+        """Whether the receive gets a message that is there, or just being written; if not nobody writes from now on."""
 
     def close(self, wait: bool = True) -> bool:
         """Let nobody write into the memory from now on; False if somebody still does, and this was not to wait.
@@ -173,6 +177,9 @@ class Advertised(Protocol):
         Raises:
             MemoryError: there is no memory for it.
         """
+
+    def drop(self) -> None:
+        """The same, where a message that is there is lost."""
 
 
 class Assembly(Protocol):

@@ -68,13 +68,13 @@ class Inbound(Ring):
         lender: gives the area of the writer, of that kind, which has been handed over.
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
-        filled: hands over a message in the memory of a receive.
+        accept: hands over a message in the memory of a receive.
         give_way: lets others run, as of the driver.
         stopped: set to hand out nothing any more.
     """
 
     __slots__ = (
-        "_grant", "_inflow", "_missing", "_tail", "exposed", "filled", "give_way", "landing", "lender", "stopped",
+        "_grant", "_inflow", "_missing", "_tail", "accept", "exposed", "give_way", "landing", "lender", "stopped",
     )  # fmt: skip
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
@@ -84,7 +84,7 @@ class Inbound(Ring):
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = _nothing_exposed
-        self.filled: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
+        self.accept: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
         self.give_way: GiveWay = _never
         self.stopped = False
 
@@ -129,7 +129,7 @@ class Inbound(Ring):
         if header[0] == _FILLED and head == tail + ALIGN:
             self._head = self._tail = head
             try:
-                self.filled(sink, header)
+                self.accept(sink, header)
             finally:
                 words[TAIL] = self._tail & ALIGNED
             return True
@@ -231,7 +231,7 @@ class Inbound(Ring):
         kind, length = header[0] & ~LENT, header[5]
         if header[0] == _FILLED:
             self._move(self._tail + ALIGN)
-            self.filled(sink, header)
+            self.accept(sink, header)
             return FRAME_COST
         start, epoch = PLACE.unpack_from(self._memory, place)
         if header[0] == RTS | EXPOSED:

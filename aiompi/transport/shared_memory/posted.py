@@ -1,12 +1,14 @@
 """Messages that go straight into the memory of a receive that is posted already: their sender copies them, once.
 
 The receiver advertises such a receive. A sender with a message for it claims it, writes the message where it belongs
-(process_vm_writev(2)), and tells so by a frame in the place of the message. Nobody waits: where there is no such
-receive, or the kernel does not let the sender write, the message goes as any other.
+(process_vm_writev(2)), and tells so by a frame in the place of the message. Nobody answers: where there is no such
+receive, or the kernel does not let the sender write, the message goes as any other. A sender only looks for one that is
+just being posted, for less time than it may save; and who takes memory back waits for a copy into it that has begun.
 
 The first message of the sender that a receive matches is its. So one is advertised when none that was posted before can
 get that message, and claimed when the receiver has read everything that was sent before. A receive that is withdrawn
-after that has its message kept aside, until the frame comes.
+after that has its message kept aside, until the frame comes. One at a time is advertised per ring, the last one, unless
+it wants the same messages as the one before.
 
 They meet by words of the ring from the sender to the receiver.
 
@@ -36,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.constants import ANY_TAG
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.datatype.buffer.process import Writer, address_of
+from aiompi.engine.seams import SHORTEST
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.cma import Neighbour
 from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
@@ -53,7 +56,7 @@ CONTEXT: Final = 20
 
 #: bytes of a message from which this takes less time than the ring, if each rank has a core, and if they share cores:
 #: then the sender, which does all the work, keeps others from theirs
-_SHORTEST: Final = 48 * 2**10
+_SHORTEST: Final = SHORTEST
 _SHORTEST_CROWDED: Final = 128 * 2**10
 #: context, tag, address and bytes
 _RECEIVE: Final = struct.Struct("=QqQQ")
@@ -68,6 +71,8 @@ _LOOKS: Final = 60
 _PER_LOOK: Final = 4 * 2**10
 #: messages in a row that wait so in vain before none does any more
 _HOPE: Final = 8
+#: in the place of a message that nobody gets
+_LOST: Final = memoryview(b"")
 #: never set: to sleep
 _nobody: Final = threading.Event()
 
@@ -95,28 +100,31 @@ class Advertiser:
         self._number = 0
         self._receive: Receive | None = None
         self._kept: memoryview | None = None
-        ring.filled = self._accept
+        ring.accept = self._accept
 
     def end(self) -> None:
-        """The ring is of no use any more."""
-        self.close()
-        self._ring.filled = nothing_filled  # nothing refers to itself any more
+        """The ring is of no use any more, and what is there for a receive is lost."""
+        self.drop()
+        self._ring.accept = nothing_filled  # nothing refers to itself any more
 
     def advertise(self, receive: Receive) -> None:
-        """Let the sender know of a receive into memory, unless it knows of one already."""
+        """Let the sender know of a receive into memory, in the place of one that waits for other messages."""
         words, memory = self._ring.words, receive.memory
-        if self._receive is not None or self._kept is not None or memory is None or not self._neighbour.reachable:
+        if memory is None or self._kept is not None or not self._neighbour.reachable:
             return
+        other = self._receive
+        if other is not None:
+            if (other.matcher, other.want_tag) == (receive.matcher, receive.want_tag) or self.claimed():
+                return
+            other.advertised = None
         self._number = number = self._number + 1
         _RECEIVE.pack_into(words, _PLACE, receive.matcher.context, receive.want_tag, address_of(memory), len(memory))
         self._receive = receive
         receive.advertised = self
         words[POSTED] = number
 
-    def filled(self) -> bool:
-        while not self._settled():
-            self._pause()
-        return self._there()
+    def claimed(self) -> bool:
+        return not self._settled() or self._there()
 
     def close(self, wait: bool = True) -> bool:
         receive = self._receive
@@ -131,6 +139,15 @@ class Advertiser:
             self._kept = copied(receive.memory[: self._ring.words[LENGTH]])
         self._receive = receive.advertised = None
         return True
+
+    def drop(self) -> None:
+        receive = self._receive
+        if receive is not None:
+            while not self._settled():
+                self._pause()
+            if self._there():
+                self._kept = _LOST
+            self._receive = receive.advertised = None
 
     def _settled(self) -> bool:
         """Whether nobody writes into the memory; from now on nobody begins to."""
@@ -151,6 +168,9 @@ class Advertiser:
         """Hand over the message, of which a frame has told."""
         receive, length = self._receive, header[5]
         memory = self._kept if receive is None else receive.memory
+        if memory is _LOST:
+            self._kept = None
+            return
         if memory is None or length > len(memory):
             raise RemoteProtocolError(f"it told of {length} bytes in the memory of a receive that it does not know")
         self._ring.words[POSTED] = 0
@@ -189,11 +209,15 @@ class Filler:
         head = words[HEAD]
         if words[TAIL] != head:
             return False
-        number = words[POSTED] or self._awaited(len(payload))
-        wanted_context, wanted_tag, address, room = _unpack_from(words, _PLACE)
         kind, tag, _, _, context, nbytes, _, _ = _unpack(header)
-        if not number or kind != EAGER or context != wanted_context or nbytes > room or tag != wanted_tag != ANY_TAG:
+        if kind != EAGER or not self._neighbour.reachable:
             return False
+        number = words[POSTED] or self._awaited(nbytes)
+        wanted_context, wanted_tag, address, room = _unpack_from(words, _PLACE)
+        if not number or context != wanted_context or nbytes > room or tag != wanted_tag != ANY_TAG:
+            return False
+        if words[CLAIMED] >> 1 == number:
+            return False  # by a send that a signal handler has interrupted, which is the caller of this
         words[LENGTH] = nbytes
         words[CLAIMED] = claim = number << 1
         ring = self._ring
@@ -203,13 +227,17 @@ class Filler:
                 words[CLAIMED] = claim | 1
                 self._hope = _HOPE
                 return ring.put(header, b"", FILLED) != NOT
+            words[CLAIMED] = 0
             return False
-        finally:
+        except BaseException:
             # Whatever has interrupted this: once the message is there, the receiver relies on it that he will be told.
             if words[CLAIMED] == claim:
                 words[CLAIMED] = 0
             elif words[HEAD] == head:
                 ring.put(header, b"", FILLED)
+            elif ring.unheard():
+                ring.ring()
+            raise
 
     def _awaited(self, nbytes: int) -> int:
         """The number of a receive that is just being posted, as where two ranks answer each other; 0 if there is none.
@@ -218,7 +246,7 @@ class Filler:
             nbytes: of the message: the more, the longer this takes.
         """
         words, ring = self._words, self._ring
-        if self._hope and self._neighbour.reachable and ring.uncrowded and not ring.asleep:
+        if self._hope and ring.uncrowded and not ring.asleep:
             for _ in range(_LOOKS + nbytes // _PER_LOOK):
                 number: int = words[POSTED]
                 if number:

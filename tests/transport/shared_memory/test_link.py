@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from fences import Fence
 from frames import Header
-from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, pattern
+from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, pattern, segments
 
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
@@ -32,11 +32,6 @@ from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
-
-
-def segments() -> int:
-    """Segments that this process has mapped."""
-    return Path("/proc/self/maps").read_text().count("/memfd:aiompi")
 
 
 @pytest.fixture(autouse=True)
