@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Late(Exception):
@@ -34,3 +38,25 @@ def interrupted(when: Callable[[], bool]) -> Iterator[None]:
         sys.setprofile(before)
         if collecting:
             gc.enable()
+
+
+def everywhere(make: Callable[[], AbstractContextManager[T]], call: Callable[[T], object]) -> Iterator[T]:
+    """What is made, again and again, for a call that was interrupted each time, one step later than the time before."""
+    for last in itertools.count():
+        with make() as made:
+            step, inside = -1, True
+
+            def due() -> bool:
+                nonlocal step
+                step += inside
+                return step == last
+
+            try:
+                with interrupted(due):
+                    call(made)
+                    inside = False
+            except Late:
+                yield made
+            else:
+                assert step > 5
+                return

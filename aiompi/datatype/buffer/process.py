@@ -50,8 +50,7 @@ def address_of(piece: bytes | bytearray | memoryview) -> int:
     try:
         return ctypes.addressof(_byte_of(piece))
     except (TypeError, ValueError):  # it is read-only, or empty
-        pass
-    return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
+        return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
 
 
 def read(process: int, address: int, memory: memoryview) -> None:

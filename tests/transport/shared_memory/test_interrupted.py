@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from interrupts import Late, interrupted
+from interrupts import everywhere
 from worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 _TURNS = 100
@@ -20,32 +18,10 @@ def connected(directory: Path) -> PolledWorld:
     return w
 
 
-def everywhere(directory: Path, call: Callable[[PolledWorld], object]) -> Iterator[PolledWorld]:
-    """Worlds in each of which the call was interrupted, one step later than in the one before."""
-    for last in itertools.count():
-        with connected(directory) as w:
-            step, inside = -1, True
-
-            def due() -> bool:
-                nonlocal step
-                step += inside
-                return step == last
-
-            try:
-                with interrupted(due):
-                    call(w)
-                    inside = False
-            except Late:
-                yield w
-            else:
-                assert step > 5
-                return
-
-
 @pytest.mark.parametrize("size", [100, 60_000, 300_000, 3 * 2**20], ids=["inline", "in pieces", "lent", "exposed"])
 def test_a_message_is_what_it_was_when_its_send_was_interrupted(tmp_path: Path, size: int) -> None:
     memory = bytearray(pattern(size))
-    for w in everywhere(tmp_path, lambda w: isend(w.comms[0], memory, 1, 1)):
+    for w in everywhere(lambda: connected(tmp_path), lambda w: isend(w.comms[0], memory, 1, 1)):
         memory[:] = bytes(size)
         for _ in range(_TURNS):
             w.poll()
@@ -69,7 +45,7 @@ def test_nothing_comes_into_the_memory_of_a_receive_that_was_interrupted(tmp_pat
         w.until(lambda: w.comms[1].iprobe(0, 1) is not None)
         receive(w)
 
-    for w in everywhere(tmp_path, receive if first == "receive" else receive_late):
+    for w in everywhere(lambda: connected(tmp_path), receive if first == "receive" else receive_late):
         memory[:] = mine = b"\xaa" * size
         isend(w.comms[0], pattern(size), 1, 1)
         for _ in range(_TURNS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import gc
@@ -16,7 +17,7 @@ from fences import Fence
 from frames import Header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interrupts import Late, interrupted
+from interrupts import Late, everywhere
 from worlds import PolledWorld, irecv, irecv_into, isend, pattern, segments
 
 from aiompi import errors
@@ -793,31 +794,15 @@ def test_a_peer_who_tells_of_what_he_cannot_have_done(world: PolledWorld, lie: s
 # Signal handlers.
 
 
-def everywhere(directory: Path, prepare: Callable[[PolledWorld], Any], call: Callable[..., object]) -> Iterator[Any]:
-    """Worlds in each of which the call was interrupted, one step later than in the one before."""
-    for last in range(10_000):
-        with PolledWorld("shared_memory", 2, str(directory), single_copy=True, lend_limit=2**21) as w:
-            talked(w)
-            for own in range(2):  # so that each knows the process of the other one
-                into = irecv_into(w.comms[1 - own], bytearray(SIZE), own, 0)
-                w.finish(isend(w.comms[own], bytes(SIZE), 1 - own), into)
-            prepared = prepare(w)
-            step, inside = -1, True
-
-            def due() -> bool:
-                nonlocal step
-                step += inside
-                return step == last
-
-            try:
-                with interrupted(due):
-                    call(w, prepared)
-                    inside = False
-            except Late:
-                yield w, prepared
-            else:
-                assert step > 5
-                return
+@contextlib.contextmanager
+def prepared(directory: Path, prepare: Callable[[PolledWorld], Any]) -> Iterator[tuple[PolledWorld, Any]]:
+    """Two ranks each of which knows the process of the other one, and what is prepared there."""
+    with PolledWorld("shared_memory", 2, str(directory), single_copy=True, lend_limit=2**21) as w:
+        talked(w)
+        for own in range(2):
+            into = irecv_into(w.comms[1 - own], bytearray(SIZE), own, 0)
+            w.finish(isend(w.comms[own], bytes(SIZE), 1 - own), into)
+        yield w, prepare(w)
 
 
 @pytest.mark.parametrize("nbytes", [SIZE, 200_000])
@@ -829,7 +814,11 @@ def test_a_send_that_is_interrupted_has_happened_or_not(tmp_path: Path, filled: 
         return posted(w, nbytes)
 
     outcomes = set()
-    for w, (memory, receive) in everywhere(tmp_path, prepare, lambda w, _: isend(w.comms[0], data, 1)):
+
+    def send(both: tuple[PolledWorld, Any]) -> None:
+        isend(both[0].comms[0], data, 1)
+
+    for w, (memory, receive) in everywhere(lambda: prepared(tmp_path, prepare), send):
         data[:] = bytes(nbytes)
         for _ in range(30):
             w.poll()
@@ -896,7 +885,11 @@ def test_who_is_interrupted_while_he_gives_up_can_do_it_again(tmp_path: Path, gi
         isend(w.comms[0], pattern(SIZE), 1)
         return memory, receive
 
-    for w, (memory, receive) in everywhere(tmp_path, prepare, lambda _, both: getattr(both[1], give_up)()):
+    def withdraw(both: tuple[PolledWorld, Any]) -> None:
+        _, (_, receive) = both
+        getattr(receive, give_up)()
+
+    for w, (memory, receive) in everywhere(lambda: prepared(tmp_path, prepare), withdraw):
         if not receive.done():
             receive.withdraw()
         memory[:] = bytes(SIZE)
@@ -907,10 +900,10 @@ def test_who_is_interrupted_while_he_gives_up_can_do_it_again(tmp_path: Path, gi
 def test_nothing_comes_into_the_memory_of_a_receive_that_was_interrupted(tmp_path: Path) -> None:
     memory = bytearray(SIZE)
 
-    def receive(w: PolledWorld, _: Any) -> None:
-        irecv_into(w.comms[1], memory, 0, 0)
+    def receive(both: tuple[PolledWorld, Any]) -> None:
+        irecv_into(both[0].comms[1], memory, 0, 0)
 
-    for w, _ in everywhere(tmp_path, lambda w: None, receive):
+    for w, _ in everywhere(lambda: prepared(tmp_path, lambda w: None), receive):
         memory[:] = GARBAGE * SIZE
         isend(w.comms[0], pattern(SIZE), 1)
         for _ in range(30):
