@@ -574,6 +574,7 @@ def test_no_memory_for_a_message_that_another_one_displaces(
         with pytest.raises(MemoryError):
             receive.withdraw()
     world.finish(receive, second)
+    assert not receive.cancelled()
     assert [first, memory] == [pattern(SIZE, 1), pattern(SIZE, 2)], "each has what it had"
 
 
