@@ -111,17 +111,12 @@ class Matcher:
         posted = self._posted.get(key)
         if posted is None:
             return None
-        if isinstance(posted, OrderedDict):
-            receive = next(iter(posted.values()))
-            if receive.advertised is not None:
-                receive.advertised.close()
+        receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
+        if receive.advertised is not None:
+            receive.advertised.close()
+        if isinstance(posted, OrderedDict) and len(posted) > 1:
             del posted[receive.order]
-            if not posted:
-                del self._posted[key]
         else:
-            receive = posted
-            if receive.advertised is not None:
-                receive.advertised.close()
             del self._posted[key]
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1

@@ -244,13 +244,10 @@ class Peer(Creditor):
         _, tag, source, credit, context, length, _, note = header
         self.credit += credit
         matcher, wanted = receive.matcher, receive.want_tag
-        if context != matcher.context or source != receive.want_source or (tag != wanted != ANY_TAG):
+        fits = context == matcher.context and source == receive.want_source and wanted in (tag, ANY_TAG)
+        if not fits or matcher.take_posted(source, tag) is not receive:
             raise RemoteProtocolError(
-                f"rank {self.rank} wrote a message into the memory of a receive that is for another"
-            )
-        if matcher.take_posted(source, tag) is not receive:
-            raise RemoteProtocolError(
-                f"rank {self.rank} wrote a message into the memory of a receive that was not next"
+                f"rank {self.rank} wrote a message into the memory of a receive that does not get it"
             )
         self._vain = 0
         self._owed += length + OVERHEAD

@@ -12,11 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-
-class _Range(ctypes.Structure):
-    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
 #: copies between memory of this process and an address of another one
 Copy: TypeAlias = Callable[[int, int, memoryview], None]
 
@@ -26,17 +21,11 @@ _readv, _writev = _libc.process_vm_readv, _libc.process_vm_writev
 for _function in (_readv, _writev):
     _function.restype = ctypes.c_ssize_t
     _function.argtypes = [
-        ctypes.c_int, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.POINTER(_Range), ctypes.c_ulong, ctypes.c_ulong,
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
     ]  # fmt: skip
-
-#: the same with addresses of ranges
-_write = ctypes.CFUNCTYPE(
-    ctypes.c_ssize_t,
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
-    use_errno=True,
-)(("process_vm_writev", _libc))  # fmt: skip
-_TWO_RANGES: Final = struct.Struct("=QQQQ")
-_RANGE_BYTES: Final = _TWO_RANGES.size // 2
+#: address and bytes here, and there
+_RANGES: Final = struct.Struct("=QQQQ")
+_THERE: Final = _RANGES.size // 2
 
 _map = _libc.mmap
 _map.restype = ctypes.c_void_p
@@ -86,28 +75,26 @@ class Writer:
 
     def __init__(self, process: int) -> None:
         self._process = process
-        self._ranges = bytearray(_TWO_RANGES.size)
+        self._ranges = bytearray(_RANGES.size)
         self._start = address_of(self._ranges)
 
     def write(self, address: int, start: int, nbytes: int) -> None:
         """Copy bytes of this process to an address of the other one; for errors see `read`."""
-        _TWO_RANGES.pack_into(self._ranges, 0, start, nbytes, address, nbytes)
-        copied = _write(self._process, self._start, 1, self._start + _RANGE_BYTES, 1, 0)
-        if copied != nbytes:
-            raise _failure(copied)
+        _RANGES.pack_into(self._ranges, 0, start, nbytes, address, nbytes)
+        _check(_writev(self._process, self._start, 1, self._start + _THERE, 1, 0), nbytes)
 
 
 def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:
     nbytes = len(memory)
-    here, there = _Range(address_of(memory), nbytes), _Range(address, nbytes)
-    copied = function(process, here, 1, there, 1, 0)
+    ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
+    start = address_of(ranges)
+    _check(function(process, start, 1, start + _THERE, 1, 0), nbytes)
+
+
+def _check(copied: int, nbytes: int) -> None:
     if copied != nbytes:
-        raise _failure(copied)
-
-
-def _failure(copied: int) -> OSError:
-    number = ctypes.get_errno() if copied < 0 else errno.EFAULT
-    return OSError(number, os.strerror(number))
+        number = ctypes.get_errno() if copied < 0 else errno.EFAULT
+        raise OSError(number, os.strerror(number))
 
 
 def blank(address: int, nbytes: int, usable: bool) -> None:

@@ -33,7 +33,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
@@ -136,6 +136,18 @@ class Neighbour:
         except OSError:
             pass
         return not has_ended(self.pid)
+
+    def settled(self, is_settled: Callable[[], bool], wait: bool) -> bool:
+        """Whether something is so that the process is about to do, or it has ended.
+
+        Args:
+            wait: for one of these.
+        """
+        while not is_settled() and self.alive():
+            if not wait:
+                return False
+            _nobody.wait(_PAUSE)
+        return True
 
     def next_invitation(self) -> int:
         """Another number than any that it may still have heard of."""
@@ -258,10 +270,8 @@ class Exposed:
         if words[INVITED] == self._number:
             words[INVITED] = 0
         self._ring.fence()
-        while self._position(WRITING) != self._position(WRITTEN) and self._neighbour.alive():
-            if not wait:
-                return False
-            _nobody.wait(_PAUSE)
+        if not self._neighbour.settled(lambda: self._position(WRITING) == self._position(WRITTEN), wait):
+            return False
         self._number = 0
         return True
 

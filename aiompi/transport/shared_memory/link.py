@@ -237,8 +237,9 @@ class RingLink:
         segment, sharing = self._segment, self._sharing
         if segment is None or sharing is None or not segment.inbound.used:
             return False
-        if len(receive.memory or b"") >= self._shortest:
-            sharing.advertise(receive, segment.inbound)
+        memory = receive.memory
+        if memory is not None and len(memory) >= self._shortest:
+            sharing.advertise(receive, memory, segment.inbound)
         return True
 
     def fill(self, header: bytes, payload: Payload) -> bool:

@@ -29,10 +29,8 @@ alone, or the receiver finds that it is claimed, and waits until the message is 
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
-import threading
 from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_TAG
@@ -63,8 +61,6 @@ _RECEIVE: Final = struct.Struct("=QqQQ")
 _PLACE: Final = 8 * CONTEXT
 _unpack: Final = HEADER.unpack
 _unpack_from: Final = _RECEIVE.unpack_from
-#: seconds between two looks whether a sender has written what it has begun
-_PAUSE: Final = 100e-6
 #: how often a sender looks for a receive that is just being posted, and once more for so many bytes: for less time than
 #: it saves
 _LOOKS: Final = 60
@@ -73,8 +69,6 @@ _PER_LOOK: Final = 4 * 2**10
 _HOPE: Final = 8
 #: in the place of a message that nobody gets
 _LOST: Final = memoryview(b"")
-#: never set: to sleep
-_nobody: Final = threading.Event()
 
 
 def shortest(engine: Engine) -> int:
@@ -107,33 +101,30 @@ class Advertiser:
         self.drop()
         self._ring.accept = nothing_filled  # nothing refers to itself any more
 
-    def advertise(self, receive: Receive) -> None:
+    def advertise(self, receive: Receive, memory: memoryview) -> None:
         """Let the sender know of a receive into memory, in the place of one that waits for other messages."""
-        words, memory = self._ring.words, receive.memory
-        if memory is None or self._kept is not None or not self._neighbour.reachable:
+        if self._kept is not None or not self._neighbour.reachable:
             return
         other = self._receive
         if other is not None:
             if (other.matcher, other.want_tag) == (receive.matcher, receive.want_tag) or self.claimed():
                 return
             other.advertised = None
-        self._number = number = self._number + 1
+        words, self._number = self._ring.words, self._number + 1
         _RECEIVE.pack_into(words, _PLACE, receive.matcher.context, receive.want_tag, address_of(memory), len(memory))
         self._receive = receive
         receive.advertised = self
-        words[POSTED] = number
+        words[POSTED] = self._number
 
     def claimed(self) -> bool:
-        return not self._settled() or self._there()
+        return not self._settled(wait=False) or self._there()
 
     def close(self, wait: bool = True) -> bool:
         receive = self._receive
         if receive is None:
             return True
-        while not self._settled():
-            if not wait:
-                return False
-            self._pause()
+        if not self._settled(wait):
+            return False
         if self._there():
             assert receive.memory is not None
             self._kept = copied(receive.memory[: self._ring.words[LENGTH]])
@@ -143,26 +134,21 @@ class Advertiser:
     def drop(self) -> None:
         receive = self._receive
         if receive is not None:
-            while not self._settled():
-                self._pause()
+            self._settled(wait=True)
             if self._there():
                 self._kept = _LOST
             self._receive = receive.advertised = None
 
-    def _settled(self) -> bool:
+    def _settled(self, wait: bool) -> bool:
         """Whether nobody writes into the memory; from now on nobody begins to."""
-        words = self._ring.words
+        words, claim = self._ring.words, self._number << 1
         words[POSTED] = 0
         self._ring.fence()
-        return words[CLAIMED] != self._number << 1 or not self._neighbour.alive()
+        return self._neighbour.settled(lambda: words[CLAIMED] != claim, wait)
 
     def _there(self) -> bool:
         claimed: int = self._ring.words[CLAIMED]
         return claimed == self._number << 1 | 1
-
-    def _pause(self) -> None:
-        os.sched_yield()
-        _nobody.wait(_PAUSE)
 
     def _accept(self, sink: Sink, header: tuple[int, ...]) -> None:
         """Hand over the message, of which a frame has told."""

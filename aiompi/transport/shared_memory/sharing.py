@@ -97,11 +97,11 @@ class Sharing:
         """A message in memory of the peer."""
         return Exposed(self._met(), pieces, inbound, number)
 
-    def advertise(self, receive: Receive, inbound: Inbound) -> None:
+    def advertise(self, receive: Receive, memory: memoryview, inbound: Inbound) -> None:
         """Let the peer copy a message straight into the memory of a receive, if that can be done now."""
         if self._advertiser is None:
             self._advertiser = Advertiser(self._met(), inbound)
-        self._advertiser.advertise(receive)
+        self._advertiser.advertise(receive, memory)
 
     def meet(self) -> Filler:
         """Make what copies messages straight into memory of the peer."""

@@ -15,7 +15,7 @@ from frames import Header
 
 from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.board import Board
-from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
+from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed, Neighbour
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
@@ -124,10 +124,19 @@ def at_fence(ring: Ring, step: Callable[[], object]) -> list[object]:
     return fence.seen  # type: ignore[no-any-return]
 
 
+class Living(Neighbour):
+    """A process that does not end."""
+
+    def __init__(self) -> None:
+        self.reachable = True
+
+    def alive(self) -> bool:
+        return True
+
+
 def exposed(ring: Ring) -> Exposed:
     """A message to whose receiver the sender has been invited."""
-    neighbour: Any = SimpleNamespace(alive=lambda: True)
-    found = Exposed(neighbour, [(0, SIZE)], ring, 0)
+    found = Exposed(Living(), [(0, SIZE)], ring, 0)
     found._number = ring.words[INVITED] = NUMBER
     ring.words[WRITING] = ring.words[WRITTEN] = MARK | SIZE
     return found

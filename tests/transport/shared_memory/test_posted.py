@@ -748,7 +748,7 @@ def test_memory_that_the_kernel_does_not_write_to(
 
     memory, receive = posted(world)
     with monkeypatch.context() as patch:
-        patch.setattr("aiompi.datatype.buffer.process._write", refuse)
+        patch.setattr("aiompi.datatype.buffer.process._writev", refuse)
         isend(world.comms[0], pattern(SIZE), 1)
     world.finish(receive)
     assert (filled.count, memory) == (0, pattern(SIZE))
