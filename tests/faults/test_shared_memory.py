@@ -126,6 +126,37 @@ EXPOSED = """
     print("whole", counts["read"] > 0, counts["write"] > 0)
 """
 
+#: Long messages to a receive that is posted already, which both ends copy; the memory of each is used at once again.
+HALVES = """
+    import random, time
+    import numpy as np
+    other, alike, chance = 1 - comm.rank, random.Random(0), random.Random(comm.rank)
+    sources = [np.frombuffer(random.Random(rank).randbytes(2**22), "B") for rank in range(2)]
+    memory, into = np.zeros(2**21, "B"), np.zeros(2**21, "B")
+
+    def pause():
+        until = time.perf_counter() + chance.choice((0, 0, 2e-5, 5e-5, 2e-4))
+        while time.perf_counter() < until:
+            pass
+
+    for number in range(COUNT):
+        nbytes, at = alike.choice((500_000, 600_000, 2**20, 2**21)), alike.randrange(2**21)
+        for sender in range(2):
+            if comm.rank == sender:
+                memory[:nbytes] = sources[comm.rank][at : at + nbytes]
+                pause()
+                await comm.Send(memory[:nbytes], dest=other)
+                memory[:] = 0
+            else:
+                into[:] = 0
+                received = comm.Irecv(into, source=other)
+                pause()
+                await END(received)
+                assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
+                assert not into[nbytes:].any(), number
+    print("whole")
+"""
+
 TALK = """
     for other in range(comm.size):
         if other != comm.rank:
@@ -194,6 +225,13 @@ def test_messages_in_memory_of_alloc_mem_are_whole(site: Site, face: str) -> Non
 def test_messages_from_process_to_process_are_whole(site: Site, face: str, spin: str) -> None:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_SPIN": spin}
     assert site.ok(2, stress(face, 40, EXPOSED), env=env).lines == ["whole True True"] * 2
+
+
+@pytest.mark.parametrize("spin", ["0", "1e-3"])
+@pytest.mark.parametrize("face", FACES)
+def test_messages_that_both_ends_copy_are_whole(site: Site, face: str, spin: str) -> None:
+    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_SPIN": spin}
+    assert site.ok(2, stress(face, 250, HALVES), env=env).lines == ["whole"] * 2
 
 
 MEET = """

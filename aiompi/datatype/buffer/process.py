@@ -56,6 +56,19 @@ def read(process: int, address: int, memory: memoryview) -> None:
     _copy(_readv, process, address, memory)
 
 
+def read_if(process: int, address: int, memory: memoryview, words: memoryview, place: int, value: int) -> bool:
+    """The same, if a word has a value; whether it had. No signal handler runs between this look and the copy."""
+    nbytes = len(memory)
+    ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
+    start = address_of(ranges)
+    there = start + _THERE
+    if words[place] != value:
+        return False
+    copied = _readv(process, start, 1, there, 1, 0)
+    _check(copied, nbytes)
+    return True
+
+
 def write(process: int, address: int, memory: bytes | memoryview) -> None:
     """Copy bytes of this process into memory of another one (process_vm_writev(2)), while other threads run.
 

@@ -8,7 +8,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
 from aiompi.transport.shared_memory.arena import Lying
-from aiompi.transport.shared_memory.pool import GiveWay, Inflow, moved
+from aiompi.transport.shared_memory.pool import Inflow, moved
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
     ALIGNED,
@@ -35,7 +35,7 @@ FRAME_COST: Final = 4096
 #: looks of a reader for what may have come
 _ONCE: Final = range(1)
 #: and for what is just being written for him: most often it takes a few microseconds
-_PATIENCE: Final = range(100)
+PATIENCE: Final = range(100)
 #: seconds after those, in turns with whoever else wants the core: a system call slows down both sides. Not a number of
 #: times: who computes keeps the core for milliseconds each time.
 _YIELDING: Final = 30e-6
@@ -46,10 +46,6 @@ _unpack_from: Final = HEADER.unpack_from
 
 def _nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
-
-
-def _never(ready: Callable[[], bool], seconds: float) -> bool:
-    return False
 
 
 def _nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> Offer:
@@ -69,12 +65,12 @@ class Inbound(Ring):
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
         accept: hands over a message in the memory of a receive.
-        give_way: lets others run, as of the driver.
+        help: copies a part of a message that the writer is just copying to a receive, if that is so and can be done.
         stopped: set to hand out nothing any more.
     """
 
     __slots__ = (
-        "_grant", "_inflow", "_missing", "_tail", "accept", "exposed", "give_way", "landing", "lender", "stopped",
+        "_grant", "_inflow", "_missing", "_tail", "accept", "exposed", "help", "landing", "lender", "stopped",
     )  # fmt: skip
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
@@ -85,7 +81,7 @@ class Inbound(Ring):
         self.lender: Callable[[int], Loan] = _nothing_lent
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = _nothing_exposed
         self.accept: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
-        self.give_way: GiveWay = _never
+        self.help: Callable[[], bool] | None = None
         self.stopped = False
 
     @property
@@ -340,7 +336,9 @@ class Inbound(Ring):
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
-        for _ in _PATIENCE:
+        if self.help is not None:
+            self.help()
+        for _ in PATIENCE:
             if words[HEAD] != tail:
                 return True
         return self.give_way(moved(words, HEAD, tail), _YIELDING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import Driver, Peer, Receive
@@ -15,7 +16,7 @@ from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.cma import Assistance
 from aiompi.transport.shared_memory.habit import Habit
-from aiompi.transport.shared_memory.inbound import FRAME_COST
+from aiompi.transport.shared_memory.inbound import FRAME_COST, PATIENCE, Inbound
 from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
@@ -119,7 +120,7 @@ class RingLink:
         assert self._socket is not None
         self._segment = segment
         self._sharing = Sharing(self._socket, segment)
-        segment.inbound.give_way = self._driver.give_way
+        segment.inbound.give_way = segment.outbound.give_way = self._driver.give_way
         segment.outbound.habit = self._habit
         segment.outbound.now = self._driver.now
         segment.outbound.uncrowded = self._transport.engine.uncrowded
@@ -432,7 +433,7 @@ class RingLink:
             if not queue:
                 taken = inbound.take(self.peer, looks)
                 if taken is not None:
-                    return taken
+                    return taken or (inbound.help is not None and self._helped(inbound, inbound.help))
                 if self._driver.single and inbound.take_first(self.peer):
                     return True
             elif not inbound.pending():
@@ -447,6 +448,13 @@ class RingLink:
         # Nothing read at all: it is the writer who waits.
         if not self._closed and (left <= 0 or left == CHUNK or queue):
             self._turn()
+        return True
+
+    def _helped(self, inbound: Inbound, help: Callable[[], bool]) -> bool:
+        """Do a part of what the peer is just copying to a receive, and look for the end; whether there was any."""
+        if not help():
+            return False
+        inbound.take(self.peer, PATIENCE)
         return True
 
     def stale(self) -> bool:

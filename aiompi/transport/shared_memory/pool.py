@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
+from aiompi.transport.shared_memory.ring import GiveWay
 from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE, stay
 from aiompi.wire.frame import Payload
 
@@ -46,10 +47,6 @@ _STEP: Final = 128 * 2**10
 #: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
 #: step takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
 _PATIENCE: Final = 100e-6
-
-
-#: lets others run until something is so, for some seconds; whether it is
-GiveWay: TypeAlias = Callable[[Callable[[], bool], float], bool]
 
 
 def moved(words: memoryview, place: int, value: int) -> Callable[[], bool]:

@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_TAG
 from aiompi.datatype.buffer.allocation import copied
-from aiompi.datatype.buffer.process import Writer, address_of
+from aiompi.datatype.buffer.process import address_of
 from aiompi.engine.seams import SHORTEST
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.cma import Neighbour
+from aiompi.transport.shared_memory.halves import LONG, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
 from aiompi.transport.shared_memory.outbound import NOT, Outbound
 from aiompi.transport.shared_memory.ring import FILLED, HEAD, TAIL
@@ -86,11 +87,12 @@ class Advertiser:
         ring: from the sender.
     """
 
-    __slots__ = ("_kept", "_neighbour", "_number", "_receive", "_ring")
+    __slots__ = ("_half", "_kept", "_neighbour", "_number", "_receive", "_ring")
 
     def __init__(self, neighbour: Neighbour, ring: Inbound) -> None:
         self._neighbour = neighbour
         self._ring = ring
+        self._half = SecondHalf(neighbour, ring)
         self._number = 0
         self._receive: Receive | None = None
         self._kept: memoryview | None = None
@@ -99,7 +101,7 @@ class Advertiser:
     def end(self) -> None:
         """The ring is of no use any more, and what is there for a receive is lost."""
         self.drop()
-        self._ring.accept = nothing_filled  # nothing refers to itself any more
+        self._ring.accept, self._ring.help = nothing_filled, None  # nothing refers to itself any more
 
     def advertise(self, receive: Receive, memory: memoryview) -> None:
         """Let the sender know of a receive into memory, in the place of one that waits for other messages."""
@@ -114,7 +116,16 @@ class Advertiser:
         _RECEIVE.pack_into(words, _PLACE, receive.matcher.context, receive.want_tag, address_of(memory), len(memory))
         self._receive = receive
         receive.advertised = self
+        self._ring.help = self._help if len(memory) >= LONG and self._half.able else None
         words[POSTED] = self._number
+
+    def _help(self) -> bool:
+        """Copy a part of the message if the sender is just copying it; whether that was so."""
+        receive, claim = self._receive, self._number << 1
+        words = self._ring.words
+        if receive is None or receive.memory is None or words[CLAIMED] != claim:
+            return False
+        return self._half.copy(receive.memory, words[LENGTH], words, CLAIMED, claim)
 
     def claimed(self) -> bool:
         return not self._settled(wait=False) or self._there()
@@ -160,6 +171,7 @@ class Advertiser:
         if memory is None or length > len(memory):
             raise RemoteProtocolError(f"it told of {length} bytes in the memory of a receive that it does not know")
         self._ring.words[POSTED] = 0
+        self._ring.help = None
         if receive is None:
             self._kept = None
             sink.frame((EAGER, *header[1:]), memory[:length])
@@ -176,14 +188,14 @@ class Filler:
         ring: to the receiver.
     """
 
-    __slots__ = ("_hope", "_neighbour", "_ring", "_words", "_write")
+    __slots__ = ("_half", "_hope", "_neighbour", "_ring", "_words")
 
     def __init__(self, neighbour: Neighbour, ring: Outbound) -> None:
         self._neighbour = neighbour
         self._ring = ring
         self._words = ring.words
         self._hope = _HOPE
-        self._write = Writer(neighbour.pid).write
+        self._half = FirstHalf(neighbour, ring)
 
     def fill(self, header: bytes, payload: bytes | memoryview) -> bool:
         """Send an eager message into the memory of its receive, and a frame that tells so; False if that cannot be.
@@ -202,14 +214,16 @@ class Filler:
         wanted_context, wanted_tag, address, room = _unpack_from(words, _PLACE)
         if not number or context != wanted_context or nbytes > room or tag != wanted_tag != ANY_TAG:
             return False
-        if words[CLAIMED] >> 1 == number:
-            return False  # by a send that a signal handler has interrupted, which is the caller of this
+        start = address_of(payload)
+        # By a send that a signal handler has interrupted, which is the caller of this; or else has made, just now.
+        if words[CLAIMED] >> 1 == number or not self._half.begin(start, nbytes) or words[CLAIMED] >> 1 == number:
+            return False
         words[LENGTH] = nbytes
         words[CLAIMED] = claim = number << 1
         ring = self._ring
         try:
             ring.fence()
-            if words[POSTED] == number and self._copy(address, address_of(payload), nbytes):
+            if words[POSTED] == number and self._copy(address, start, nbytes):
                 words[CLAIMED] = claim | 1
                 self._hope = _HOPE
                 return ring.put(header, b"", FILLED) != NOT
@@ -245,11 +259,10 @@ class Filler:
         ring, neighbour = self._ring, self._neighbour
         if not neighbour.same():
             return False
-        if not ring.habit.late and ring.herald():  # he wakes up meanwhile; otherwise `put` rings
+        if (nbytes >= LONG or not ring.habit.late) and ring.herald():  # he wakes up meanwhile; otherwise `put` rings
             ring.ring()
         try:
-            self._write(address, start, nbytes)
+            return self._half.copy(address, start, nbytes)
         except OSError as error:
             neighbour.refused(error)
             return False
-        return True

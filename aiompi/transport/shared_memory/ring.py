@@ -37,7 +37,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 ALIGN: Final = 64
 PADDING: Final = ALIGN - 1
@@ -67,6 +68,14 @@ PIECES: Final = 64
 PLACE: Final = struct.Struct("=QQ")
 
 
+#: lets others run until something is so, for some seconds; whether it is
+GiveWay: TypeAlias = Callable[[Callable[[], bool], float], bool]
+
+
+def _never(ready: Callable[[], bool], seconds: float) -> bool:
+    return False
+
+
 def aligned(position: int) -> int:
     """Where the next frame begins."""
     return (position + PADDING) & ALIGNED
@@ -79,9 +88,10 @@ class Ring:
         words: the control words.
         due: the number of the wait that the other end is to be rung for.
         answered: the one that it has been rung for, stored after that: a signal handler may raise in between.
+        give_way: as of the driver.
     """
 
-    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "words")
+    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "give_way", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         self._memory = memory
@@ -90,6 +100,7 @@ class Ring:
         self._mask = self._size - 1
         self._head = self._wait = self.answered = self.due = 0
         self._lock = threading.Lock()
+        self.give_way: GiveWay = _never
 
     def fence(self) -> None:
         """Let all stores so far become visible before what is loaded from now on is loaded."""

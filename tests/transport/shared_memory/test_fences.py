@@ -13,9 +13,10 @@ import pytest
 from fences import Fence
 from frames import Header
 
-from aiompi.transport.shared_memory import cma
+from aiompi.transport.shared_memory import cma, halves
 from aiompi.transport.shared_memory.board import Board
 from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed, Neighbour
+from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, REACHED, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
@@ -186,3 +187,23 @@ def test_a_sender_writes_nothing_that_the_receiver_has_just_claimed_or_closed(
     assert seen == [None]
     assert not written
     assert ring.words[WRITING] == ring.words[WRITTEN] == MARK | SIZE, "the receiver need not wait"
+
+
+def test_a_sender_copies_nothing_that_the_receiver_has_just_claimed(ring: Ring) -> None:
+    half = FirstHalf(SimpleNamespace(pid=0), ring)  # type: ignore[arg-type]
+    half._mark, half._nbytes = MARK, SIZE
+    seen = at_fence(ring, lambda: ring.words.__setitem__(HELPING, MARK | 100))
+    assert half._claim(150) == 100
+    assert seen == [None]
+    at_fence(ring, lambda: ring.words.__setitem__(HELPING, MARK + (1 << halves._BITS) | 100))
+    assert half._claim(150) == 150, "of another copy"
+
+
+def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(ring: Ring) -> None:
+    sender: Any = SimpleNamespace(pid=0, same=lambda: True)
+    ring.words[FROM], ring.words[REACHED] = 1, MARK | 10
+    seen = at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK | SIZE))
+    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), SIZE, ring.words, 0, 0)  # type: ignore[arg-type]
+    assert seen == [None]
+    assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"
+    assert ring.words[HELPED] == 0

@@ -864,7 +864,7 @@ def test_a_send_of_a_signal_handler_in_the_midst_of_a_copy(world: PolledWorld, f
     world.finish(receive)
     second.withdraw()
     memory, second = posted(world)
-    copier = filler(world)
+    copier = filler(world)._half
     real = copier._write
 
     def write(*arguments: int) -> None:
