@@ -27,8 +27,8 @@ import errno
 from typing import Final
 
 from aiompi.datatype.buffer.process import Writer, read_if
-from aiompi.transport.shared_memory.cma import Neighbour
 from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
 
 FROM: Final = 10

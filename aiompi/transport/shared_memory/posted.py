@@ -38,9 +38,9 @@ from aiompi.datatype.buffer.allocation import copied
 from aiompi.datatype.buffer.process import address_of
 from aiompi.engine.seams import SHORTEST
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.cma import Neighbour
 from aiompi.transport.shared_memory.halves import LONG, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
+from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import NOT, Outbound
 from aiompi.transport.shared_memory.ring import FILLED, HEAD, TAIL
 from aiompi.wire.frame import EAGER, HEADER, Sink

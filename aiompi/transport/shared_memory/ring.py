@@ -13,7 +13,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
-Some words more are for messages that do not go through the ring: see `cma` and `posted`, beside this.
+Some words more are for messages that do not go through the ring: see `cma`, `posted` and `halves`.
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 

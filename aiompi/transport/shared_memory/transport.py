@@ -14,9 +14,10 @@ from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import SIZE as BOARD_BYTES
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, cells_of
-from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.link import RingLink
+from aiompi.transport.shared_memory.neighbour import NUMBERS
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.ring import PIECES
 from aiompi.transport.shared_memory.segment import Segment

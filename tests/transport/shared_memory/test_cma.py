@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.datatype.buffer import process
 from aiompi.engine import Mode, Peer
-from aiompi.transport.shared_memory import cma
+from aiompi.transport.shared_memory import cma, neighbour
 from aiompi.transport.shared_memory.cma import (
     INVITED,
     LONG,
@@ -31,8 +30,8 @@ from aiompi.transport.shared_memory.cma import (
     WRITTEN,
     Assistance,
     Exposed,
-    Neighbour,
 )
+from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PIECES, PLACE, Ring
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
@@ -373,38 +372,6 @@ def test_memory_that_is_gone_says_nothing_of_other_memory(
     assert copied["read"] > before
 
 
-def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "socket"))
-        listener.listen()
-        memory = bytearray(b"x" * 100)
-        child = os.fork()
-        if not child:
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.connect(str(tmp_path / "socket"))
-                sock.recv(1)
-            os._exit(0)
-        sock, _ = listener.accept()
-        (tmp_path / "socket").unlink()
-    with sock:
-        neighbour = Neighbour(sock)
-        into = bytearray(100)
-        assert neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
-        assert into == memory
-        assert neighbour.same()
-        assert neighbour.alive()
-        sock.send(b".")
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert neighbour.same(), "nobody has waited for it"
-        assert not neighbour.alive()
-        os.waitpid(child, 0)
-        assert not neighbour.alive()
-        assert not neighbour.same()
-        assert not neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
-        neighbour.close()
-        assert not neighbour.reachable
-
-
 # How they meet.
 
 
@@ -591,8 +558,8 @@ def test_there_is_one_invitation_at_a_time(meeting: Meeting) -> None:
 
 
 def test_numbers_of_invitations_begin_again(meeting: Meeting) -> None:
-    numbers = [meeting.neighbour.next_invitation() for _ in range(cma.NUMBERS)]
-    assert sorted(numbers) == [*range(1, cma.NUMBERS + 1)]
+    numbers = [meeting.neighbour.next_invitation() for _ in range(NUMBERS)]
+    assert sorted(numbers) == [*range(1, NUMBERS + 1)]
 
 
 class Naps:
@@ -617,7 +584,7 @@ def test_memory_is_given_back_only_when_nobody_writes_any_more(
     words[WRITING] -= 10
     assert not meeting.exposed.close(wait=False)
     naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
-    monkeypatch.setattr(cma, "_nobody", naps)
+    monkeypatch.setattr(neighbour, "_nobody", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 
@@ -626,7 +593,7 @@ def test_who_is_dead_writes_no_more(meeting: Meeting, monkeypatch: pytest.Monkey
     meeting.accept()
     meeting.ring.words[WRITING] -= 10
     naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
-    monkeypatch.setattr(cma, "_nobody", naps)
+    monkeypatch.setattr(neighbour, "_nobody", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 

@@ -15,9 +15,10 @@ from frames import Header
 
 from aiompi.transport.shared_memory import cma, halves
 from aiompi.transport.shared_memory.board import Board
-from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed, Neighbour
+from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
 from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, REACHED, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
 from aiompi.wire import frame

@@ -21,9 +21,9 @@ from worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.datatype.buffer import process
 from aiompi.transport.shared_memory import halves
-from aiompi.transport.shared_memory.cma import Neighbour
 from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, LONG, REACHED, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
+from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
 from aiompi.transport.shared_memory.posted import CLAIMED
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES

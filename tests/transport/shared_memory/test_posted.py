@@ -540,7 +540,7 @@ def test_who_takes_memory_back_asks_whom_the_message_goes_to(world: PolledWorld)
 
 def test_who_gives_up_does_not_wait_for_one_who_has_died(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     receive = writing(world)
-    monkeypatch.setattr("aiompi.transport.shared_memory.cma.Neighbour.alive", lambda self: False)
+    monkeypatch.setattr("aiompi.transport.shared_memory.neighbour.Neighbour.alive", lambda self: False)
     assert receive.cancel()
 
 
@@ -762,7 +762,7 @@ def test_a_process_that_is_another_one_by_now_is_not_written_to(
     world: PolledWorld, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, receive = posted(world)
-    monkeypatch.setattr("aiompi.transport.shared_memory.cma.Neighbour.same", lambda self: False)
+    monkeypatch.setattr("aiompi.transport.shared_memory.neighbour.Neighbour.same", lambda self: False)
     isend(world.comms[0], pattern(SIZE), 1)
     world.finish(receive)
     assert (filled.count, memory) == (0, pattern(SIZE))

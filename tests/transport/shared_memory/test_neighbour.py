@@ -1,0 +1,42 @@
+"""Processes whose memory is copied from and to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from aiompi.datatype.buffer import process
+from aiompi.transport.shared_memory.neighbour import Neighbour
+
+
+def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        memory = bytearray(b"x" * 100)
+        child = os.fork()
+        if not child:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(str(tmp_path / "socket"))
+                sock.recv(1)
+            os._exit(0)
+        sock, _ = listener.accept()
+        (tmp_path / "socket").unlink()
+    with sock:
+        neighbour = Neighbour(sock)
+        into = bytearray(100)
+        assert neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
+        assert into == memory
+        assert neighbour.same()
+        assert neighbour.alive()
+        sock.send(b".")
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert neighbour.same(), "nobody has waited for it"
+        assert not neighbour.alive()
+        os.waitpid(child, 0)
+        assert not neighbour.alive()
+        assert not neighbour.same()
+        assert not neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
+        neighbour.close()
+        assert not neighbour.reachable
