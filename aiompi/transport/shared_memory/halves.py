@@ -40,10 +40,11 @@ HELPED: Final = 27
 LONG: Final = 512 * 2**10
 #: bytes that a receiver copies by one system call
 _PIECE: Final = 512 * 2**10
-#: of words
-_BITS: Final = 48
+#: of words: the position, and above it the number, of which none is used twice
+_BITS: Final = 28
 _POSITION: Final = (1 << _BITS) - 1
-_COPIES: Final = 2**16
+_WORD: Final = (1 << 64) - 1
+_LAST: Final = _WORD & ~_POSITION
 #: looks of a sender for the part of the receiver, and seconds after those in which it lets others run
 _PATIENCE: Final = range(100)
 _LONGEST: Final = 1e-3
@@ -79,10 +80,10 @@ class FirstHalf:
         if not self._whole and self._position(HELPED) > self._position(HELPING):
             return False
         self._whole = True
-        if not LONG <= nbytes <= _POSITION or not self._ring.uncrowded:
+        if not LONG <= nbytes <= _POSITION or not self._ring.uncrowded or self._mark == _LAST:
             words[FROM] = 0
             return True
-        self._mark = mark = (self._mark + _POSITION + 1) % (_COPIES << _BITS)
+        self._mark = mark = self._mark + _POSITION + 1
         self._nbytes = nbytes
         words[REACHED] = mark
         words[FROM] = start
@@ -146,11 +147,12 @@ class SecondHalf:
         able: whether the kernel allows it, as far as is known.
     """
 
-    __slots__ = ("_neighbour", "_ring", "able")
+    __slots__ = ("_end", "_mark", "_neighbour", "_ring", "able")
 
     def __init__(self, neighbour: Neighbour, ring: Inbound) -> None:
         self._neighbour = neighbour
         self._ring = ring
+        self._mark = self._end = 0  # of the last message, and from where on it is there
         self.able = True
 
     def copy(self, memory: memoryview, nbytes: int, words: memoryview, place: int, claim: int) -> bool:
@@ -165,8 +167,9 @@ class SecondHalf:
         mark, begun = reached & ~_POSITION, reached & _POSITION
         if not start or not begun or nbytes > len(memory) or not self.able or not self._neighbour.same():
             return False
-        helped = words[HELPED]
-        first = end = helped & _POSITION if helped & ~_POSITION == mark else nbytes
+        if mark != self._mark:
+            self._mark, self._end = mark, nbytes
+        first = end = min(self._end, nbytes)
         while (left := end - self._reached(mark)) > 0:
             begin = end - min(left, _PIECE)
             copied = False
@@ -174,19 +177,19 @@ class SecondHalf:
             try:
                 self._ring.fence()
                 if self._reached(mark) <= begin:
-                    piece = memory[begin:end]
-                    copied = read_if(self._neighbour.pid, start + begin, piece, words, place, claim)
+                    address, piece = start + begin & _WORD, memory[begin:end]
+                    copied = read_if(self._neighbour.pid, address, piece, words, place, claim)
             except OSError as error:
                 self.able = error.errno == errno.EFAULT  # that memory alone is gone
             finally:
                 # Whatever has interrupted this: the sender waits for what is claimed.
                 if copied:
+                    self._end = end = begin
                     words[HELPED] = mark | begin
                 else:
                     words[HELPING] = mark | end
             if not copied:
                 break
-            end = begin
         return end < first
 
     def _reached(self, mark: int) -> int:

@@ -151,11 +151,13 @@ def test_who_sleeps_is_woken_for_it(world: PolledWorld, copied: Copied) -> None:
     assert memory == pattern(SIZE)
 
 
-@pytest.mark.parametrize("why", ["short", "crowded"])
+@pytest.mark.parametrize("why", ["short", "crowded", "out of numbers"])
 def test_who_does_not_help(polled: NewPolled, copied: Copied, why: str) -> None:
     w = talked(polled(2, single_copy=True, lend_limit=2**22))
     nbytes = LONG - 1 if why == "short" else SIZE
     outbound(w).uncrowded = why != "crowded"
+    link: Any = w.engines[0].peer(1).link
+    link._sharing.filler._half._mark = 0 if why != "out of numbers" else halves._LAST
     copied.write.clear()
     memory, receive = posted(w, SIZE)
     with meanwhile(w, lambda: looks(w)) as found:
@@ -298,6 +300,21 @@ def gone(copy: Any, patch: pytest.MonkeyPatch) -> Any:
             return bool(copy(self, *arguments))
 
     return found
+
+
+@pytest.mark.parametrize("address", [1, 2**64 - 1])
+def test_a_peer_who_tells_of_memory_that_it_has_not(world: PolledWorld, copied: Copied, address: int) -> None:
+    memory, receive = posted(world)
+
+    def lie() -> bool:
+        outbound(world).words[FROM] = address
+        return looks(world)
+
+    with meanwhile(world, lie, 1) as found:
+        isend(world.comms[0], pattern(SIZE), 1)
+    assert not any(found)
+    world.finish(receive)
+    assert memory == pattern(SIZE)
 
 
 # Signal handlers.
