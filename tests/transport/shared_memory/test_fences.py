@@ -200,11 +200,16 @@ def test_a_sender_copies_nothing_that_the_receiver_has_just_claimed(ring: Ring) 
     assert half._claim(150) == 150, "of another copy"
 
 
-def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(ring: Ring) -> None:
+def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[object] = []
+    monkeypatch.setattr(halves, "read_if", lambda *arguments: copied.append(arguments) or True)
     sender: Any = SimpleNamespace(pid=0, same=lambda: True)
     ring.words[FROM], ring.words[REACHED] = 1, MARK | 10
     seen = at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK | SIZE))
     assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), SIZE, ring.words, 0, 0)  # type: ignore[arg-type]
     assert seen == [None]
+    assert not copied
     assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"
     assert ring.words[HELPED] == 0

@@ -111,6 +111,11 @@ def looks(w: PolledWorld) -> bool:
     return found
 
 
+def helps(w: PolledWorld) -> Any:
+    """What rank 1 calls when it looks in vain, if anything."""
+    return reader(w)._segment.inbound.help
+
+
 def posted(w: PolledWorld, nbytes: int = SIZE) -> tuple[bytearray, Any]:
     memory = bytearray(GARBAGE * nbytes)
     return memory, irecv_into(w.comms[1], memory, 0, 0)
@@ -166,6 +171,50 @@ def test_who_does_not_help(polled: NewPolled, copied: Copied, why: str) -> None:
     assert (copied.write, copied.read) == ([nbytes], [])
     w.finish(receive)
     assert memory[:nbytes] == pattern(nbytes)
+
+
+def test_who_looks_in_vain_does_nothing_more(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No system call while nobody copies anything, and no call at all for a short message or none."""
+    assert helps(world) is None
+    _, short = posted(world, LONG - 1)
+    assert helps(world) is None
+    short.cancel()
+    _, long = posted(world)
+    world.finish(isend(world.comms[0], pattern(SIZE), 1), long)
+    assert helps(world) is None
+    posted(world)
+    assert helps(world) is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Neighbour, "same", lambda self: pytest.fail("a system call"))
+        assert not looks(world)
+
+
+def test_who_has_helped_looks_for_the_end_at_once(world: PolledWorld) -> None:
+    _, receive = posted(world)
+    reader(world)._segment.inbound.help = lambda: isend(world.comms[0], pattern(SIZE), 1).done()
+    assert looks(world)
+    assert receive.done()
+
+
+def test_a_send_of_a_signal_handler_just_before_a_message_is_claimed(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both come, the one that was first into the memory of the receive."""
+    memory, receive = posted(world)
+    real = FirstHalf.begin
+
+    def begin(self: FirstHalf, start: int, nbytes: int) -> bool:
+        monkeypatch.setattr(FirstHalf, "begin", real)
+        isend(world.comms[0], pattern(SIZE, 1), 1)
+        return real(self, start, nbytes)
+
+    monkeypatch.setattr(FirstHalf, "begin", begin)
+    second = isend(world.comms[0], pattern(SIZE, 2), 1)
+    world.finish(receive)
+    assert memory == pattern(SIZE, 1)
+    into, receive = posted(world)
+    world.finish(second, receive)
+    assert into == pattern(SIZE, 2)
 
 
 def test_nothing_is_copied_for_a_receive_that_is_given_up(world: PolledWorld, copied: Copied) -> None:
@@ -228,6 +277,7 @@ def test_a_sender_does_not_wait_for_a_receiver_that_is_stopped(
 def test_a_sender_waits_for_a_part_that_takes_its_time(world: PolledWorld, copied: Copied, ends: str) -> None:
     memory, receive = posted(world)
     end = outbound(world)
+    assert end.give_way == world.engines[0].driver.give_way
     words, begin = end.words, SIZE - 1000
 
     def claim() -> None:
@@ -274,6 +324,7 @@ def test_memory_that_the_receiver_may_not_read(world: PolledWorld, copied: Copie
     assert memory == pattern(SIZE)
     copied.refusal = 0
     memory, receive = posted(world)
+    assert (helps(world) is not None) == again
     with meanwhile(world, lambda: looks(world)):
         isend(world.comms[0], pattern(SIZE, 1), 1)
     assert (sum(copied.read) > 0) == again

@@ -701,23 +701,25 @@ def test_who_slept_is_woken_when_the_next_message_is_begun(world: PolledWorld) -
     assert memory == pattern(SIZE)
 
 
-def test_no_memory_is_left_when_the_connection_ends(polled: NewPolled) -> None:
+@pytest.mark.parametrize("nbytes", [SIZE, 2**20])
+def test_no_memory_is_left_when_the_connection_ends(polled: NewPolled, nbytes: int) -> None:
     """Not even until garbage is collected: nothing refers to itself."""
-    w = talked(polled(2, single_copy=True))
-    memory, receive = posted(w)
-    isend(w.comms[0], pattern(SIZE), 1)
+    w = talked(polled(2, single_copy=True, lend_limit=2**21))
+    memory, receive = posted(w, nbytes)
+    isend(w.comms[0], pattern(nbytes), 1)
     w.finish(receive)
+    other = posted(w, nbytes)
     before = segments()
     gc.disable()
     try:
-        del receive
+        del receive, other
         for transport in w.transports:
             transport.close()
         assert segments() < before
         assert segments() == 0
     finally:
         gc.enable()
-    assert memory == pattern(SIZE)
+    assert memory == pattern(nbytes)
 
 
 @pytest.mark.parametrize("crowded", [False, True])
