@@ -77,8 +77,11 @@ class FirstHalf:
             Whether nothing of an earlier message is still being copied.
         """
         words = self._words
-        if not self._whole and self._position(HELPED) > self._position(HELPING):
-            return False
+        if not self._whole:
+            words[REACHED] = self._mark | _POSITION  # whoever begins to help with that one from now on leaves it
+            self._ring.fence()
+            if self._position(HELPED) > self._position(HELPING):
+                return False
         self._whole = True
         if not LONG <= nbytes <= _POSITION or not self._ring.uncrowded or self._mark == _LAST:
             words[FROM] = 0
@@ -155,15 +158,17 @@ class SecondHalf:
         self._mark = self._end = 0  # of the last message, and from where on it is there
         self.able = True
 
-    def copy(self, memory: memoryview, nbytes: int, words: memoryview, place: int, claim: int) -> bool:
+    def copy(self, memory: memoryview, length: int, words: memoryview, place: int, claim: int) -> bool:
         """Help with a message as long as its sender copies it; whether this has copied anything.
 
         Args:
             memory: of the receive.
-            nbytes: of the message.
+            length: the word that tells the bytes of the message.
             words, place, claim: a word, and what it is while the sender copies into that memory.
         """
-        start, reached = words[FROM], words[REACHED]
+        # In this order: what is loaded after the number is of that copy if `_reached` finds the same one again.
+        reached = words[REACHED]
+        start, nbytes = words[FROM], words[length]
         mark, begun = reached & ~_POSITION, reached & _POSITION
         if not start or not begun or nbytes > len(memory) or not self.able or not self._neighbour.same():
             return False

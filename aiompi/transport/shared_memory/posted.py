@@ -87,12 +87,13 @@ class Advertiser:
         ring: from the sender.
     """
 
-    __slots__ = ("_half", "_kept", "_neighbour", "_number", "_receive", "_ring")
+    __slots__ = ("_half", "_helping", "_kept", "_neighbour", "_number", "_receive", "_ring")
 
     def __init__(self, neighbour: Neighbour, ring: Inbound) -> None:
         self._neighbour = neighbour
         self._ring = ring
         self._half = SecondHalf(neighbour, ring)
+        self._helping = False
         self._number = 0
         self._receive: Receive | None = None
         self._kept: memoryview | None = None
@@ -123,9 +124,13 @@ class Advertiser:
         """Copy a part of the message if the sender is just copying it; whether that was so."""
         receive, claim = self._receive, self._number << 1
         words = self._ring.words
-        if receive is None or receive.memory is None or words[CLAIMED] != claim:
+        if self._helping or receive is None or receive.memory is None or words[CLAIMED] != claim:
             return False
-        return self._half.copy(receive.memory, words[LENGTH], words, CLAIMED, claim)
+        self._helping = True
+        try:
+            return self._half.copy(receive.memory, LENGTH, words, CLAIMED, claim)
+        finally:
+            self._helping = False
 
     def claimed(self) -> bool:
         return not self._settled(wait=False) or self._there()

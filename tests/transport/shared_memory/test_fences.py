@@ -20,6 +20,7 @@ from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, REACHED
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
+from aiompi.transport.shared_memory.posted import LENGTH
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES
@@ -206,9 +207,9 @@ def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(
     copied: list[object] = []
     monkeypatch.setattr(halves, "read_if", lambda *arguments: copied.append(arguments) or True)
     sender: Any = SimpleNamespace(pid=0, same=lambda: True)
-    ring.words[FROM], ring.words[REACHED] = 1, MARK | 10
+    ring.words[FROM], ring.words[REACHED], ring.words[LENGTH] = 1, MARK | 10, SIZE
     seen = at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK | SIZE))
-    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), SIZE, ring.words, 0, 0)  # type: ignore[arg-type]
+    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), LENGTH, ring.words, 0, 0)  # type: ignore[arg-type]
     assert seen == [None]
     assert not copied
     assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"

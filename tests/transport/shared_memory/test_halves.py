@@ -25,7 +25,7 @@ from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, LONG, R
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.posted import CLAIMED
+from aiompi.transport.shared_memory.posted import CLAIMED, LENGTH
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES
 
 NewPolled = Callable[..., PolledWorld]
@@ -482,6 +482,7 @@ class Meeting:
     def send(self) -> bool:
         start = process.address_of(self.data)
         assert self.first.begin(start, len(self.data))
+        self.words[LENGTH] = len(self.data)
         self.words[CLAIMED] = self.CLAIM
         try:
             return self.first.copy(process.address_of(self.place), start, len(self.data))
@@ -491,7 +492,7 @@ class Meeting:
     def help(self) -> bool:
         if self.words[CLAIMED] != self.CLAIM:
             return False
-        return self.second.copy(self.place, len(self.place), self.words, CLAIMED, self.CLAIM)
+        return self.second.copy(self.place, LENGTH, self.words, CLAIMED, self.CLAIM)
 
 
 @pytest.fixture
