@@ -58,14 +58,13 @@ def read(process: int, address: int, memory: memoryview) -> None:
 
 def read_if(process: int, address: int, memory: memoryview, words: memoryview, place: int, value: int) -> bool:
     """The same, if a word has a value; whether it had. No signal handler runs between this look and the copy."""
-    nbytes = len(memory)
-    ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
+    ranges = _ranges(address, memory)
     start = address_of(ranges)
     there = start + _THERE
     if words[place] != value:
         return False
     copied = _readv(process, start, 1, there, 1, 0)
-    _check(copied, nbytes)
+    _check(copied, len(memory))
     return True
 
 
@@ -98,10 +97,15 @@ class Writer:
 
 
 def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:
-    nbytes = len(memory)
-    ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
+    ranges = _ranges(address, memory)
     start = address_of(ranges)
-    _check(function(process, start, 1, start + _THERE, 1, 0), nbytes)
+    _check(function(process, start, 1, start + _THERE, 1, 0), len(memory))
+
+
+def _ranges(address: int, memory: bytes | memoryview) -> bytearray:
+    """Where the bytes are of a copy, here and there."""
+    nbytes = len(memory)
+    return bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
 
 
 def _check(copied: int, nbytes: int) -> None:

@@ -18,7 +18,9 @@ number of the copy, so that nothing that is said of an earlier one is taken for 
 | HELPED  | the receiver | it has copied everything from here on                                 |
 
 Memory ordering. Each first stores what it is about to copy and then, after a fence, loads what the other one is: when
-both want the same at least one of them sees it, and leaves it to the other.
+both want the same at least one of them sees it, and leaves it to the other. So does a sender before it begins another
+copy, if the last one was interrupted or given up: it stores that it has reached the end of that. A receiver loads the
+number before all else that it needs to know of a copy, and once more before it copies.
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ _LAST: Final = _WORD & ~_POSITION
 #: looks of a sender for the part of the receiver, and seconds after those in which it lets others run
 _PATIENCE: Final = range(100)
 _LONGEST: Final = 1e-3
+#: how often a sender claims something: a receiver leaves it what he has claimed once, unless he cheats
+_CLAIMS: Final = range(8)
+#: pieces that a receiver copies before he looks at everything else
+_TURN: Final = range(4)
 
 
 class FirstHalf:
@@ -103,18 +109,18 @@ class FirstHalf:
             return True
         self._whole = False
         done, until = 0, nbytes // 2
-        while done < nbytes:
+        for _ in _CLAIMS:
             stop = self._claim(until)
             if done < stop:
                 self._write(address + done, start + done, stop - done)
                 done = stop
             elif not self._left(done):
-                return False
-            elif self._position(HELPED) <= done:
                 break
+            if self._position(HELPED) <= done:
+                self._whole = True
+                return True
             until = nbytes
-        self._whole = True
-        return True
+        return False
 
     def _claim(self, until: int) -> int:
         """Up to where there is something to copy that the receiver is not copying."""
@@ -175,7 +181,10 @@ class SecondHalf:
         if mark != self._mark:
             self._mark, self._end = mark, nbytes
         first = end = min(self._end, nbytes)
-        while (left := end - self._reached(mark)) > 0:
+        for _ in _TURN:
+            left = end - self._reached(mark)
+            if left <= 0:
+                break
             begin = end - min(left, _PIECE)
             copied = False
             words[HELPING] = mark | begin
