@@ -213,4 +213,32 @@ def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(
     assert seen == [None]
     assert not copied
     assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"
+    ring.words[REACHED] = MARK | 10
+    at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK + (1 << halves._BITS) | 10))
+    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), LENGTH, ring.words, 0, 0)  # type: ignore[arg-type]
+    assert not copied, "it is another copy by now"
     assert ring.words[HELPED] == 0
+
+
+def test_a_sender_sees_what_the_receiver_has_just_claimed_of_a_copy_that_was_interrupted(ring: Ring) -> None:
+    half = FirstHalf(SimpleNamespace(pid=0), ring)  # type: ignore[arg-type]
+    half._mark, half._nbytes, half._whole = MARK, SIZE, False
+    seen = at_fence(ring, lambda: (ring.words[REACHED], ring.words.__setitem__(HELPING, MARK | 100)))
+    assert not half.begin(4096, 10)
+    assert seen == [(MARK | halves._POSITION, None)]
+    ring.words[HELPED] = MARK | 100
+    assert half.begin(4096, 10)
+
+
+def test_a_receiver_loads_the_number_of_a_copy_before_all_else_that_it_needs_to_know(ring: Ring) -> None:
+    loaded: list[int] = []
+
+    class Words:
+        def __getitem__(self, place: int) -> int:
+            loaded.append(place)
+            return int(ring.words[place])
+
+    words: Any = Words()
+    assert not SecondHalf(SimpleNamespace(pid=0), ring).copy(memoryview(bytearray(1)), LENGTH, words, 0, 0)  # type: ignore[arg-type]
+    assert loaded[0] == REACHED
+    assert set(loaded[1:]) == {FROM, LENGTH}

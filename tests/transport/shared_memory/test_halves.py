@@ -25,7 +25,7 @@ from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, LONG, R
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.posted import CLAIMED, LENGTH
+from aiompi.transport.shared_memory.posted import CLAIMED, LENGTH, POSTED
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES
 
 NewPolled = Callable[..., PolledWorld]
@@ -189,11 +189,54 @@ def test_who_looks_in_vain_does_nothing_more(world: PolledWorld, monkeypatch: py
         assert not looks(world)
 
 
-def test_who_has_helped_looks_for_the_end_at_once(world: PolledWorld) -> None:
+def test_who_has_helped_looks_for_the_end_for_a_while(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    posted(world)
+    seen: list[int] = []
+    real = Inbound.take
+
+    def take(self: Inbound, sink: Any, looks: range = range(1)) -> bool | None:
+        seen.append(len(looks))
+        return real(self, sink, looks)
+
+    monkeypatch.setattr(Inbound, "take", take)
+    reader(world)._segment.inbound.help = lambda: True
+    assert looks(world)
+    assert seen[0] == 1
+    assert seen[1] > 10
+
+
+def test_who_has_helped_finds_the_end(world: PolledWorld) -> None:
     _, receive = posted(world)
     reader(world)._segment.inbound.help = lambda: isend(world.comms[0], pattern(SIZE), 1).done()
     assert looks(world)
     assert receive.done()
+
+
+@pytest.mark.parametrize("longer", [0, LONG])
+@pytest.mark.parametrize("helped", [True, False])
+def test_a_receiver_waits_until_its_sender_begins(
+    world: PolledWorld, copied: Copied, helped: bool, longer: int
+) -> None:
+    """What is known of the message before is not taken for this one."""
+    _, receive = posted(world)
+    with meanwhile(world, lambda: helped and looks(world)):
+        isend(world.comms[0], pattern(SIZE), 1)
+    world.finish(receive)
+    memory, receive = posted(world, SIZE + longer)
+    words, helping = outbound(world).words, []
+
+    def look() -> bool:
+        found = looks(world)
+        helping.append(words[HELPING])
+        return found
+
+    before = words[HELPING]
+    with meanwhile(world, look) as found:
+        isend(world.comms[0], pattern(SIZE + longer, 1), 1)
+    assert found[:2] == [False, True]
+    assert helping[0] == before
+    world.finish(receive)
+    assert memory == pattern(SIZE + longer, 1)
 
 
 def test_a_send_of_a_signal_handler_just_before_a_message_is_claimed(
@@ -368,6 +411,79 @@ def test_a_peer_who_tells_of_memory_that_it_has_not(world: PolledWorld, copied: 
     assert memory == pattern(SIZE)
 
 
+@pytest.mark.parametrize("length", [1, 2**40])
+def test_a_peer_who_tells_of_another_length(world: PolledWorld, copied: Copied, length: int) -> None:
+    """Also when a part has been copied: nothing is read but what fits, and nothing raises."""
+    memory, receive = posted(world)
+    words = outbound(world).words
+
+    def lie() -> list[bool]:
+        found = [looks(world)]
+        words[LENGTH], words[REACHED] = length, words[REACHED] & ~halves._POSITION | 1
+        return [*found, looks(world)]
+
+    with meanwhile(world, once(lie), 1) as found:
+        isend(world.comms[0], pattern(SIZE), 1)
+    assert found[1] == [True, False]
+    assert sum(copied.read) == SIZE - SIZE // 2
+    world.finish(receive)
+    assert memory == pattern(SIZE)
+
+
+def test_a_peer_who_claims_a_receive_that_was_given_up(world: PolledWorld, copied: Copied) -> None:
+    _, receive = posted(world)
+    words = outbound(world).words
+    number = words[POSTED]
+    assert receive.cancel()
+    words[FROM], words[LENGTH], words[REACHED], words[CLAIMED] = 4096, SIZE, 1, number << 1
+    assert not looks(world)
+    assert copied.read == []
+    words[CLAIMED] = 0
+
+
+def test_a_peer_who_leaves_a_byte_at_a_time_is_not_waited_for_long(world: PolledWorld, copied: Copied) -> None:
+    memory, receive = posted(world)
+    end = outbound(world)
+    waits = 0
+
+    def give_way(ready: Callable[[], bool], seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        end.words[HELPING] += 1
+        return ready()
+
+    def claim() -> None:
+        end.words[HELPING] = end.words[REACHED] & ~halves._POSITION | SIZE // 2
+
+    end.give_way = give_way
+    with meanwhile(world, once(claim), 1):
+        request = isend(world.comms[0], pattern(SIZE), 1)
+    assert 0 < waits < 10
+    world.finish(request, receive)
+    assert memory == pattern(SIZE)
+
+
+def test_a_receiver_copies_so_much_in_one_turn(
+    world: PolledWorld, copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And goes on in the next one."""
+    monkeypatch.setattr(halves, "_PIECE", 1000)
+    memory, receive = posted(world)
+    turns = [len(copied.read)]
+
+    def twice() -> None:
+        for _ in range(2):
+            looks(world)
+            turns.append(len(copied.read))
+
+    with meanwhile(world, once(twice), 1):
+        isend(world.comms[0], pattern(SIZE), 1)
+    assert turns == [0, len(halves._TURN), 2 * len(halves._TURN)]
+    assert sum(copied.read) + sum(copied.write) == SIZE
+    world.finish(receive)
+    assert memory == pattern(SIZE)
+
+
 # Signal handlers.
 
 
@@ -429,6 +545,78 @@ def test_a_send_that_is_interrupted_has_happened_or_not(tmp_path: Path) -> None:
             w.finish(receive)
         assert memory == pattern(SIZE)
     assert outcomes == {False, True}
+
+
+def test_a_signal_handler_that_looks_for_messages_in_the_midst_of_the_help(
+    world: PolledWorld, copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It copies nothing: its part would be told as copied, and be copied after that."""
+    memory, receive = posted(world)
+    nested: list[bool] = []
+
+    def handler(*arguments: Any) -> bool:
+        nested.append(looks(world))
+        return process.read_if(*arguments)
+
+    monkeypatch.setattr(halves, "read_if", handler)
+    with meanwhile(world, once(lambda: looks(world)), 1):
+        isend(world.comms[0], pattern(SIZE), 1)
+    assert nested == [False]
+    assert len(copied.read) == 1
+    world.finish(receive)
+    assert memory == pattern(SIZE)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(2**20, 500_000), (600_000, 2**20), (2**20, 600_000), (600_000, 500_000)]
+)
+@pytest.mark.parametrize("place", ["copy", "same", "read_if"])
+def test_a_receiver_that_is_held_up_copies_nothing_of_a_send_that_was_interrupted(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, first: int, second: int, place: str
+) -> None:
+    """Another message goes into the same receive meanwhile, and is whole."""
+    memory = bytearray(GARBAGE * 2**20)
+    receive = irecv_into(world.comms[1], memory, 0, 0)
+    held, go, over = threading.Event(), threading.Event(), threading.Event()
+    owner: Any = {"copy": SecondHalf, "same": Neighbour, "read_if": halves}[place]
+    real, writev, help = getattr(owner, place), process._writev, helps(world)
+
+    def hold(*arguments: Any) -> Any:
+        if threading.current_thread() is thread and not held.is_set():
+            held.set()
+            assert go.wait(10)
+        return real(*arguments)
+
+    def late() -> None:
+        try:
+            help()
+        finally:
+            over.set()
+
+    def interrupt() -> None:
+        thread.start()
+        assert held.wait(10)
+        raise Late
+
+    def write(*arguments: Any) -> int:
+        """The receiver goes on when the first part of the second message is there."""
+        nbytes: int = writev(*arguments)
+        if nbytes > 0:
+            go.set()
+            over.wait(1)
+        return nbytes
+
+    thread = threading.Thread(target=late)
+    monkeypatch.setattr(owner, place, hold)
+    with meanwhile(world, once(interrupt), 1), pytest.raises(Late):
+        isend(world.comms[0], pattern(first, 1), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "_writev", write)
+        request = isend(world.comms[0], pattern(second, 2), 1)
+    go.set()
+    thread.join()
+    world.finish(receive, request)
+    assert memory == pattern(second, 2) + GARBAGE * (2**20 - second)
 
 
 def test_a_signal_handler_that_completes_the_receive_in_the_midst_of_the_help(
@@ -500,6 +688,16 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of the receiver are of 10 bytes, and each message is long."""
     monkeypatch.setattr(halves, "_PIECE", 10)
     monkeypatch.setattr(halves, "LONG", 1)
+
+
+@pytest.mark.parametrize("nbytes", [LONG - 1, halves._POSITION + 1])
+def test_positions_have_room_beside_numbers(nbytes: int) -> None:
+    meeting = Meeting(1)
+    assert meeting.first.begin(4096, LONG)
+    assert meeting.words[FROM] == 4096
+    assert meeting.first.begin(4096, nbytes)
+    assert meeting.words[FROM] == 0
+    meeting.neighbour.close()
 
 
 @pytest.mark.usefixtures("short")
