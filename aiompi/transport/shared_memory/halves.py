@@ -164,14 +164,15 @@ class SecondHalf:
         self._mark = self._end = 0  # of the last message, and from where on it is there
         self.able = True
 
-    def copy(self, memory: memoryview, length: int, words: memoryview, place: int, claim: int) -> bool:
+    def copy(self, memory: memoryview, length: int, place: int, claim: int) -> bool:
         """Help with a message as long as its sender copies it; whether this has copied anything.
 
         Args:
             memory: of the receive.
             length: the word that tells the bytes of the message.
-            words, place, claim: a word, and what it is while the sender copies into that memory.
+            place, claim: a word, and what it is while the sender copies into that memory.
         """
+        words = self._ring.words
         # In this order: what is loaded after the number is of that copy if `_reached` finds the same one again.
         reached = words[REACHED]
         start, nbytes = words[FROM], words[length]

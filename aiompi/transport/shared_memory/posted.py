@@ -128,7 +128,7 @@ class Advertiser:
             return False
         self._helping = True
         try:
-            return self._half.copy(receive.memory, LENGTH, words, CLAIMED, claim)
+            return self._half.copy(receive.memory, LENGTH, CLAIMED, claim)
         finally:
             self._helping = False
 

@@ -680,7 +680,7 @@ class Meeting:
     def help(self) -> bool:
         if self.words[CLAIMED] != self.CLAIM:
             return False
-        return self.second.copy(self.place, LENGTH, self.words, CLAIMED, self.CLAIM)
+        return self.second.copy(self.place, LENGTH, CLAIMED, self.CLAIM)
 
 
 @pytest.fixture
