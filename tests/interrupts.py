@@ -1,4 +1,4 @@
-"""Signal handlers that raise at a certain point: a profile function is called where they would be."""
+"""Signal handlers that raise, or make calls, at a certain point: a profile function is called where they would be."""
 
 from __future__ import annotations
 
@@ -38,6 +38,25 @@ def interrupted(when: Callable[[], bool]) -> Iterator[None]:
         sys.setprofile(before)
         if collecting:
             gc.enable()
+
+
+@contextlib.contextmanager
+def called(last: int, call: Callable[[], object]) -> Iterator[list[object]]:
+    """A block in which a handler makes a call after so many steps; what it has made is in the list then."""
+    step, made = itertools.count(), list[object]()
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event in ("call", "c_return") and next(step) == last:
+            sys.setprofile(None)
+            made.append(call())
+            sys.setprofile(profile)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield made
+    finally:
+        sys.setprofile(before)
 
 
 def everywhere(make: Callable[[], AbstractContextManager[T]], call: Callable[[T], object]) -> Iterator[T]:

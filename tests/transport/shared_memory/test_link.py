@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import re
 import resource
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from fences import Fence
 from frames import Header
+from interrupts import called
 from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, pattern, segments
 
 from aiompi import errors
@@ -494,6 +496,29 @@ def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:
     assert w.finish(*receives[:2]) == [b"abc0", b"abc1"]
     w.until(receives[2].done)
     assert isinstance(receives[2].exception(), errors.ProcessFailedError)
+
+
+@pytest.mark.parametrize("farewell", [False, True])
+def test_a_signal_handler_whose_call_finds_the_end_of_the_peer_first(polled: NewPolled, farewell: bool) -> None:
+    for last in itertools.count():
+        w = polled()
+        w.finish(isend(w.comms[1], b"x", 0), irecv(w.comms[0]), isend(w.comms[0], b"y", 1), irecv(w.comms[1]))
+        receive = irecv(w.comms[1], 0)
+        w.until(lambda: len(w.links(1, 0)) == len(w.links(0, 1)))
+        if farewell:
+            w.engines[0].peer(1).emit(frame.FINI)
+            w.until(lambda: w.engines[1].peer(0).farewell is not None)
+        w.transports[0].close()
+        link: Any = w.links(1, 0)[0]
+        with called(last, lambda: link.closed or link._spoken()) as made:
+            link._spoken()
+        w.until(receive.done)
+        assert link.closed
+        assert ("has finalized" in str(receive.exception())) is farewell
+        w.close()
+        if not made:
+            assert last > 20
+            return
 
 
 def test_both_connect_at_once(polled: NewPolled) -> None:
