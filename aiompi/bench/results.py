@@ -65,16 +65,18 @@ class Results:
             about.append("idle cores kept awake")
         return ", ".join(about)
 
-    def save(self, complete: bool, **measured: Any) -> None:
+    def save(self, complete: bool, *, more: bool = False, **measured: Any) -> None:
         """Write the file anew, so that what has been measured is there whatever happens next.
 
         Args:
             complete: whether this is all that was to be measured.
+            more: whether this will be called again: a pipe, which cannot be written anew, gets what is there then.
             measured: what has been measured.
 
         Raises:
             BenchError: it cannot be written.
         """
-        if self._path is not None:
+        path = self._path
+        if path is not None and (not more or path.is_file() or not path.exists()):
             everything = {**self._about, "complete": complete, **measured}
-            write(self._path, json.dumps(everything, indent=1) + "\n")
+            write(path, json.dumps(everything, indent=1) + "\n")

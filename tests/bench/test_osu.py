@@ -285,6 +285,22 @@ def test_settings_and_options_are_told(
     assert age < datetime.timedelta(minutes=1)
 
 
+def test_a_pipe_gets_the_results_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows = [row("latency", nbytes, aiompi=[1.0]) for nbytes in (1, 2, 4)]
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda plan, _: iter(rows))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main(["latency", "--sizes", "1,2,4", "--json", str(pipe)]) == 0
+        text = os.read(reader, 2**16)
+    finally:
+        os.close(reader)
+    results = json.loads(text)
+    assert results["complete"]
+    assert [one["nbytes"] for one in results["rows"]] == [1, 2, 4]
+
+
 def records(site: Site, *arguments: str) -> tuple[list[dict[str, Any]], str]:
     path = site.directory / "out.json"
     result = site.start(*BENCH, *arguments, "--quick", "--repeat", "1", "--json", str(path)).finish(2 * LIMIT)

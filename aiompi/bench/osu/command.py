@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> None:
         with idle_cores(chosen.awake):
             for row in _shown(measure(plan, left_out)):
                 rows.append(row)
-                results.save(False, rows=[row.record() for row in rows])
+                results.save(False, more=True, rows=[row.record() for row in rows])
         complete = not failed
     finally:
         if rows:

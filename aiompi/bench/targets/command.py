@@ -37,7 +37,8 @@ def main(argv: Sequence[str]) -> None:
     with idle_cores(chosen.awake):
         for name in families:
             figures[name] = [figure.record() for figure in _measured(name, options)]
-            results.save(name == families[-1], figures=figures)
+            last = name == families[-1]
+            results.save(last, more=not last, figures=figures)
 
 
 def _measured(name: str, options: Options) -> Iterator[Figure]:
