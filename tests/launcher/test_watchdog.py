@@ -135,7 +135,7 @@ def test_it_holds_no_output_of_the_launcher(launcher: Launcher, wait_until):
 
 
 def test_a_group_that_ignores_sigterm(wait_until: Callable[..., None]):
-    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); time.sleep(100)"
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(100)"
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) as process:
         assert process.stdout is not None
