@@ -31,3 +31,41 @@ def absent(name: str, part: str) -> Callable[..., Any]:
     function.is_absent = True  # type: ignore[attr-defined]
     function.__doc__ = f"Not there: aiompi does not have {part}."
     return function
+
+
+class AbsentOfComm:
+    """Methods of any communicator."""
+
+    __slots__ = ()
+
+    Psend_init = absent("Comm.Psend_init", PARTITIONED)
+    Precv_init = absent("Comm.Precv_init", PARTITIONED)
+    Join = absent("Comm.Join", PROCESSES)
+    Revoke = absent("Comm.Revoke", FAULTS)
+    Is_revoked = absent("Comm.Is_revoked", FAULTS)
+    Get_failed = absent("Comm.Get_failed", FAULTS)
+    Ack_failed = absent("Comm.Ack_failed", FAULTS)
+    Agree = absent("Comm.Agree", FAULTS)
+    Iagree = absent("Comm.Iagree", FAULTS)
+    Shrink = absent("Comm.Shrink", FAULTS)
+    Ishrink = absent("Comm.Ishrink", FAULTS)
+
+
+class AbsentOfIntracomm:
+    """Methods of a communicator of one group."""
+
+    __slots__ = ()
+
+    Create_from_group = absent("Intracomm.Create_from_group", SESSIONS)
+    Spawn = absent("Intracomm.Spawn", PROCESSES)
+    Spawn_multiple = absent("Intracomm.Spawn_multiple", PROCESSES)
+    Accept = absent("Intracomm.Accept", PROCESSES)
+    Connect = absent("Intracomm.Connect", PROCESSES)
+
+
+class AbsentOfIntercomm:
+    """Methods of a communicator of two groups."""
+
+    __slots__ = ()
+
+    Create_from_groups = absent("Intercomm.Create_from_groups", SESSIONS)

@@ -13,7 +13,7 @@ from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.driver.caller import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
-from aiompi.face.absent import FAULTS, PROCESSES, SESSIONS, absent
+from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
 from aiompi.face.attributes import Caching
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
@@ -38,7 +38,7 @@ C = TypeVar("C", bound="Comm")
 _PENDING: Final = cast(Communicator, NullCommunicator("Idup is not complete: wait for its request first"))
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, AbsentOfComm):
     """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
     Errors are raised as `MPI.Exception`s by the call that meets them.
@@ -130,16 +130,6 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         """COMM_NULL: no process was started by others of its kind (MPI_Comm_get_parent, MPI-2)."""
         return Intercomm()
 
-    Join = absent("Comm.Join", PROCESSES)
-    Revoke = absent("Comm.Revoke", FAULTS)
-    Is_revoked = absent("Comm.Is_revoked", FAULTS)
-    Get_failed = absent("Comm.Get_failed", FAULTS)
-    Ack_failed = absent("Comm.Ack_failed", FAULTS)
-    Agree = absent("Comm.Agree", FAULTS)
-    Iagree = absent("Comm.Iagree", FAULTS)
-    Shrink = absent("Comm.Shrink", FAULTS)
-    Ishrink = absent("Comm.Ishrink", FAULTS)
-
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
         errorcode = integer(errorcode, "Abort: errorcode")
@@ -170,7 +160,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         return repr(self._core)
 
 
-class Intracomm(Comm, TopologyMap):
+class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     """A communicator of one group."""
 
     __slots__ = ()
@@ -178,12 +168,6 @@ class Intracomm(Comm, TopologyMap):
     @classmethod
     def _suits(cls, comm: Handle) -> bool:
         return comm.is_intra
-
-    Create_from_group = absent("Intracomm.Create_from_group", SESSIONS)
-    Spawn = absent("Intracomm.Spawn", PROCESSES)
-    Spawn_multiple = absent("Intracomm.Spawn_multiple", PROCESSES)
-    Accept = absent("Intracomm.Accept", PROCESSES)
-    Connect = absent("Intracomm.Connect", PROCESSES)
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3)."""
@@ -313,7 +297,7 @@ class Distgraphcomm(Topocomm, DistributedGraphInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, DistributedGraph)
 
 
-class Intercomm(Comm, Collectives):
+class Intercomm(Comm, Collectives, AbsentOfIntercomm):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 
     Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
@@ -325,8 +309,6 @@ class Intercomm(Comm, Collectives):
     @classmethod
     def _suits(cls, comm: Handle) -> bool:
         return comm.is_inter
-
-    Create_from_groups = absent("Intercomm.Create_from_groups", SESSIONS)
 
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""

@@ -18,7 +18,6 @@ from aiompi.driver.caller import refuse_running_loop
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.exchange import exchange
-from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process, wait
@@ -353,9 +352,6 @@ class PointToPoint(Handle):
     def Iflush_buffer(self) -> Request[None]:
         """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1)."""
         return Request._denote(self._admitted.attachment.flush())
-
-    Psend_init = absent("Comm.Psend_init", PARTITIONED)
-    Precv_init = absent("Comm.Precv_init", PARTITIONED)
 
 
 def _begun(

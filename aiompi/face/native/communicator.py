@@ -13,7 +13,7 @@ from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
 from aiompi.errors import JobAbortedError
-from aiompi.face.absent import PROCESSES, absent
+from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
 from aiompi.face.attributes import Caching
 from aiompi.face.common import duplicate, free, peer_of
 from aiompi.face.errhandlers import ErrorHandling
@@ -34,7 +34,7 @@ from aiompi.runtime import Runtime
 C = TypeVar("C", bound="Comm")
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, AbsentOfComm):
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
@@ -178,16 +178,10 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest):
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
 
 
-class Intracomm(Comm, TopologyMap):
+class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     """A communicator of one group."""
 
     __slots__ = ()
-
-    Spawn = absent("Spawn", PROCESSES)
-    Spawn_multiple = absent("Spawn_multiple", PROCESSES)
-    Accept = absent("Accept", PROCESSES)
-    Connect = absent("Connect", PROCESSES)
-    Join = absent("Join", PROCESSES)
 
     def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3).
@@ -303,7 +297,7 @@ class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry)
     __slots__ = ()
 
 
-class Intercomm(Comm, Collectives):
+class Intercomm(Comm, Collectives, AbsentOfIntercomm):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 
     Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
