@@ -151,7 +151,7 @@ def Iflush_buffer() -> Request[None]:
 def Alloc_mem(size: int, info: object = None) -> buffer:
     """New memory (MPI_Alloc_mem, MPI-2).
 
-    Long messages in it are copied once on their way to another rank of this machine, by their receiver; others twice.
+    Long messages in it are copied by their receiver alone, if it is on this machine: no core waits for the other.
 
     Args:
         size: bytes.
