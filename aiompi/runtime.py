@@ -127,7 +127,7 @@ class Runtime:
         if self.settings.debug:
             self._watch_calls()
         addresses = {transport.name: transport.address() for transport in self._transports}
-        card = {"window": self.settings.eager_window, "host": self.node, "transports": addresses}
+        card = control.BusinessCard(window=self.settings.eager_window, host=self.node, transports=addresses)
         agent.send(control.Card(card))
         return await self._cards
 
@@ -426,7 +426,6 @@ def _site(contact: Contact, welcome: control.Welcome, local_host: str) -> Site:
         welcome.directory,
         host=local_host or welcome.address,
         bind=welcome.address,
-        impi_host=welcome.host,
     )
 
 

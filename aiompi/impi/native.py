@@ -18,8 +18,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgpack
 
@@ -112,13 +112,13 @@ def _mask(data: bytes, pad: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(data, pad, strict=True))
 
 
-def encode_cards(cards: list[dict[str, object]]) -> bytes:
+def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
     """CARDS of a client, from the business cards of its ranks; empty when they have ended without any."""
     data: bytes = msgpack.packb(cards)
     return data
 
 
-def decode_cards(data: bytes, count: int) -> list[dict[str, object]]:
+def decode_cards(data: bytes, count: int) -> list[dict[str, Any]]:
     """Business cards of the ranks of a client; empty when these have ended without any.
 
     Args:

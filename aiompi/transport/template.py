@@ -19,14 +19,12 @@ class Site:
         directory: for sockets, mode 0700; empty when the job has none.
         host: address of this machine for others, for listeners that are bound to all addresses.
         bind: address on which TCP listens when the setting `bind` does not say, empty for loopback.
-        impi_host: where the IMPI host of this rank is reached, "unix:PATH"; empty in a job without an IMPI server.
     """
 
     key: bytes
     directory: str
     host: str = ""
     bind: str = ""
-    impi_host: str = ""
 
 
 class Transport(ABC):

@@ -5,7 +5,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
 
     rank                                        agent
     Join(pid)                             -->
-                                          <--   Welcome(rank, size, job, directory, ...)
+                                          <--   Welcome(rank, size, directory, ...)
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 import msgpack
 
@@ -31,8 +31,20 @@ from aiompi.errors import RemoteProtocolError
 MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
 _LENGTH: Final = struct.Struct("!I")
 
-# What a rank publishes about how it can be reached: transport name -> address, plus "host".
-BusinessCard: TypeAlias = dict[str, Any]
+
+class BusinessCard(TypedDict, total=False):
+    """What a rank publishes about how it can be reached; empty for one that only its IMPI host reaches.
+
+    Attributes:
+        window: bytes that each other rank may send it eagerly.
+        host: a name of its machine, which no other machine has.
+        transports: name of each that it listens by -> address, as that transport reads it.
+    """
+
+    window: int
+    host: str
+    transports: dict[str, Any]
+
 
 # Variables by which the launcher tells a rank about its job.
 ENV_CONTROL: Final = "AIOMPI_CONTROL"  # "unix:PATH" or "tcp:HOST:PORT"
@@ -56,7 +68,6 @@ class Welcome:
     Attributes:
         rank: in the world.
         size: of the world.
-        job: its name.
         directory: for sockets, empty when there is none that all ranks share.
         key: for connections between ranks, empty when it is the one that the rank knows already.
         address: of this machine, as ranks of other clients reach it; empty when there are none.
@@ -66,7 +77,6 @@ class Welcome:
 
     rank: int
     size: int
-    job: str
     directory: str
     key: bytes = dataclasses.field(default=b"", repr=False)
     address: str = ""
@@ -141,7 +151,7 @@ Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | F
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     1: (Join, (int,)),
-    2: (Welcome, (int, int, str, str, bytes, str, str, dict)),
+    2: (Welcome, (int, int, str, bytes, str, str, dict)),
     3: (Card, (dict,)),
     4: (Cards, (list,)),
     5: (Abort, (int, str)),

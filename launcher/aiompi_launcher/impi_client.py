@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from aiompi.errors import Exception as MPIError
 from aiompi.impi import native
@@ -187,7 +187,7 @@ class RemoteServer(Rendezvous):
                 f"the ranks of client {client} have ended without ever joining the job, while ours wait for them in "
                 "init: either all ranks of a job use MPI or none"
             )
-        return cards
+        return cast(list[BusinessCard], cards)
 
     # While the programs run.
 

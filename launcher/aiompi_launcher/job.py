@@ -24,13 +24,10 @@ from typing import Any, Final, TypeAlias
 
 from aiompi.wire import control, hello
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
+from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
+from aiompi_launcher.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdict
-KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
-
-EXIT_FAILURE: Final = 1
-EXIT_TIMEOUT: Final = 124
-EXIT_SIGNAL: Final = 128
 
 
 class State(enum.Enum):
@@ -189,19 +186,17 @@ class Job:
 
     Args:
         size: number of ranks; unless `enrol` tells otherwise they are the whole world.
-        name: of the job, for the ranks.
         directory: for the sockets of the ranks; empty when they must make their own.
         spawned: whether the launcher starts the processes; otherwise they join from elsewhere.
 
     Events are method calls; take the actions that result from `actions()` after each.
     """
 
-    def __init__(self, size: int, *, name: str, directory: str, spawned: bool) -> None:
+    def __init__(self, size: int, *, directory: str, spawned: bool) -> None:
         self.ranks = [Rank(number) for number in range(size)]
         self.phase = Phase.RUNNING
         self.world = World(size=size)
         self._fencing = False
-        self._name = name
         self._directory = directory
         self._spawned = spawned
         self._culprit: Rank | None = None
@@ -366,7 +361,6 @@ class Job:
         return control.Welcome(
             rank.number,
             world.size,
-            self._name,
             self._directory,
             key=world.key,
             address=world.address,

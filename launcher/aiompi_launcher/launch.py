@@ -96,7 +96,7 @@ class _Launch:
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
-        job = Job(spec.size, name=self._directory.name, directory=self._directory.path, spawned=True)
+        job = Job(spec.size, directory=self._directory.path, spawned=True)
         supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
         if started is not None:
             supervisor.adopt(*started)
@@ -158,17 +158,15 @@ def serve(spec: ServeSpec, name: str) -> int:
         announce(address_of(listener))
         import asyncio
 
-        return asyncio.run(_serve(spec, name, directory.name, key, listener, settings))
+        return asyncio.run(_serve(spec, name, key, listener, settings))
 
 
-async def _serve(
-    spec: ServeSpec, name: str, job_name: str, key: bytes, listener: socket.socket, settings: Settings
-) -> int:
+async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
     from aiompi_launcher.job import Job
     from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
 
-    job = Job(spec.size, name=job_name, directory="", spawned=False)
+    job = Job(spec.size, directory="", spawned=False)
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     if await supervisor.meet(ServerInMemory(spec.size)):
         return await _host(supervisor, key, listener, settings)

@@ -27,7 +27,6 @@ class RunDirectory:
 
     Attributes:
         path: absolute.
-        name: identifies the job on this machine.
 
     Raises:
         OSError: no place for it; the message names the directories that were tried.
@@ -36,9 +35,9 @@ class RunDirectory:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         base = _base(environ)
         _sweep(base)
-        self.name = os.urandom(_NAME_BYTES).hex()
-        self.path = os.path.join(base, _PREFIX + self.name)
-        hidden = os.path.join(base, f".{_PREFIX}{self.name}")
+        name = os.urandom(_NAME_BYTES).hex()
+        self.path = os.path.join(base, _PREFIX + name)
+        hidden = os.path.join(base, f".{_PREFIX}{name}")
         os.mkdir(hidden, 0o700)
         self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)

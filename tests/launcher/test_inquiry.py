@@ -12,7 +12,7 @@ NOTHING = Account().pack()
 
 
 def running_job(size: int) -> Job:
-    job = Job(size, name="test", directory="", spawned=False)
+    job = Job(size, directory="", spawned=False)
     for rank in range(size):
         job.received(rank, control.Join(100 + rank))
         job.received(rank, control.Card({}))

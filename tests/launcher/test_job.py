@@ -30,7 +30,7 @@ class Fixture:
     """A job that remembers what it wanted done. Unless it is a part of a larger world, it has it to itself."""
 
     def __init__(self, size: int, *, spawned: bool = True, world: World | None = None) -> None:
-        self.job = Job(size, name="test", directory="/run/test", spawned=spawned)
+        self.job = Job(size, directory="/run/test", spawned=spawned)
         self.done: list[table.Action] = []
         self.alone = world is None
         if world is not None:
@@ -99,7 +99,7 @@ class Fixture:
 
 def test_life_of_a_job():
     fixture = Fixture(2)
-    assert fixture.receive(0, control.Join(100)) == [Send(0, control.Welcome(0, 2, "test", "/run/test"))]
+    assert fixture.receive(0, control.Join(100)) == [Send(0, control.Welcome(0, 2, "/run/test"))]
     assert fixture.receive(0, control.Card({"at": 0})) == []
     fixture.receive(1, control.Join(101))
     cards = control.Cards([{"at": 0}, {"at": 1}])
@@ -275,7 +275,7 @@ def test_leaving_before_the_job_has_started_is_a_failure():
         [control.Card({})],
         [control.Join(1), control.Join(1)],
         [control.Join(1), control.Finalize()],
-        [control.Join(1), control.Welcome(0, 1, "", "")],
+        [control.Join(1), control.Welcome(0, 1, "")],
     ],
 )
 def test_what_is_not_in_the_table_breaks_the_protocol(events: list[control.Message]):
@@ -320,7 +320,7 @@ def test_ranks_that_end_well_on_a_signal():
 
 
 def test_signal_before_anything_was_started():
-    job = Job(2, name="", directory="", spawned=True)
+    job = Job(2, directory="", spawned=True)
     job.signalled(signal.SIGINT)
     assert End(130) in job.actions()
 
@@ -333,7 +333,7 @@ def test_timeout():
 
 
 def test_failure_of_the_start_leaves_only_the_started_to_wait_for():
-    job = Job(3, name="", directory="", spawned=True)
+    job = Job(3, directory="", spawned=True)
     job.started(0, 100)
     job.failed("rank 1 cannot be started", 127)
     assert Report(None, "rank 1 cannot be started") in job.actions()
@@ -441,7 +441,7 @@ def part() -> Fixture:
 
 def test_ranks_have_their_numbers_in_the_world(part: Fixture):
     universe = {"native": False}
-    welcome = control.Welcome(4, 6, "test", "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe)
+    welcome = control.Welcome(4, 6, "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe)
     assert part.receive(4, control.Join(104)) == [Send(4, welcome)]
     assert part.job.place(3, 1) == 3
     for absent in (0, 2, 5, 6):

@@ -17,13 +17,13 @@ from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000005 92 01 cd04d2"),
-    (control.Welcome(rank=1, size=4, job="j", directory="/d"), "0000000e 99 02 01 04 a16a a22f64 c400 a0 a0 80"),
+    (control.Welcome(rank=1, size=4, directory="/d"), "0000000c 98 02 01 04 a22f64 c400 a0 a0 80"),
     (
-        control.Welcome(1, 4, "j", "/d", b"k", "::1", "unix:/h", {"native": True}),
-        "00000021 99 02 01 04 a16a a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3",
+        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}),
+        "0000001f 98 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3",
     ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
-    (control.Cards([{"a": 1}, {}]), "00000008 92 04 92 81 a161 01 80"),
+    (control.Cards([{"window": 1}, {}]), "0000000d 92 04 92 81 a677696e646f77 01 80"),
     (control.Abort(code=3, reason="why"), "00000007 93 05 03 a3776879"),
     (control.Left(rank=2), "00000003 92 06 02"),
     (control.Finalize(), "00000002 91 07"),
@@ -114,8 +114,8 @@ def test_longest_message_is_allowed() -> None:
         packed(1, True),
         packed(1, 2.0),
         packed(1, None),
-        packed(2, 0, 1, "job", b"directory"),
-        packed(2, 0, 1, "job"),
+        packed(2, 0, 1, b"directory", b"", "", "", {}),
+        packed(2, 0, 1),
         packed(3, [1]),
         packed(4, {}),
         packed(4, [{}, 7]),
