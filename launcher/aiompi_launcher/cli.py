@@ -11,10 +11,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aiompi.errors import Exception as MPIError
-from aiompi_launcher.jobspec import LOOPBACK, MODULE, Endpoint, Program, RunSpec, ServerSpec, ServeSpec, Spec
+from aiompi_launcher.jobspec import (
+    EXIT_FAILURE,
+    EXIT_SIGNAL,
+    LOOPBACK,
+    MODULE,
+    Endpoint,
+    Program,
+    RunSpec,
+    ServerSpec,
+    ServeSpec,
+    Spec,
+)
 
-EXIT_FAILURE: Final = 1
-EXIT_SIGNAL: Final = 128
 _MAX_PORT: Final = 65535
 #: destination -> option, of those that say something about ranks which the launcher starts
 _OF_RANKS: Final = {

@@ -31,6 +31,7 @@ from aiompi_launcher.rendezvous import RendezvousError
 CONGESTION: Final = 4 * 2**20
 #: connections that have not said yet who they are; more push out the oldest
 MAX_NEWCOMERS: Final = 128
+_GREETING: Final = 5.0  # seconds that a newcomer has to say who it is
 _FAREWELL: Final = 5.0  # seconds that a far end has to close its end of a channel after FINI
 _SEND_BUFFER: Final = 2**20  # bytes asked for: who can run further ahead of a rank is wakened less often
 _RANK: Final = struct.Struct(">I")
@@ -188,7 +189,7 @@ class HostAgent:
 
     async def _greet(self, sock: socket.socket, address: str, greeting: Coroutine[Any, Any, None]) -> None:
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_GREETING):
                 await greeting
         except (OSError, RemoteProtocolError) as error:
             sock.close()

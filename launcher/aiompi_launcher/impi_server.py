@@ -14,8 +14,7 @@ from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import Server, ServerConnection
 from aiompi.settings import load as load_settings
-from aiompi_launcher.job import EXIT_FAILURE, EXIT_SIGNAL
-from aiompi_launcher.jobspec import ServerSpec
+from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, ServerSpec
 from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, keep_alive, listen_tcp
 
 MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest

@@ -11,6 +11,12 @@ LOOPBACK: Final = "127.0.0.1"
 #: how commands begin that run a Python module
 MODULE: Final = (sys.executable, "-m")
 
+#: exit statuses of the launcher: a failure that has none of its own, the end of --timeout as timeout(1) has it, and the
+#: signal with this number more
+EXIT_FAILURE: Final = 1
+EXIT_TIMEOUT: Final = 124
+EXIT_SIGNAL: Final = 128
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Program:

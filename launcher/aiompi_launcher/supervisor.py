@@ -11,13 +11,14 @@ from aiompi.wire import control
 from aiompi_launcher import job as table
 from aiompi_launcher.control import Link
 from aiompi_launcher.job import Job
+from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.output import Outputs
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
 from aiompi_launcher.stdio import TerminalInput
 from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 
-EXIT_BROKEN_PIPE: Final = table.EXIT_SIGNAL + signal.SIGPIPE
+EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
 _HASTE: Final = 1.0  # seconds for the last output when the user wants the job to end
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -148,7 +149,7 @@ class Supervisor:
         if not isinstance(error, RendezvousError):
             raise error
         self.outputs.say(str(error))
-        return table.EXIT_FAILURE
+        return EXIT_FAILURE
 
     async def _end_groups(self) -> None:
         """End what the ranks have left running in their process groups."""
@@ -181,7 +182,7 @@ class Supervisor:
         """Something that the user should know."""
         self.outputs.say(text)
 
-    def fail(self, reason: str, code: int = table.EXIT_FAILURE) -> None:
+    def fail(self, reason: str, code: int = EXIT_FAILURE) -> None:
         """End the job through no fault of a rank."""
         self._inform(self._job.failed, reason, code)
 
@@ -191,7 +192,7 @@ class Supervisor:
         try:
             rank = self._job.place(wanted, join.pid)
         except table.Refused as refusal:
-            link.send(control.Abort(table.EXIT_FAILURE, str(refusal)))
+            link.send(control.Abort(EXIT_FAILURE, str(refusal)))
             link.close()
             self.chat(f"a connection was refused: {refusal}")
             return
@@ -229,13 +230,13 @@ class Supervisor:
                 self._loop.add_signal_handler(signum, self._on_signal, signum)
 
     def _on_signal(self, signum: int) -> None:
-        self._hurry(table.EXIT_SIGNAL + signum)
+        self._hurry(EXIT_SIGNAL + signum)
         if not self._exit_code.done():
             self._inform(self._job.signalled, signum)
 
     def _on_timeout(self, seconds: float) -> None:
         if self._exit_code.done():
-            self._hurry(table.EXIT_TIMEOUT)
+            self._hurry(EXIT_TIMEOUT)
         self._inform(self._job.timed_out, seconds)
 
     def _hurry(self, code: int) -> None:
@@ -259,7 +260,7 @@ class Supervisor:
             self._inform(self._job.exited, rank, status)
 
     def _on_broken_output(self, reason: str) -> None:
-        self._output_code = table.EXIT_FAILURE if reason else EXIT_BROKEN_PIPE
+        self._output_code = EXIT_FAILURE if reason else EXIT_BROKEN_PIPE
         if reason:
             self.outputs.say(f"standard output: {reason}")  # here: the job may have ended already
         self._inform(self._job.failed, reason or "nobody reads the output of the job any more", self._output_code)

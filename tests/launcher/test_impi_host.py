@@ -248,7 +248,7 @@ async def test_strangers_are_dropped(
 
 @pytest.mark.spec("I2.3.8-6")
 async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impi_host, "_FAREWELL", 0.05)
+    monkeypatch.setattr(impi_host, "_GREETING", 0.05)
     here = place(0)
     connecting = here.connecting()
     silent = await here.dial(1, greeting=b"")
