@@ -5,14 +5,14 @@ request that runs a coroutine which awaits others. What waits, and how bytes mov
 `Driver` and one `Link` per peer (`seams`).
 """
 
-from aiompi.engine.collective import Alarm, NotedReceive
 from aiompi.engine.engine import Engine
 from aiompi.engine.generalized import GeneralizedRequest
 from aiompi.engine.message import Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
-from aiompi.engine.receive import Receive
+from aiompi.engine.probe import Alarm
+from aiompi.engine.receive import NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.round import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Posting, Round, ordinal, room
 from aiompi.engine.scattered import Scattered, ScatteredReceive

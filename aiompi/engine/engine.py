@@ -17,11 +17,11 @@ from aiompi.engine.message import Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
-from aiompi.engine.receive import Receive
+from aiompi.engine.receive import SHORTEST, Receive
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
-from aiompi.engine.seams import SHORTEST, Driver, Failable, Lending, Link
+from aiompi.engine.seams import Driver, Failable, Lending, Link
 from aiompi.engine.send import Send
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings

@@ -86,3 +86,47 @@ class MatchedProbe(Probe):
         else:
             self._cancelled = True
             message.put_back()
+
+
+class Alarm(Probe):
+    """Tells of a message that nobody has asked for, whenever it is set.
+
+    Args:
+        sources: ranks of which it may be are below this number.
+    """
+
+    __slots__ = ("_sources", "_tell")
+
+    def __init__(self, engine: Engine, matcher: Matcher, sources: int) -> None:
+        super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, ANY_SOURCE)
+        self._sources = sources
+        self._tell: Callable[[Message], object] = _ignore
+
+    def set(self, tag: int, tell: Callable[[Message], object]) -> None:
+        """Call `tell` with a message of this tag that has come or comes, until `unset`."""
+        self.want_tag = tag
+        self._tell = tell
+        matcher = self.matcher
+        if matcher.arrivals:
+            for message in matcher.unexpected():
+                if self.matches(message):
+                    tell(message)
+                    return
+        matcher.probes.append(self)
+
+    def unset(self) -> None:
+        """Tell no more."""
+        probes = self.matcher.probes
+        if self in probes:
+            probes.remove(self)
+        self._tell = _ignore
+
+    def matches(self, message: Message) -> bool:
+        return message.tag == self.want_tag and message.source < self._sources
+
+    def found(self, message: Message) -> None:
+        self._tell(message)
+
+
+def _ignore(message: Message) -> None:
+    """Nobody is to be told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
@@ -14,6 +14,8 @@ from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Keep
 
+#: bytes of memory of a receive below which nobody copies a message straight into it
+SHORTEST: Final = 48 * 2**10
 #: makes the result of a receive out of the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
@@ -301,3 +303,22 @@ class Receive(Request[Any]):
             assert self.data is not None
             return memoryview(self.data)
         return memoryview(bytearray(self.memory[: self.length]))
+
+
+class NotedReceive(Receive):
+    """A receive that keeps what the sender has told beside the message.
+
+    Attributes:
+        note: that number; 0 if it has told nothing.
+    """
+
+    __slots__ = ("note",)
+
+    def __init__(
+        self, engine: Engine, matcher: Matcher, memory: memoryview | None, source: int, tag: int, peer_rank: int
+    ) -> None:
+        super().__init__(engine, matcher, memory, source, tag, peer_rank)
+        self.note = 0
+
+    def noted(self, note: int) -> None:
+        self.note = note

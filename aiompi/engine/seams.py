@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiompi.wire.frame import Payload
 
@@ -157,10 +157,6 @@ class Exhibit(NamedTuple):
 
     place: int
     memory: memoryview
-
-
-#: bytes of memory of a receive below which nobody copies a message straight into it
-SHORTEST: Final = 48 * 2**10
 
 
 class Advertised(Protocol):

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.constants import ANY_TAG
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.datatype.buffer.process import address_of
-from aiompi.engine.seams import SHORTEST
+from aiompi.engine.receive import SHORTEST
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.halves import LONG, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
@@ -53,9 +53,8 @@ LENGTH: Final = 9
 POSTED: Final = 19
 CONTEXT: Final = 20
 
-#: bytes of a message from which this takes less time than the ring, if each rank has a core, and if they share cores:
-#: then the sender, which does all the work, keeps others from theirs
-_SHORTEST: Final = SHORTEST
+#: bytes of a message from which this takes less time than the ring where ranks share cores: the sender, which does all
+#: the work, keeps others from theirs
 _SHORTEST_CROWDED: Final = 128 * 2**10
 #: context, tag, address and bytes
 _RECEIVE: Final = struct.Struct("=QqQQ")
@@ -76,7 +75,7 @@ def shortest(engine: Engine) -> int:
     """Bytes of a message from which it may go straight into the memory of its receive."""
     if not engine.settings.single_copy:
         return sys.maxsize
-    return _SHORTEST if engine.uncrowded else _SHORTEST_CROWDED
+    return SHORTEST if engine.uncrowded else _SHORTEST_CROWDED
 
 
 class Advertiser:
