@@ -107,7 +107,7 @@ def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int
     return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
 
-def uvloop_pair(processes: int = 2) -> Contender:
+def uvloop_pair() -> Contender:
     """Two processes with a bare protocol on uvloop.
 
     Raises:
@@ -117,7 +117,7 @@ def uvloop_pair(processes: int = 2) -> Contender:
     return UVLOOP
 
 
-def zmq_pair(processes: int = 2) -> Contender:
+def zmq_pair() -> Contender:
     """Two processes with pyzmq's asyncio sockets on uvloop.
 
     Raises:
@@ -128,7 +128,7 @@ def zmq_pair(processes: int = 2) -> Contender:
     return _pair("pyzmq", "pyzmq")
 
 
-def distributed_pair(processes: int = 2) -> Contender:
+def distributed_pair() -> Contender:
     """Two processes with comms of distributed on uvloop.
 
     Raises:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from aiompi.bench.measure import turns
 from aiompi.bench.measure.turns import timed
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -58,11 +57,6 @@ def receive_polled(sock: socket.socket, view: memoryview) -> None:
         if not nbytes:
             raise EOFError("the other process has ended")
         view = view[nbytes:]
-
-
-def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
-    """Stay on one core."""
-    turns.bind(rank, cores)
 
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
@@ -182,4 +176,4 @@ def memory(sock: socket.socket, rank: int, nbytes: int) -> int:
     return payloads.peak_memory() - before
 
 
-WORKS: Final = {work.__name__: work for work in (bind, latency, bandwidth, bandwidth_polled, objects, idle, memory)}
+WORKS: Final = {work.__name__: work for work in (latency, bandwidth, bandwidth_polled, objects, idle, memory)}

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import uvloop
 
-from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure import payloads
 from aiompi.bench.measure.turns import timed_async
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -144,11 +144,6 @@ async def _timed(sock: socket.socket, protocol: Callable[[], Exchange], iteratio
     return seconds
 
 
-def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
-    """Stay on one core."""
-    turns.bind(rank, cores)
-
-
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
     return _run(_timed(sock, lambda: Bytes(rank, [payloads.data(nbytes)], nbytes), iterations, blocks))
@@ -183,4 +178,4 @@ def idle(sock: socket.socket, rank: int, seconds: float) -> float:
     return _run(wait())
 
 
-WORKS: Final = {work.__name__: work for work in (bind, latency, bandwidth, objects, idle)}
+WORKS: Final = {work.__name__: work for work in (latency, bandwidth, objects, idle)}

@@ -5,13 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from aiompi.bench.measure import turns
 from aiompi.bench.measure.turns import timed
-
-
-def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
-    """Stay on one core."""
-    turns.bind(rank, cores)
 
 
 def latency(sock: socket.socket, rank: int, iterations: int, blocks: int) -> list[float]:
@@ -37,4 +31,4 @@ def latency(sock: socket.socket, rank: int, iterations: int, blocks: int) -> lis
         os.close(other)
 
 
-WORKS = {work.__name__: work for work in (bind, latency)}
+WORKS = {work.__name__: work for work in (latency,)}

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import uvloop
 
-from aiompi.bench.measure import payloads, turns
+from aiompi.bench.measure import payloads
 from aiompi.bench.measure.turns import timed_async
 
 
@@ -104,17 +104,12 @@ async def _get_all(channel: Channel, count: int) -> None:
         await channel.get()
 
 
-def bind(sock: socket.socket, rank: int, cores: list[int]) -> None:
-    """Stay on one core."""
-    turns.bind(rank, cores)
-
-
 _LOOPS: Final = (latency, bandwidth, bandwidth_both_ways, objects)
 
 
 def works(connect: Connect) -> dict[str, Callable[..., Any]]:
     """The works of a library, by name."""
-    return {bind.__name__: bind, **{loop.__name__: _work(connect, loop) for loop in _LOOPS}}
+    return {loop.__name__: _work(connect, loop) for loop in _LOOPS}
 
 
 def _work(connect: Connect, make: Callable[..., Loop]) -> Callable[..., list[float]]:

@@ -12,7 +12,8 @@ import subprocess
 import sys
 from typing import Any, Final
 
-LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
+from aiompi.bench.contender import LAUNCHER
+
 _PATIENCE: Final = 10.0  # seconds
 
 

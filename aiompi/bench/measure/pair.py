@@ -30,7 +30,7 @@ def main(module: str, way: str = "unix", *inherited: str) -> None:
         way: what is between the processes, one of WAYS.
         inherited: of the follower, the descriptors of its data and its control socket.
     """
-    works: Works = importlib.import_module(module).WORKS
+    works: Works = {"bind": _bind, **importlib.import_module(module).WORKS}
     if inherited:
         data, control = (socket.socket(fileno=int(descriptor)) for descriptor in inherited)
         with data, control:
@@ -96,6 +96,10 @@ def _follow(works: Works, data: socket.socket, leader: IO[str]) -> None:
 def _do(works: Works, work: turns.Work, data: socket.socket, rank: int) -> Any:
     arguments = dict(work)
     return works[arguments.pop("work")](data, rank, **arguments)
+
+
+def _bind(_: socket.socket, rank: int, cores: list[int]) -> None:
+    turns.bind(rank, cores)
 
 
 def _write(stream: IO[str], message: Any) -> None:

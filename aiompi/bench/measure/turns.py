@@ -1,4 +1,4 @@
-"""How a contender gets its turns: a work per line on standard input, the results of both processes in a line back."""
+"""How a contender gets its turns: a work per line on standard input, the results of all ranks in a line back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def next_work() -> Work | None:
 
 
 def answer(results: list[Any] | None) -> None:
-    """Hand in what the two processes measured."""
+    """Hand in what the ranks have measured, by rank."""
     print(json.dumps(results), flush=True)
 
 

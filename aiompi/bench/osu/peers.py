@@ -46,7 +46,7 @@ PEERS: Final[Mapping[str, Peer]] = {
     "pkl5": Peer(lambda ranks: contender.mpich_job(ranks, "pkl5"), frozenset({"objects"})),
     "openmpi": Peer(contender.openmpi_job),
     "socket": Peer(lambda _: contender.SOCKET, _MESSAGES, stream=True),
-    "uvloop": Peer(contender.uvloop_pair, _MESSAGES, stream=True),
-    "distributed": Peer(contender.distributed_pair, _CHANNELS),
-    "pyzmq": Peer(contender.zmq_pair, _CHANNELS),
+    "uvloop": Peer(lambda _: contender.uvloop_pair(), _MESSAGES, stream=True),
+    "distributed": Peer(lambda _: contender.distributed_pair(), _CHANNELS),
+    "pyzmq": Peer(lambda _: contender.zmq_pair(), _CHANNELS),
 }
