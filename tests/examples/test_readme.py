@@ -105,6 +105,7 @@ def test_every_example_is_listed() -> None:
         "CONTRIBUTING.md",
         "docs/architecture.md",
         "docs/message-path.md",
+        "docs/mpi4py.md",
         "launcher/aiompi_launcher/conformance/README.md",
     ],
 )
