@@ -50,7 +50,7 @@ INVITE: Final = 15
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
 #: kind; tag, source, credit; context, length, srqid, drqid
-HEADER: Final = struct.Struct("<Bxxx iiI QQQQ".replace(" ", ""))
+HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")
 HEADER_BYTES: Final = HEADER.size
 _unpack_from: Final = HEADER.unpack_from
 
