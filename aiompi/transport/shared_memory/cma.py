@@ -35,13 +35,8 @@ from typing import Final
 from aiompi.datatype.buffer import process
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.ring import Ring
+from aiompi.transport.shared_memory.words import INVITED, READ, RETRACTED, WRITING, WRITTEN
 from aiompi.wire.frame import Payload
-
-RETRACTED: Final = 3
-WRITING: Final = 4
-WRITTEN: Final = 5
-READ: Final = 24
-INVITED: Final = 25
 
 #: bytes of a message from which this takes less time than the ring
 LONG: Final = 2 * 2**20 + 1

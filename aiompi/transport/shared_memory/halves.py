@@ -32,11 +32,7 @@ from aiompi.datatype.buffer.process import Writer, read_if
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
-
-FROM: Final = 10
-REACHED: Final = 11
-HELPING: Final = 26
-HELPED: Final = 27
+from aiompi.transport.shared_memory.words import CLAIMED, FROM, HELPED, HELPING, LENGTH, REACHED
 
 #: bytes of a message from which it takes less time to copy it so
 LONG: Final = 512 * 2**10
@@ -164,18 +160,17 @@ class SecondHalf:
         self._mark = self._end = 0  # of the last message, and from where on it is there
         self.able = True
 
-    def copy(self, memory: memoryview, length: int, place: int, claim: int) -> bool:
+    def copy(self, memory: memoryview, claim: int) -> bool:
         """Help with a message as long as its sender copies it; whether this has copied anything.
 
         Args:
             memory: of the receive.
-            length: the word that tells the bytes of the message.
-            place, claim: a word, and what it is while the sender copies into that memory.
+            claim: what CLAIMED is while the sender copies into that memory.
         """
         words = self._ring.words
         # In this order: what is loaded after the number is of that copy if `_reached` finds the same one again.
         reached = words[REACHED]
-        start, nbytes = words[FROM], words[length]
+        start, nbytes = words[FROM], words[LENGTH]
         mark, begun = reached & ~_POSITION, reached & _POSITION
         if not start or not begun or nbytes > len(memory) or not self.able or not self._neighbour.same():
             return False
@@ -193,7 +188,7 @@ class SecondHalf:
                 self._ring.fence()
                 if self._reached(mark) <= begin:
                     address, piece = start + begin & _WORD, memory[begin:end]
-                    copied = read_if(self._neighbour.pid, address, piece, words, place, claim)
+                    copied = read_if(self._neighbour.pid, address, piece, words, CLAIMED, claim)
             except OSError as error:
                 self.able = error.errno == errno.EFAULT  # that memory alone is gone
             finally:

@@ -13,21 +13,16 @@ from aiompi.transport.shared_memory.ring import (
     ALIGN,
     ALIGNED,
     CHUNK,
-    COMING,
     EXPOSED,
     FILLED,
-    GRANTED,
-    HEAD,
     LENT,
     PADDING,
     PIECES,
     PLACE,
-    TAIL,
-    WANTING,
-    WATCHING,
     Ring,
     aligned,
 )
+from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
 
 #: bytes that can be copied in the time that a frame takes beside its payload

@@ -21,9 +21,10 @@ from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.posted import shortest
-from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE, TAIL
+from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
+from aiompi.transport.shared_memory.words import TAIL
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
 

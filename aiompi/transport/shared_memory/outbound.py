@@ -7,20 +7,8 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.habit import Habit
-from aiompi.transport.shared_memory.ring import (
-    ALIGN,
-    ALIGNED,
-    CHUNK,
-    COMING,
-    GRANTED,
-    HEAD,
-    PADDING,
-    TAIL,
-    WANTING,
-    WATCHING,
-    Ring,
-    aligned,
-)
+from aiompi.transport.shared_memory.ring import ALIGN, ALIGNED, CHUNK, PADDING, Ring, aligned
+from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire.frame import HEADER_BYTES, Payload
 
 #: what became of a frame

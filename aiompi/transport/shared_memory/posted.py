@@ -12,14 +12,16 @@ it wants the same messages as the one before.
 
 They meet by words of the ring from the sender to the receiver.
 
-| word    | written by   | meaning                                                                              |
-|---------|--------------|--------------------------------------------------------------------------------------|
-| CLAIMED | the sender   | twice the number of the receive that it writes to, 1 more when the message is there; |
-|         |              | 0: none                                                                              |
-| LENGTH  | the sender   | of that message, in bytes                                                            |
-| POSTED  | the receiver | number of the receive, another one each time; 0: none                                |
-| CONTEXT | the receiver | of that receive; in the next words the tag that it wants, the address of its memory  |
-|         |              | and the bytes that there are                                                         |
+| word       | written by   | meaning                                                                              |
+|------------|--------------|--------------------------------------------------------------------------------------|
+| CLAIMED    | the sender   | twice the number of the receive that it writes to, 1 more when the message is there; |
+|            |              | 0: none                                                                              |
+| LENGTH     | the sender   | of that message, in bytes                                                            |
+| POSTED     | the receiver | number of the receive, another one each time; 0: none                                |
+| CONTEXT    | the receiver | of that receive                                                                      |
+| WANTED_TAG | the receiver | the tag that it wants                                                                |
+| ADDRESS    | the receiver | of its memory                                                                        |
+| BYTES      | the receiver | that there are                                                                       |
 
 Memory ordering. What describes a receive is stored before its number, and changed only when that has been cleared. The
 sender stores what it claims and then, after a fence, loads the number again; the receiver clears the number and then,
@@ -42,21 +44,18 @@ from aiompi.transport.shared_memory.halves import LONG, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound, nothing_filled
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import NOT, Outbound
-from aiompi.transport.shared_memory.ring import FILLED, HEAD, TAIL
+from aiompi.transport.shared_memory.ring import FILLED
+from aiompi.transport.shared_memory.words import CLAIMED, CONTEXT, HEAD, LENGTH, POSTED, TAIL
 from aiompi.wire.frame import EAGER, HEADER, Sink
 
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Receive
 
-CLAIMED: Final = 8
-LENGTH: Final = 9
-POSTED: Final = 19
-CONTEXT: Final = 20
 
 #: bytes of a message from which this takes less time than the ring where ranks share cores: the sender, which does all
 #: the work, keeps others from theirs
 _SHORTEST_CROWDED: Final = 128 * 2**10
-#: context, tag, address and bytes
+#: the words from CONTEXT to BYTES
 _RECEIVE: Final = struct.Struct("=QqQQ")
 _PLACE: Final = 8 * CONTEXT
 _unpack: Final = HEADER.unpack
@@ -127,7 +126,7 @@ class Advertiser:
             return False
         self._helping = True
         try:
-            return self._half.copy(receive.memory, LENGTH, CLAIMED, claim)
+            return self._half.copy(receive.memory, claim)
         finally:
             self._helping = False
 

@@ -13,7 +13,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
-Some words more are for messages that do not go through the ring: see `cma`, `posted` and `halves`.
+Some words more are for messages that do not go through the ring: see `cma`, `posted` and `halves`, and `words` for all.
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
@@ -43,14 +43,6 @@ from typing import Final, TypeAlias
 ALIGN: Final = 64
 PADDING: Final = ALIGN - 1
 ALIGNED: Final = -ALIGN
-#: bytes of control words per ring; the writer's and the reader's lie in cache lines of their own
-CONTROL_BYTES: Final = 256
-HEAD: Final = 0
-WANTING: Final = 1
-COMING: Final = 2
-TAIL: Final = 16
-WATCHING: Final = 17
-GRANTED: Final = 18
 
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 256 * 2**10

@@ -10,13 +10,14 @@ from aiompi.engine import Receive
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
-from aiompi.transport.shared_memory.cma import RETRACTED, Assistance, Exposed
+from aiompi.transport.shared_memory.cma import Assistance, Exposed
 from aiompi.transport.shared_memory.descriptors import process_of
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.posted import Advertiser, Filler
 from aiompi.transport.shared_memory.ring import PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.words import RETRACTED
 from aiompi.wire.frame import Payload
 
 

@@ -21,18 +21,10 @@ from aiompi import errors
 from aiompi.datatype.buffer import process
 from aiompi.engine import Mode, Peer
 from aiompi.transport.shared_memory import cma, neighbour
-from aiompi.transport.shared_memory.cma import (
-    INVITED,
-    LONG,
-    LONG_PIECE,
-    RETRACTED,
-    WRITING,
-    WRITTEN,
-    Assistance,
-    Exposed,
-)
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
 from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, EXPOSED, PIECES, PLACE, Ring
+from aiompi.transport.shared_memory.ring import EXPOSED, PIECES, PLACE, Ring
+from aiompi.transport.shared_memory.words import CONTROL_BYTES, INVITED, RETRACTED, WRITING, WRITTEN
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 

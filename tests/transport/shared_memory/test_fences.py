@@ -15,13 +15,24 @@ from frames import Header
 
 from aiompi.transport.shared_memory import cma, halves
 from aiompi.transport.shared_memory.board import Board
-from aiompi.transport.shared_memory.cma import INVITED, READ, WRITING, WRITTEN, Assistance, Exposed
-from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, REACHED, FirstHalf, SecondHalf
+from aiompi.transport.shared_memory.cma import Assistance, Exposed
+from aiompi.transport.shared_memory.halves import FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
-from aiompi.transport.shared_memory.posted import LENGTH
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Ring
+from aiompi.transport.shared_memory.ring import Ring
+from aiompi.transport.shared_memory.words import (
+    CONTROL_BYTES,
+    FROM,
+    HELPED,
+    HELPING,
+    INVITED,
+    LENGTH,
+    REACHED,
+    READ,
+    WRITING,
+    WRITTEN,
+)
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES
 
@@ -209,13 +220,13 @@ def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(
     sender: Any = SimpleNamespace(pid=0, same=lambda: True)
     ring.words[FROM], ring.words[REACHED], ring.words[LENGTH] = 1, MARK | 10, SIZE
     seen = at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK | SIZE))
-    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), LENGTH, 0, 0)  # type: ignore[arg-type]
+    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), 0)  # type: ignore[arg-type]
     assert seen == [None]
     assert not copied
     assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"
     ring.words[REACHED] = MARK | 10
     at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK + (1 << halves._BITS) | 10))
-    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), LENGTH, 0, 0)  # type: ignore[arg-type]
+    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), 0)  # type: ignore[arg-type]
     assert not copied, "it is another copy by now"
     assert ring.words[HELPED] == 0
 
@@ -240,6 +251,6 @@ def test_a_receiver_loads_the_number_of_a_copy_before_all_else_that_it_needs_to_
 
     words, real = Words(), ring.words
     ring.words = words  # type: ignore[assignment]
-    assert not SecondHalf(SimpleNamespace(pid=0), ring).copy(memoryview(bytearray(1)), LENGTH, 0, 0)  # type: ignore[arg-type]
+    assert not SecondHalf(SimpleNamespace(pid=0), ring).copy(memoryview(bytearray(1)), 0)  # type: ignore[arg-type]
     assert loaded[0] == REACHED
     assert set(loaded[1:]) == {FROM, LENGTH}

@@ -21,12 +21,11 @@ from worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.datatype.buffer import process
 from aiompi.transport.shared_memory import halves
-from aiompi.transport.shared_memory.halves import FROM, HELPED, HELPING, LONG, REACHED, FirstHalf, SecondHalf
+from aiompi.transport.shared_memory.halves import LONG, FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.posted import CLAIMED, LENGTH, POSTED
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES
+from aiompi.transport.shared_memory.words import CLAIMED, CONTROL_BYTES, FROM, HELPED, HELPING, LENGTH, POSTED, REACHED
 
 NewPolled = Callable[..., PolledWorld]
 SIZE = LONG + 12_345
@@ -680,7 +679,7 @@ class Meeting:
     def help(self) -> bool:
         if self.words[CLAIMED] != self.CLAIM:
             return False
-        return self.second.copy(self.place, LENGTH, CLAIMED, self.CLAIM)
+        return self.second.copy(self.place, self.CLAIM)
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, Outbound
-from aiompi.transport.shared_memory.ring import HEAD, LENT, PLACE, TAIL
+from aiompi.transport.shared_memory.ring import LENT, PLACE
+from aiompi.transport.shared_memory.words import HEAD, TAIL
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER, HEADER_BYTES

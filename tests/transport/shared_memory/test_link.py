@@ -27,8 +27,9 @@ from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, GRANTED, HEAD, TAIL, WANTING
+from aiompi.transport.shared_memory.ring import ALIGN, CHUNK
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
+from aiompi.transport.shared_memory.words import GRANTED, HEAD, TAIL, WANTING
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER

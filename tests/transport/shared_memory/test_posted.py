@@ -24,8 +24,9 @@ from aiompi import errors
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_TAG, CONTEXT_WORLD
 from aiompi.engine import Mode
-from aiompi.transport.shared_memory.posted import CLAIMED, LENGTH, POSTED, Filler
-from aiompi.transport.shared_memory.ring import FILLED, HEAD, TAIL, WATCHING
+from aiompi.transport.shared_memory.posted import Filler
+from aiompi.transport.shared_memory.ring import FILLED
+from aiompi.transport.shared_memory.words import CLAIMED, HEAD, LENGTH, POSTED, TAIL, WATCHING
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 

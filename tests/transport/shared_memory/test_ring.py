@@ -23,19 +23,9 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST, Inbound
 from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, HEARD, REWIND, RUNG, Outbound
-from aiompi.transport.shared_memory.ring import (
-    ALIGN,
-    COMING,
-    CONTROL_BYTES,
-    EXPOSED,
-    GRANTED,
-    HEAD,
-    LENT,
-    TAIL,
-    WANTING,
-    WATCHING,
-)
+from aiompi.transport.shared_memory.ring import ALIGN, EXPOSED, LENT
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
+from aiompi.transport.shared_memory.words import COMING, CONTROL_BYTES, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, Offer
 
