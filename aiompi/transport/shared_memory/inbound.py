@@ -201,7 +201,7 @@ class Inbound(Ring):
                     self._move((tail | self._mask) + 1)
                     continue
                 elif kind & LENT:
-                    budget -= self._borrow(sink, header, begin)
+                    budget -= _ELSEWHERE.get(kind, Inbound._lent)(self, sink, header, begin)
                     continue
                 elif kind == CTS:
                     budget -= header[5]
@@ -217,33 +217,42 @@ class Inbound(Ring):
             words[TAIL] = self._tail & ALIGNED
         return budget
 
-    def _borrow(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """A frame whose payload is in an area of the writer; how much of the budget it takes."""
-        kind, length = header[0] & ~LENT, header[5]
-        if header[0] == _FILLED:
-            self._move(self._tail + ALIGN)
-            self.accept(sink, header)
-            return FRAME_COST
-        start, epoch = PLACE.unpack_from(self._memory, place)
-        if header[0] == RTS | EXPOSED:
-            pieces = self._table(place + PLACE.size, start)
-            if sum(nbytes for _, nbytes in pieces) != length:
-                raise RemoteProtocolError(f"{len(pieces)} pieces that it exposed are no message of {length} bytes")
-            sink.offer((RTS, *header[1:]), self.exposed(self, pieces, epoch))
-            return length + FRAME_COST
+    def _filled(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """An eager message is in the memory of its receive; what that takes of the budget."""
         self._move(self._tail + ALIGN)
-        if kind == RTS:
-            loan = self.lender(ARENA)
-            sink.offer((kind, *header[1:]), Lying(loan, loan.read(start, length), epoch))
-            return length + FRAME_COST  # it may have been copied at once
-        loan = self.lender(POOL)
-        if epoch:
-            inflow = Inflow(loan, start, length, self.give_way, epoch)
+        self.accept(sink, header)
+        return FRAME_COST
+
+    def _exposed(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """A message is announced that is in memory of the writer's process."""
+        count, retracted = PLACE.unpack_from(self._memory, place)
+        length, pieces = header[5], self._table(place + PLACE.size, count)
+        if sum(nbytes for _, nbytes in pieces) != length:
+            raise RemoteProtocolError(f"{len(pieces)} pieces that it exposed are no message of {length} bytes")
+        sink.offer((RTS, *header[1:]), self.exposed(self, pieces, retracted))
+        return length + FRAME_COST  # it may have been copied at once
+
+    def _lying(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """A message is announced that lies in the arena of the writer."""
+        start, epoch = PLACE.unpack_from(self._memory, place)
+        self._move(self._tail + ALIGN)
+        length, loan = header[5], self.lender(ARENA)
+        sink.offer((RTS, *header[1:]), Lying(loan, loan.read(start, length), epoch))
+        return length + FRAME_COST
+
+    def _lent(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """The payload of a frame is in the pool of the writer, or he is about to write it there."""
+        start, flow = PLACE.unpack_from(self._memory, place)
+        self._move(self._tail + ALIGN)
+        header = (header[0] & ~LENT, *header[1:])
+        length, loan = header[5], self.lender(POOL)
+        if flow:
+            inflow = Inflow(loan, start, length, self.give_way, flow)
             self.landing, self._inflow = Waste(length), inflow
-            self.landing = sink.land((kind, *header[1:]), inflow.keep)
+            self.landing = sink.land(header, inflow.keep)
             return self._follow(inflow) + FRAME_COST
         try:
-            sink.frame((kind, *header[1:]), loan.read(start, length))
+            sink.frame(header, loan.read(start, length))
         finally:
             loan.give_back()
         return length + FRAME_COST
@@ -373,3 +382,7 @@ class Inbound(Ring):
             return False
         self.due = wait
         return True
+
+
+#: kind of a frame whose payload is not in the ring -> what hands it out; all others have it in the pool
+_ELSEWHERE: Final = {_FILLED: Inbound._filled, RTS | EXPOSED: Inbound._exposed, RTS | LENT: Inbound._lying}
