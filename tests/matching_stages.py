@@ -99,6 +99,8 @@ class Immediate(Stage):
 class HeldLink:
     """A link that keeps its frames until they are released."""
 
+    sharing = None
+
     def __init__(self, inner: Link) -> None:
         self._inner = inner
         self._frames: deque[tuple[bytes, Payload, Owner | None]] = deque()

@@ -198,6 +198,8 @@ class Wire:
         kinds: kinds of the frames that were sent, in order.
     """
 
+    sharing = None
+
     def __init__(self, to: Peer) -> None:
         self.to = to
         self.kinds: list[int] = []
@@ -383,7 +385,7 @@ class PolledWorld(_Sockets):
     def open(self, own: int, area: Area) -> None:
         """Let all that a rank is connected with have an area of its memory."""
         for link in list[Any](self.transports[own].links):
-            self.until(lambda link=link: link.open_to(area))  # type: ignore[misc]
+            self.until(lambda link=link: link.opened_to(area))  # type: ignore[misc]
 
     def finish(self, *requests: Request[Any]) -> list[Any]:
         """Step all ranks until the requests are complete; their results."""

@@ -274,7 +274,7 @@ class Engine:
         if self.lending is not None and receive.peer_rank >= 0 and receive.matcher.foremost(receive):
             peer = self._peers[receive.peer_rank]
             if peer is not None:
-                peer.advertise(receive, self.lending)
+                peer.advertise(receive)
 
     def convene(self, current: Round) -> None:
         """Wait for the others of a round, if they can still come."""

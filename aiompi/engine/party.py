@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.message import Landing, Message
     from aiompi.engine.request import Request
-    from aiompi.engine.seams import Failable, Lending, Link, Owner
+    from aiompi.engine.seams import Failable, Link, Owner
     from aiompi.wire.frame import Payload
 
 
@@ -73,7 +73,7 @@ class Party(ABC):
         """Start a message in standard mode whose payload is also in a block of `engine.lending` that the peer reads."""
         return self.send(payload, nbytes, context, source, tag, Mode.STANDARD, note)
 
-    def advertise(self, receive: Receive, lending: Lending[Any]) -> None:
+    def advertise(self, receive: Receive) -> None:
         """Let it copy a message straight into the memory of a posted receive, if it can; by default it cannot."""
         return
 

@@ -5,6 +5,9 @@ Eager: a message of at most `eager_limit` bytes goes out at once, as long as the
 and may stay there. Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes
 from user memory to user memory (DATA); or, where the receiver can read the memory that it is in, it is copied when it
 is matched (SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
+
+Where ranks share memory an eager message may also be copied straight into that of its receive, if that is posted
+already and told of (`advertise`, `filled`).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.match import Matcher
     from aiompi.engine.request import Request
-    from aiompi.engine.seams import Failable, Lending, Link
+    from aiompi.engine.seams import Failable, Link, Sharing
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
@@ -76,11 +79,8 @@ class Peer(Creditor):
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
             if mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit:
                 lending = engine.lending
-                if (
-                    lending is not None
-                    and not lending.offers
-                    and self._stream(payload, nbytes, context, source, tag, note)
-                ):
+                straight = lending is not None and not lending.offers
+                if straight and self._send_straight(payload, nbytes, context, source, tag, note):
                     return engine.departed
             request = Send(engine, self, payload, nbytes)
             try:
@@ -114,11 +114,15 @@ class Peer(Creditor):
 
     def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send an eager message that is in a block; False if that cannot be done now."""
-        lending, link = self.engine.lending, self.link
-        if lending is None or link is None:
+        sharing = self._sharing
+        if sharing is None:
             return False
         envelope = EAGER, tag, source, context, nbytes, 0, note
-        return self._give(envelope, nbytes + OVERHEAD, lambda header: lending.lend(block, header, link))
+        return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.lend(header, block))
+
+    @property
+    def _sharing(self) -> Sharing | None:
+        return None if self.link is None else self.link.sharing
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed over, most of all one that the receiver must answer."""
@@ -145,13 +149,13 @@ class Peer(Creditor):
 
     def _shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
         """Send a long message through memory that the peer reads, if there is some for it."""
-        lending, link, nbytes = self.engine.lending, self.link, request.nbytes
-        if lending is None or link is None:
+        sharing, nbytes = self._sharing, request.nbytes
+        if sharing is None:
             return False
         payload, longer = request.payload, nbytes > self.engine.lend_limit
 
         def announce(header: bytes) -> bool:
-            return lending.offer(payload, header, link) or (longer and lending.expose(payload, nbytes, header, link))
+            return sharing.offer(header, payload) or (longer and sharing.expose(header, payload, nbytes))
 
         if self._give((frame.RTS, tag, source, context, nbytes, request.srqid, note), 0, announce):
             request.sent()
@@ -160,7 +164,7 @@ class Peer(Creditor):
             return False
         sent = True  # for all that is known when this is interrupted: then nobody waits for an answer
         try:
-            sent = self._stream(payload, nbytes, context, source, tag, note)
+            sent = self._send_straight(payload, nbytes, context, source, tag, note)
         finally:
             if sent:
                 self.engine.sends.pop(request.srqid, None)
@@ -169,13 +173,16 @@ class Peer(Creditor):
             request.sent()
         return sent
 
-    def _stream(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
-        """Send a message that the peer reads while it is written; False if that cannot be done now."""
-        lending, link = self.engine.lending, self.link
-        if lending is None or link is None or not self.borrows(nbytes):
+    def _send_straight(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
+        """Send a message by one copy to where the peer wants it or reads it; False if that cannot be done now."""
+        sharing = self._sharing
+        if sharing is None or not self.borrows(nbytes):
             return False
-        envelope = EAGER, tag, source, context, nbytes, 0, note
-        return self._give(envelope, nbytes + OVERHEAD, lambda header: lending.stream(payload, nbytes, header, link))
+
+        def copy(header: bytes) -> bool:
+            return sharing.fill(header, payload) or sharing.stream(header, payload, nbytes)
+
+        return self._give((EAGER, tag, source, context, nbytes, 0, note), nbytes + OVERHEAD, copy)
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:
@@ -232,12 +239,12 @@ class Peer(Creditor):
             return
         _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
 
-    def advertise(self, receive: Receive, lending: Lending[Any]) -> None:
+    def advertise(self, receive: Receive) -> None:
         self._vain += 1
         if self._vain > _HOPE and self._vain % _HOPE:
             return  # messages of this peer are shorter than the memory that they come into
         for link in self._links:
-            if lending.advertise(receive, link):
+            if link.sharing is not None and link.sharing.advertise(receive):
                 return
 
     def filled(self, header: tuple[int, ...], receive: Receive) -> None:
@@ -411,14 +418,14 @@ class Peer(Creditor):
 
     def _invited(self, header: tuple[int, ...], payload: memoryview) -> None:
         number, wanted, srqid, address = header[1], *header[5:]
-        request, lending = self.engine.sends.get(srqid), self.engine.lending
-        if request is None or request.peer is not self or lending is None or self.link is None:
+        request, sharing = self.engine.sends.get(srqid), self._sharing
+        if request is None or request.peer is not self or sharing is None:
             return  # it is of no use any more
         if wanted > request.nbytes or number <= 0:
             raise RemoteProtocolError(
                 f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written, by invitation {number}"
             )
-        write = lending.assist(request.payload, wanted, number, address, self.link)
+        write = sharing.assist(request.payload, wanted, number, address)
         if write is not None:
             part = self.engine.assisting[srqid] = functools.partial(write_part, request, request.payload, write)
             self.engine.copies.begin(part)

@@ -222,14 +222,8 @@ class Lending(Protocol[B]):
     def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> B | None:
         """Copy a message into a block there; None if there is no room, or not all peers can read it."""
 
-    def lend(self, block: B, header: bytes, link: Link) -> bool:
-        """Hand over one frame whose payload is in a block; False if that cannot be done now."""
-
     def release(self, block: B) -> None:
         """The block is lent no more: its memory is free once all to whom it was have read it."""
-
-    def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        """Send one frame whose payload is copied there, and read meanwhile; False if that cannot be done now."""
 
     def affords(self, context: int, peers: Sequence[Party]) -> bool:
         """Whether this process has descriptors and addresses for `assemble`; nothing is opened for it yet."""
@@ -245,32 +239,47 @@ class Lending(Protocol[B]):
     def allocate(self, nbytes: int) -> Any:
         """An array of bytes from which long messages are copied by their receiver only; None if there is no memory."""
 
-    def offer(self, payload: Payload, header: bytes, link: Link) -> bool:
-        """Announce a message that the receiver is to copy from where it is; False if it does not lie in such memory."""
 
-    def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        """The same, from any memory of this process; False if that cannot be done now, or would not pay."""
+class Sharing(Protocol):
+    """Memory that this rank and a peer share: ways for messages whose payload is not in the frames of the link.
 
-    def advertise(self, receive: Receive, link: Link) -> bool:
-        """Let a message be copied straight into the memory of a posted receive, if that can be done now.
+    Each sends a frame that tells of the message, unless that cannot be done now, or would not pay: then nothing has
+    been sent, and the message is to go another way.
+    """
+
+    def lend(self, header: bytes, block: Any) -> bool:
+        """The payload is in a block of `Lending`; whether the frame was sent."""
+
+    def fill(self, header: bytes, payload: Payload) -> bool:
+        """Copy an eager message into the memory of its receive, if that is advertised; whether the frame was sent."""
+
+    def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
+        """Copy a message to memory of this rank, where the peer reads it meanwhile; whether the frame was sent."""
+
+    def offer(self, header: bytes, payload: Payload) -> bool:
+        """Announce a message in memory of `Lending.allocate`, which the peer copies; whether the frame was sent."""
+
+    def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
+        """Announce one in any memory of this process, which the peer copies; whether the frame was sent."""
+
+    def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
+        """Begin to copy the end of a message that was exposed, as the peer has asked for.
+
+        Args:
+            nbytes: of the message that are wanted.
+            number, address: what the peer has told.
+
+        Returns:
+            Copies up to so many bytes, and tells whether there is more to do; None if there is nothing.
+        """
+
+    def advertise(self, receive: Receive) -> bool:
+        """Let the peer copy a message straight into the memory of a posted receive, if that can be done now.
 
         Then `receive.advertised` is set until the receive has got a message, or is posted no more.
 
         Returns:
             Whether the peer sends by this link.
-        """
-
-    def assist(
-        self, payload: Payload, nbytes: int, number: int, address: int, link: Link
-    ) -> Callable[[int], bool] | None:
-        """Begin to copy the end of such a message, as its receiver has asked for.
-
-        Args:
-            nbytes: of the message that are wanted.
-            number, address: what the receiver has told.
-
-        Returns:
-            Copies up to so many bytes, and tells whether there is more to do; None if there is nothing.
         """
 
 
@@ -290,6 +299,10 @@ class WritingAhead(Protocol):
 
 class Link(Protocol):
     """A path for frames to one peer, in order."""
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """What there is beside it, if both ranks share memory."""
 
     @property
     def idle(self) -> bool:

@@ -40,9 +40,10 @@ class Hub:
 
 
 class LoopbackLink:
-    """A link to an engine of the same process."""
+    """A link to an engine of the same process (a `Link`)."""
 
     idle = True
+    sharing = None
 
     def __init__(self, hub: Hub, to: Peer) -> None:
         self._hub = hub

@@ -94,13 +94,15 @@ class Correspondent(Protocol):
 
 
 class Connection:
-    """Frames over one connected socket; before that, a queue for them.
+    """Frames over one connected socket; before that, a queue for them (a `Link`).
 
     Args:
         keeper: made it.
         correspondent: is told when it breaks.
         reader: takes what comes.
     """
+
+    sharing = None
 
     def __init__(self, keeper: Keeper, correspondent: Correspondent, reader: Cutter) -> None:
         self._keeper = keeper

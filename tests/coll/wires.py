@@ -28,6 +28,7 @@ class Wire:
     """A link whose frames wait until the test delivers them. Payloads stay in the sender's memory meanwhile."""
 
     idle = True
+    sharing = None
 
     def __init__(self, to: Peer, sent: Counter[str]) -> None:
         self._to = to

@@ -227,7 +227,7 @@ class _Round(Round):
 
 
 class Assembly:
-    """The members of a communicator, as one of them.
+    """The members of a communicator, as one of them (protocol `aiompi.engine.Assembly`).
 
     Args:
         cells: the words at which those of its place begin, for the even rounds and for the odd ones.
@@ -281,7 +281,7 @@ class Assembly:
         if pool is None:
             return None
         # each, so that all can have it by the next time
-        able = [other.link.open_to(pool) for other in self._others]
+        able = [other.link.opened_to(pool) for other in self._others]
         found = pool.expose(nbytes) if all(able) else None
         if found is None:
             return None

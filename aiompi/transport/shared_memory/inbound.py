@@ -39,11 +39,11 @@ _FILLED: Final = EAGER | FILLED
 _unpack_from: Final = HEADER.unpack_from
 
 
-def _nothing_lent(kind: int) -> Loan:
+def nothing_lent(kind: int) -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
-def _nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> Offer:
+def nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> Offer:
     raise RemoteProtocolError("it told of memory of a process that is unknown")
 
 
@@ -73,8 +73,8 @@ class Inbound(Ring):
         self._tail = self._grant = self._missing = 0
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
-        self.lender: Callable[[int], Loan] = _nothing_lent
-        self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = _nothing_exposed
+        self.lender: Callable[[int], Loan] = nothing_lent
+        self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = nothing_exposed
         self.accept: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
         self.help: Callable[[], bool] | None = None
         self.stopped = False

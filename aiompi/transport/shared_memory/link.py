@@ -7,21 +7,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import Driver, Peer, Receive
+from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.area import BOARD, POOL, Area
-from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import Poster
-from aiompi.transport.shared_memory.cma import Assistance
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.inbound import FRAME_COST, PATIENCE, Inbound
 from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
-from aiompi.transport.shared_memory.pool import Block, Pool
 from aiompi.transport.shared_memory.posted import shortest
-from aiompi.transport.shared_memory.ring import CHUNK, EXPOSED, LENT, PLACE
+from aiompi.transport.shared_memory.ring import CHUNK
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
 from aiompi.transport.shared_memory.words import TAIL
@@ -45,7 +42,7 @@ _WRITE_COST: Final = 4 * FRAME_COST
 
 
 class RingLink:
-    """Frames of one peer through shared memory; before it is there, a queue for them.
+    """Frames of one peer through shared memory; before it is there, a queue for them (a `SocketLink`, and a `Poller`).
 
     The connected socket over which it was handed over stays open: its end is the end of the peer.
     """
@@ -60,7 +57,7 @@ class RingLink:
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
-        self._sharing: Sharing | None = None
+        self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
         self._shortest = shortest(transport.engine)  # bytes of a message that may go straight into memory of the peer
         self._sleepers = transport.engine.sleepers
@@ -120,7 +117,7 @@ class RingLink:
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
         self._segment = segment
-        self._sharing = Sharing(self._socket, segment)
+        self.sharing = Sharing(self, self._transport, self._socket, segment)
         segment.inbound.give_way = segment.outbound.give_way = self._driver.give_way
         segment.outbound.habit = self._habit
         segment.outbound.now = self._driver.now
@@ -139,17 +136,24 @@ class RingLink:
         piece = payload[0] if payload else b""
         rest = payload[1:] if several else ()
         try:
-            if len(piece) >= self._shortest and not several and self._fill(header, piece):
-                return True
+            if len(piece) >= self._shortest and self.sharing is not None:
+                if self.sharing.fill(header, payload):
+                    return True
+                if self._closed:
+                    return False
             written = segment.outbound.put(header, piece, 0, False, rest)
             if written == AHEAD:
                 segment.outbound.ring()
-                self._sleepers[self.peer.rank] = self._wake
+                self.dozes()
                 written = segment.outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
         return written != NOT
+
+    def dozes(self) -> None:
+        """The peer has been found asleep: it is rung for at the beginning of the next call that sends to it."""
+        self._sleepers[self.peer.rank] = self._wake
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
@@ -205,104 +209,9 @@ class RingLink:
         self._queue.append(frame)
         return self._kept(frame)
 
-    def open_to(self, area: Area) -> bool:
+    def opened_to(self, area: Area) -> bool:
         """Let the peer read an area of this rank; whether it can by now."""
-        return self._sharing is not None and self._sharing.open_to(area) is not None
-
-    def stream(self, header: bytes, payload: Payload, nbytes: int, pool: Pool) -> bool:
-        """Send a frame whose payload is read while it is written into the pool; False if it cannot be sent now."""
-        segment = self._segment
-        block = None if segment is None else pool.begin(nbytes)
-        if segment is None or block is None:
-            return False
-        whole = False
-        try:
-            whole = not self.lend(header, block, pool)
-            if whole:
-                return False
-            pool.pour(block, payload)
-            whole = True
-            return True
-        finally:
-            if not whole:
-                pool.pour(block, payload)  # whatever has interrupted this, the peer has been told
-            block.open = False
-            if self._segment is segment and segment.outbound.unheard():
-                segment.ring()
-
-    def advertise(self, receive: Receive) -> bool:
-        """Let the peer copy a message straight into the memory of a receive, if that can be done now.
-
-        Returns:
-            Whether the peer sends by this link.
-        """
-        segment, sharing = self._segment, self._sharing
-        if segment is None or sharing is None or not segment.inbound.used:
-            return False
-        memory = receive.memory
-        if memory is not None and len(memory) >= self._shortest:
-            sharing.advertise(receive, memory, segment.inbound)
-        return True
-
-    def fill(self, header: bytes, payload: Payload) -> bool:
-        """Send a frame whose payload goes straight into the memory of its receive; False if that cannot be done now."""
-        if self._queue or len(payload) != 1 or len(payload[0]) < self._shortest:
-            return False
-        try:
-            return self._fill(header, payload[0])
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return False
-
-    def _fill(self, header: bytes, piece: bytes | memoryview) -> bool:
-        sharing = self._sharing
-        if sharing is None or not (sharing.filler or sharing.meet()).fill(header, piece):
-            return False
-        if self._habit.sleepy:
-            self._sleepers[self.peer.rank] = self._wake
-        return True
-
-    def lend(self, header: bytes, block: Block, pool: Pool) -> bool:
-        """Send a frame whose payload is in a block; False if it cannot be sent now."""
-        borrower = None if self._sharing is None else self._sharing.open_to(pool)
-        if borrower is None:
-            return False
-        # First: whatever interrupts this, nothing that the peer may read is taken for free.
-        pool.lend(block, borrower)
-        # Where ranks share cores, a reader who is woken early takes the core of his writer.
-        quiet = block.flow != 0 and not self._transport.engine.uncrowded
-        if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
-            return True
-        pool.take_back(block, borrower)
-        return False
-
-    def offer(self, header: bytes, place: int, arena: Arena) -> bool:
-        """Announce a message that lies in the arena; False if it cannot be done now."""
-        sharing = self._sharing
-        if sharing is None or sharing.open_to(arena) is None:
-            return False
-        if not self._refer(header, PLACE.pack(place, arena.epoch), LENT):
-            return False
-        sharing.offer(arena)
-        return True
-
-    def expose(self, header: bytes, payload: Payload) -> bool:
-        """Announce a message that may be copied from where it is; False if it cannot be done now."""
-        return self._sharing is not None and self._refer(header, self._sharing.expose(payload), EXPOSED)
-
-    def assist(self, payload: Payload, wanted: int, number: int, address: int) -> Assistance | None:
-        """Copy a message that has been exposed from its end on, as its receiver wants; None if it is too late."""
-        return None if self._sharing is None else self._sharing.assist(payload, wanted, number, address)
-
-    def _refer(self, header: bytes, where: bytes, mark: int, quiet: bool = False) -> bool:
-        segment = self._segment
-        if segment is None or self._queue:
-            return False
-        try:
-            return segment.outbound.put(header, where, mark, quiet) != NOT
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return False
+        return self.sharing is not None and self.sharing.open_to(area) is not None
 
     def rouse(self) -> None:
         """Wake the peer, which sleeps though nothing was sent to it."""
@@ -310,8 +219,8 @@ class RingLink:
             self._segment.ring()
 
     def detach(self, owner: Owner, lent: bool) -> None:
-        if lent and self._sharing is not None:
-            self._sharing.take_back()
+        if lent and self.sharing is not None:
+            self.sharing.take_back()
         for frame in self._queue:
             if frame.owner is owner:
                 frame.copy()
@@ -486,7 +395,7 @@ class RingLink:
 
     def _receive_loan(self) -> bool:
         """The peer hands over an area; False if it has closed."""
-        sharing = self._sharing
+        sharing = self.sharing
         if sharing is None:
             return False
         loan = sharing.receive()
@@ -558,7 +467,7 @@ class RingLink:
         self._transport.links.discard(self)
         self._sleepers.pop(self.peer.rank, None)
         segment, self._segment = self._segment, None
-        sharing, self._sharing = self._sharing, None
+        sharing, self.sharing = self.sharing, None
         if sharing is not None:
             sharing.take_back()  # the peer may still copy what is not the message any more
         if segment is not None:

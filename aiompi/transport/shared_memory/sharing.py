@@ -1,43 +1,69 @@
-"""What two ranks with a segment have of each other's memory, beside its rings."""
+"""What two ranks with a segment have of each other's memory beside its rings, and messages whose payload is there."""
 
 from __future__ import annotations
 
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aiompi.datatype.buffer.process import address_of
 from aiompi.engine import Receive
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
-from aiompi.transport.shared_memory.cma import Assistance, Exposed
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
 from aiompi.transport.shared_memory.descriptors import process_of
-from aiompi.transport.shared_memory.inbound import Inbound
-from aiompi.transport.shared_memory.neighbour import Neighbour
-from aiompi.transport.shared_memory.posted import Advertiser, Filler
-from aiompi.transport.shared_memory.ring import PLACE, Ring
+from aiompi.transport.shared_memory.inbound import nothing_exposed, nothing_lent
+from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour
+from aiompi.transport.shared_memory.outbound import NOT
+from aiompi.transport.shared_memory.pool import Block
+from aiompi.transport.shared_memory.posted import Advertiser, Filler, shortest
+from aiompi.transport.shared_memory.ring import EXPOSED, LENT, PIECES, PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.words import RETRACTED
 from aiompi.wire.frame import Payload
 
+if TYPE_CHECKING:
+    from aiompi.transport.shared_memory.transport import SharedMemory
+
+
+class Frames(Protocol):
+    """The link whose frames tell of the messages."""
+
+    @property
+    def idle(self) -> bool: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def lost(self, cause: str) -> None: ...
+
+    def dozes(self) -> None: ...
+
 
 class Sharing:
-    """Areas that they have handed to each other, and memory in which messages are that one has announced.
+    """What they have of each other's memory (protocol `aiompi.engine.seams.Sharing`).
 
     Args:
+        link: between them.
+        transport: of this rank, with the areas that it hands over.
         sock: the socket between them.
-        segment: the memory that they share.
+        segment: the memory with the rings.
 
     Attributes:
         loans: by kind, the areas of the peer.
         filler: what copies messages straight into memory of the peer, once it is needed.
     """
 
-    def __init__(self, sock: socket.socket, segment: Segment) -> None:
+    def __init__(self, link: Frames, transport: SharedMemory, sock: socket.socket, segment: Segment) -> None:
+        self._link = link
+        self._transport = transport
         self._socket = sock
-        self._outbound = segment.outbound
-        segment.inbound.lender = self._lender
-        segment.inbound.exposed = self._exposed
+        self._segment = segment
+        self._inbound, self._outbound = segment.inbound, segment.outbound
+        self._inbound.lender = self._lender
+        self._inbound.exposed = self._exposed
+        self._shortest = shortest(transport.engine)  # bytes of a message that may go straight into memory of the peer
         self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
         self.loans: Final[dict[int, Loan]] = {}
         self._offered: Arena | None = None  # where messages to the peer may lie
@@ -45,6 +71,8 @@ class Sharing:
         self._neighbour: Neighbour | None = None
         self._advertiser: Advertiser | None = None
         self.filler: Filler | None = None
+
+    # Areas.
 
     def open_to(self, area: Area) -> Borrower | None:
         """Let the peer read an area of this rank; the peer as its reader once it can."""
@@ -74,15 +102,102 @@ class Sharing:
             raise RemoteProtocolError("it told of memory that this rank has not got")
         return loan
 
-    def offer(self, arena: Arena) -> None:
-        """Messages to the peer lie in the arena."""
-        self._offered = arena
+    # Messages.
 
-    def expose(self, payload: Payload) -> bytes:
-        """Let the peer copy a message from where it is; what it is to be told."""
+    def lend(self, header: bytes, block: Block) -> bool:
+        pool = self._transport.pool
+        borrower = None if pool is None else self.open_to(pool)
+        if pool is None or borrower is None:
+            return False
+        # First: whatever interrupts this, nothing that the peer may read is taken for free.
+        pool.lend(block, borrower)
+        # Where ranks share cores, a reader who is woken early takes the core of his writer.
+        quiet = block.flow != 0 and not self._outbound.uncrowded
+        if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
+            return True
+        pool.take_back(block, borrower)
+        return False
+
+    def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
+        pool = self._transport.own_pool()
+        if pool is None or self._link.closed or self.open_to(pool) is None:
+            return False
+        block = pool.begin(nbytes)
+        if block is None:
+            return False
+        awaited = True  # for all that is known when this is interrupted: then the peer has been told
+        try:
+            awaited = self.lend(header, block)
+            if not awaited:
+                return False
+            pool.pour(block, payload)
+            awaited = False
+            return True
+        finally:
+            if awaited:
+                pool.pour(block, payload)
+            block.open = False
+            if not self._link.closed and self._outbound.unheard():
+                self._segment.ring()
+
+    def fill(self, header: bytes, payload: Payload) -> bool:
+        if not self._link.idle or len(payload) != 1 or len(payload[0]) < self._shortest:
+            return False
+        filler = self.filler
+        if filler is None:
+            filler = self.filler = Filler(self._met(), self._outbound)
+        try:
+            filled = filler.fill(header, payload[0])
+        except RemoteProtocolError as error:
+            self._link.lost(str(error))
+            return False
+        if filled and self._outbound.habit.sleepy:
+            self._link.dozes()
+        return filled
+
+    def offer(self, header: bytes, payload: Payload) -> bool:
+        arena = self._transport.arena
+        if arena is None or len(payload) != 1:
+            return False
+        place = arena.locate(payload[0])
+        if place is None or self.open_to(arena) is None or not self._refer(header, PLACE.pack(place, arena.epoch)):
+            return False
+        self._offered = arena
+        return True
+
+    def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
+        pays = nbytes >= max(LONG, len(payload) * LONG_PIECE) and len(payload) <= PIECES
+        if not pays or not self._transport.engine.settings.single_copy:
+            return False
         self._exposing = True
         places = [PLACE.pack(address_of(piece), len(piece)) for piece in payload if len(piece)]
-        return b"".join((PLACE.pack(len(places), self._outbound.words[RETRACTED]), *places))
+        where = b"".join((PLACE.pack(len(places), self._outbound.words[RETRACTED]), *places))
+        return self._refer(header, where, EXPOSED)
+
+    def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
+        if number > NUMBERS:
+            return None
+        return Assistance(self._met(), payload, nbytes, address, number, self._outbound).write
+
+    def advertise(self, receive: Receive) -> bool:
+        if not self._inbound.used:
+            return False
+        memory = receive.memory
+        if memory is not None and len(memory) >= self._shortest:
+            if self._advertiser is None:
+                self._advertiser = Advertiser(self._met(), self._inbound)
+            self._advertiser.advertise(receive, memory)
+        return True
+
+    def _refer(self, header: bytes, where: bytes, mark: int = LENT, quiet: bool = False) -> bool:
+        """Send a frame that tells where its payload is, if there is room and nothing is to leave before it."""
+        if self._link.closed or not self._link.idle:
+            return False
+        try:
+            return self._outbound.put(header, where, mark, quiet) != NOT
+        except RemoteProtocolError as error:
+            self._link.lost(str(error))
+            return False
 
     def take_back(self) -> None:
         """Nothing that the peer has been told to copy is the message any more."""
@@ -91,24 +206,9 @@ class Sharing:
         if self._exposing:
             self._outbound.words[RETRACTED] += 1
 
-    def assist(self, payload: Payload, wanted: int, number: int, address: int) -> Assistance:
-        """Copy a message that has been exposed from its end on, as its receiver wants."""
-        return Assistance(self._met(), payload, wanted, address, number, self._outbound)
-
     def _exposed(self, inbound: Ring, pieces: list[tuple[int, int]], number: int) -> Exposed:
         """A message in memory of the peer."""
         return Exposed(self._met(), pieces, inbound, number)
-
-    def advertise(self, receive: Receive, memory: memoryview, inbound: Inbound) -> None:
-        """Let the peer copy a message straight into the memory of a receive, if that can be done now."""
-        if self._advertiser is None:
-            self._advertiser = Advertiser(self._met(), inbound)
-        self._advertiser.advertise(receive, memory)
-
-    def meet(self) -> Filler:
-        """Make what copies messages straight into memory of the peer."""
-        filler = self.filler = Filler(self._met(), self._outbound)
-        return filler
 
     def _met(self) -> Neighbour:
         if self._neighbour is None:
@@ -117,6 +217,7 @@ class Sharing:
 
     def close(self) -> None:
         """Part with the peer, as long as the socket is there."""
+        self._inbound.lender, self._inbound.exposed = nothing_lent, nothing_exposed  # nothing refers to itself any more
         if self._advertiser is not None:
             self._advertiser.end()
             self._advertiser = None

@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
-from aiompi.engine import Engine, Link, Party, Peer, Receive
+from aiompi.engine import Engine, Party, Peer
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import SIZE as BOARD_BYTES
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, cells_of
-from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE
 from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.neighbour import NUMBERS
 from aiompi.transport.shared_memory.pool import Block, Pool
-from aiompi.transport.shared_memory.ring import PIECES
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
@@ -43,6 +40,7 @@ class SharedMemory(Unix):
         habits: by rank, how others wait.
         posters: by rank, the boards of others that this rank sees.
         pools: by rank, those of others that this rank reads.
+        pool, arena: memory of this rank that others read, once there is some.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -53,8 +51,8 @@ class SharedMemory(Unix):
         super().__init__(engine, site)
         self.ring_size = engine.settings.ring_size
         self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
-        self._pool: Pool | None = None
-        self._arena: Arena | None = None
+        self.pool: Pool | None = None
+        self.arena: Arena | None = None
         self.offers = False
         self._board: Board | None = None
         self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
@@ -82,64 +80,31 @@ class SharedMemory(Unix):
         links = [peer.link for peer in peers if isinstance(peer.link, RingLink)]
         if len(links) < len(peers):
             return None
-        pool = self._own_pool()
+        pool = self.own_pool()
         if pool is None:
             return None
         # each, so that all can have it by the next time
-        able = [link.open_to(pool) and link.idle for link in links]
+        able = [link.opened_to(pool) and link.idle for link in links]
         return pool.place(payload, nbytes) if all(able) else None
 
-    def _own_pool(self) -> Pool | None:
+    def own_pool(self) -> Pool | None:
         """Made when it is first needed; None if there is no memory."""
-        if self._pool is None:
+        if self.pool is None:
             with contextlib.suppress(OSError):
-                self._pool = Pool()
-        return self._pool
-
-    def stream(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        if not isinstance(link, RingLink):
-            return False
-        if link.fill(header, payload):
-            return True
-        pool = self._own_pool()
-        return pool is not None and link.open_to(pool) and link.stream(header, payload, nbytes, pool)
-
-    def lend(self, block: Block, header: bytes, link: Link) -> bool:
-        return isinstance(link, RingLink) and self._pool is not None and link.lend(header, block, self._pool)
+                self.pool = Pool()
+        return self.pool
 
     def release(self, block: Block) -> None:
         block.open = False
 
     def allocate(self, nbytes: int) -> Any:
-        if self._arena is None:
+        if self.arena is None:
             try:
-                self._arena = Arena()
+                self.arena = Arena()
             except OSError:
                 return None
             self.offers = True
-        return self._arena.allocate(nbytes)
-
-    def offer(self, payload: Payload, header: bytes, link: Link) -> bool:
-        if self._arena is None or len(payload) != 1 or not isinstance(link, RingLink):
-            return False
-        place = self._arena.locate(payload[0])
-        return place is not None and link.offer(header, place, self._arena)
-
-    def expose(self, payload: Payload, nbytes: int, header: bytes, link: Link) -> bool:
-        if not self.engine.settings.single_copy or nbytes < max(LONG, len(payload) * LONG_PIECE):
-            return False
-        return isinstance(link, RingLink) and len(payload) <= PIECES and link.expose(header, payload)
-
-    def advertise(self, receive: Receive, link: Link) -> bool:
-        return isinstance(link, RingLink) and link.advertise(receive)
-
-    def assist(
-        self, payload: Payload, nbytes: int, number: int, address: int, link: Link
-    ) -> Callable[[int], bool] | None:
-        if number > NUMBERS or not isinstance(link, RingLink):
-            return None
-        assistance = link.assist(payload, nbytes, number, address)
-        return None if assistance is None else assistance.write
+        return self.arena.allocate(nbytes)
 
     def affords(self, context: int, peers: Sequence[Party]) -> bool:
         if cells_of(context) is None or self.engine.error is not None:
@@ -163,7 +128,7 @@ class SharedMemory(Unix):
         present = [other for other in others if other is not None]
         if len(present) < len(others):
             return None
-        assembly = Assembly(self.engine, board, cells, present, self._own_pool)
+        assembly = Assembly(self.engine, board, cells, present, self.own_pool)
         self._assemblies.add(assembly)
         return assembly
 
@@ -175,7 +140,7 @@ class SharedMemory(Unix):
             link = peer.link or peer.connect()
         except OSError:
             return None  # there are no descriptors, and what is to be done may not need this peer
-        if not isinstance(link, RingLink) or not link.open_to(board):
+        if not isinstance(link, RingLink) or not link.opened_to(board):
             return None
         poster = self.posters.get(peer.rank)
         return None if poster is None else Attendee(peer, link, poster, cells, self.pools)
@@ -183,10 +148,10 @@ class SharedMemory(Unix):
     def close(self) -> None:
         super().close()
         self.engine.lending = None
-        for area in (self._pool, self._arena, self._board):
+        for area in (self.pool, self.arena, self._board):
             if area is not None:
                 area.close()
-        self._pool = self._arena = self._board = None
+        self.pool = self.arena = self._board = None
         self.posters.clear()
         self.pools.clear()
         self.engine.rounds.clear()

@@ -34,7 +34,7 @@ def world(polled: NewPolled) -> PolledWorld:
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]), isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
     own: Any = w.transports[0]
     own.allocate(1)
-    w.open(0, own._arena)
+    w.open(0, own.arena)
     return w
 
 
@@ -347,7 +347,7 @@ def test_offer_of_what_is_not_there(polled: NewPolled, place: int, length: int, 
             socket.send_fds(raw.socket, [ARENA.to_bytes(4, "big") + bytes(4) + (2**20).to_bytes(8, "big")], [fd])
             os.close(fd)
             links: Any = w.links(0, 1)
-            w.until(lambda: bool(links[0]._sharing.loans))
+            w.until(lambda: bool(links[0].sharing.loans))
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.RTS, source=1, length=length, srqid=1))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)

@@ -48,7 +48,7 @@ def allreduce(contributions, op=SUM):
 
 def used(w):
     """Blocks of the pools of all ranks that are not free."""
-    pools = [own._pool for own in w.transports if own._pool is not None]
+    pools = [own.pool for own in w.transports if own.pool is not None]
     assert all(pool._room(1) for pool in pools)
     return [block for pool in pools for block in pool._blocks]
 
@@ -564,7 +564,7 @@ def test_a_board_of_another_size_is_refused(apart):
     w = apart(2)
     everyone(w, buffers.barrier)
     small = Area(BOARD, board.SIZE // 2)
-    w.links(0, 1)[0].open_to(small)
+    w.links(0, 1)[0].opened_to(small)
     w.until(lambda: w.engines[1].peer(0).error is not None)
     small.close()
 

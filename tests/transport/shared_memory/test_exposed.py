@@ -65,7 +65,7 @@ def combined(w, contributions, op=SUM, comms=None):
 
 def blocks(w):
     """How many each pool has that are not free."""
-    return [sum(not block.free for block in own._pool._blocks) for own in w.transports]
+    return [sum(not block.free for block in own.pool._blocks) for own in w.transports]
 
 
 def normal(rank, count=1000):
@@ -179,7 +179,7 @@ def test_it_is_kept_until_the_last_has_read_it(readers):
 
 def test_one_rank_without_room_is_enough_to_send(readers, monkeypatch):
     w = readers()
-    everything = w.transports[1]._pool.expose(SIZE)
+    everything = w.transports[1].pool.expose(SIZE)
     for _ in range(2):
         before = written(w)
         assert np.allclose(combined(w, [normal(rank) for rank in range(3)]), sum(normal(rank) for rank in range(3)))
@@ -356,7 +356,7 @@ def test_others_are_without_messages_too(readers, collective, size, count, in_pl
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
-    block, _ = w.transports[1]._pool.expose(SIZE)
+    block, _ = w.transports[1].pool.expose(SIZE)
     before = written(w)
     assert collective(w, "board", EXPOSED, in_place=False)
     assert written(w) > before
@@ -391,7 +391,7 @@ def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     calls = [call(comm, np.full(EXPOSED, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()
-    for link in [link for link in w.transports[0].links if POOL in link._sharing.loans]:
+    for link in [link for link in w.transports[0].links if POOL in link.sharing.loans]:
         link.lost("its connection closed")  # before rank 0 has looked
     assert calls[0].result() is None
     assert results[0].tolist() == [[1.0] * EXPOSED, [2.0] * EXPOSED]

@@ -161,7 +161,7 @@ def test_who_does_not_help(polled: NewPolled, copied: Copied, why: str) -> None:
     nbytes = LONG - 1 if why == "short" else SIZE
     outbound(w).uncrowded = why != "crowded"
     link: Any = w.engines[0].peer(1).link
-    link._sharing.filler._half._mark = 0 if why != "out of numbers" else halves._LAST
+    link.sharing.filler._half._mark = 0 if why != "out of numbers" else halves._LAST
     copied.write.clear()
     memory, receive = posted(w, SIZE)
     with meanwhile(w, lambda: looks(w)) as found:

@@ -69,7 +69,7 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
     own.release(own.place([b"x"], 1, []))
-    w.open(0, own._pool)
+    w.open(0, own.pool)
     for _ in range(10):
         w.poll()
     return w
@@ -78,15 +78,15 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
 def counting(w: PolledWorld, then: Callable[[int], object]) -> Counting:
     """Let something happen while rank 0 writes."""
     own: Any = w.transports[0]
-    own._pool._numbers = numbers = Counting(own._pool._numbers, then)
+    own.pool._numbers = numbers = Counting(own.pool._numbers, then)
     return numbers
 
 
 def nothing_held(w: PolledWorld) -> bool:
     """Whether no block of the pool of rank 0 is in use, and no credit lost."""
     own: Any = w.transports[0]
-    own._pool._room(1)
-    return not own._pool._blocks and w.balanced(0, 1)
+    own.pool._room(1)
+    return not own.pool._blocks and w.balanced(0, 1)
 
 
 @pytest.mark.parametrize("often", [1, 7, STEPS])
@@ -161,8 +161,8 @@ def test_a_message_for_which_there_is_no_memory_is_read(world: PolledWorld, monk
         w.finish(irecv(w.comms[1]))
     assert w.finish(irecv(w.comms[1]), isend(w.comms[0], b"next", 1))[0] == b"next"
     own: Any = w.transports[0]
-    own._pool._room(1)
-    assert not own._pool._blocks
+    own.pool._room(1)
+    assert not own.pool._blocks
 
 
 def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,7 +510,7 @@ def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -
     number[place // 8 % len(number)] = there
     socket.send_fds(raw.socket, [struct.pack("!IIQ", area.POOL, 0, pool.SIZE)], [fd])
     os.close(fd)
-    w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
+    w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
     assert raw.segment is not None
     header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
     raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), LENT)
@@ -580,7 +580,7 @@ def test_credit_is_kept_where_there_is_no_room(world: PolledWorld, monkeypatch: 
     w = world
     own: Any = w.transports[0]
     credit = w.engines[0].peer(1).credit
-    monkeypatch.setattr(own._pool, "_room", lambda nbytes: None)
+    monkeypatch.setattr(own.pool, "_room", lambda nbytes: None)
     send = isend(w.comms[0], pattern(LONG), 1)
     assert not send.done(), "it waits to be asked for"
     assert w.engines[0].peer(1).credit == credit > LONG + OVERHEAD

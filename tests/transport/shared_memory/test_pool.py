@@ -40,7 +40,7 @@ def world(polled: NewPolled) -> Callable[..., PolledWorld]:
         if shared:
             own: Any = w.transports[0]
             own.release(own.place([b"x"], 1, []))
-            w.open(0, own._pool)
+            w.open(0, own.pool)
         return w
 
     return make
@@ -74,8 +74,8 @@ def written(w: PolledWorld, rank: int) -> int:
 def blocks(w: PolledWorld) -> int:
     """Blocks of rank 0 that are not free."""
     own: Any = w.transports[0]
-    own._pool._room(1)
-    return len(own._pool._blocks)
+    own.pool._room(1)
+    return len(own.pool._blocks)
 
 
 # Lending.
@@ -124,7 +124,7 @@ def test_short_ones_are_copied_for_each(world: NewPolled) -> None:
     w = world(shared=False)
     receives = receive(w)
     multicast(w, pattern(LEAST - 1))
-    assert w.transports[0]._pool is None  # type: ignore[attr-defined]
+    assert w.transports[0].pool is None  # type: ignore[attr-defined]
     assert got(w, receives) == [pattern(LEAST - 1)] * 3
 
 
@@ -168,7 +168,7 @@ def test_one_to_others_than_talked_before_is_copied_and_the_next_is_lent(polled:
         receives = receive(w, number)
         w.finish(*multicast(w, pattern(LONG, number), number))
         assert got(w, receives) == [pattern(LONG, number)] * 3
-        assert (w.transports[0]._pool is not None) == bool(number)  # type: ignore[attr-defined]
+        assert (w.transports[0].pool is not None) == bool(number)  # type: ignore[attr-defined]
 
 
 def test_credit_bounds_what_may_wait_at_a_rank_that_does_not_receive(world: NewPolled) -> None:
@@ -340,7 +340,7 @@ def test_a_ring_without_room_for_one_more_reference(world: NewPolled) -> None:
     sends = []
     for number in range(100):
         sends += multicast(w, pattern(LEAST, number), number)
-    assert 0 < len(own._pool._blocks) < 100, "the last ones had no room"
+    assert 0 < len(own.pool._blocks) < 100, "the last ones had no room"
     for number in range(100):
         assert got(w, receive(w, number)) == [pattern(LEAST, number)] * 2
     w.finish(*sends, *multicast(w, pattern(LEAST, 100), 100))
@@ -479,7 +479,7 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
             fd = memory()
             socket.send_fds(raw.socket, [label()], [fd])
             os.close(fd)
-            w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
+            w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)
@@ -501,7 +501,7 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         fd = memory()
         socket.send_fds(raw.socket, [label()], [fd])
         os.close(fd)
-        w.until(lambda: bool(w.links(0, 1)[0]._sharing.loans))  # type: ignore[attr-defined]
+        w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
         assert raw.segment is not None
         raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), LENT)
         raw.segment.ring()

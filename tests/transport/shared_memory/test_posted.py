@@ -84,7 +84,7 @@ def reader(w: PolledWorld) -> Any:
 def filler(w: PolledWorld) -> Any:
     """That of rank 0, after it has sent so."""
     link: Any = w.engines[0].peer(1).link
-    return link._sharing.filler
+    return link.sharing.filler
 
 
 def posted(w: PolledWorld, nbytes: int = SIZE, tag: int = 0) -> tuple[bytearray, Any]:

@@ -39,7 +39,7 @@ def world(polled: Callable[..., PolledWorld]) -> Iterator[PolledWorld]:
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
     own.release(own.place([b"x"], 1, []))
-    w.open(0, own._pool)
+    w.open(0, own.pool)
     yield w
     gc.collect()
     assert not stay._stays
@@ -67,7 +67,7 @@ def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
 
 def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
     """Whether an array lies in the pool of rank 0."""
-    loan = w.links(1, 0)[0]._sharing.loans[POOL]  # type: ignore[attr-defined]
+    loan = w.links(1, 0)[0].sharing.loans[POOL]  # type: ignore[attr-defined]
     there = np.frombuffer(loan.memory, np.uint8)
     return bool(np.shares_memory(array, there))
 
@@ -75,8 +75,8 @@ def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
 def in_use(w: PolledWorld) -> int:
     """Blocks of the pool of rank 0 that are."""
     own: Any = w.transports[0]
-    own._pool._room(1)
-    return len(own._pool._blocks)
+    own.pool._room(1)
+    return len(own.pool._blocks)
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -198,7 +198,7 @@ class Midway:
         monkeypatch.setattr(pool, "_STEP", LONG // 10)
         own: Any = w.transports[0]
         self._world, self._then, self._start = w, [then], start
-        self._numbers, own._pool._numbers = own._pool._numbers, self
+        self._numbers, own.pool._numbers = own.pool._numbers, self
 
     def __getitem__(self, index: int) -> int:
         return self._numbers[index]
@@ -259,7 +259,7 @@ def test_who_has_parted_still_has_it(world: PolledWorld) -> None:
     w = world
     array = pass_on(w, np.full(LONG, 5, np.uint8))
     own: Any = w.transports[0]
-    room = own._pool
+    room = own.pool
     for rank in range(2):
         for link in w.links(rank, 1 - rank):
             link.close()
@@ -279,7 +279,7 @@ def test_what_the_dead_had_is_free(world: PolledWorld, monkeypatch: pytest.Monke
         os._exit(0)
     monkeypatch.setattr("aiompi.transport.shared_memory.sharing.process_of", lambda sock: child)
     own: Any = w.transports[0]
-    room = own._pool
+    room = own.pool
     for link in w.links(0, 1):
         link.close()
     os.waitpid(child, 0)
@@ -306,7 +306,7 @@ def test_whether_a_process_has_ended() -> None:
 
 
 def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -> None:
-    loan = world.links(1, 0)[0]._sharing.loans[POOL]  # type: ignore[attr-defined]
+    loan = world.links(1, 0)[0].sharing.loans[POOL]  # type: ignore[attr-defined]
     for place, stays in ((0, True), (4096, True), (64, False), (2048, False)):
         inflow = pool.Inflow(loan, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.STAYING)
         assert (inflow.keep() is not None) == stays
