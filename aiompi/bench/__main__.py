@@ -21,6 +21,7 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
     "simulate": "aiompi.bench.simulate.command",
+    "steps": "aiompi.bench.steps.command",
     "tune": "aiompi.bench.tune.command",
 }
 

@@ -88,6 +88,7 @@ COMMANDS = {
     "osu": ["barrier", "-n", "1", "--quick", "--repeat", "1"],
     "targets": ["targets", "matching", "--quick", "--repeat", "1"],
     "simulate": ["simulate", "bcast", "--ranks", "2", "--sizes", "8"],
+    "steps": ["steps", "--quick"],
     "tune": ["tune", "bcast", "--ranks", "2", "--sizes", "8", "--repeat", "1"],
 }
 
@@ -111,7 +112,9 @@ def test_output_that_is_full(command: str, site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "option"), [("osu", "--json"), ("osu", "--plot"), ("targets", "--json"), ("tune", "--output")], ids=str
+    ("command", "option"),
+    [("osu", "--json"), ("osu", "--plot"), ("targets", "--json"), ("steps", "--json"), ("tune", "--output")],
+    ids=str,
 )
 def test_files_that_are_full(command: str, option: str, site: Site) -> None:
     path = "/dev/full"

@@ -9,9 +9,9 @@ import sys
 from typing import Final
 
 from aiompi import MPI
-from aiompi.bench.measure import calls, point_to_point, turns
+from aiompi.bench.measure import calls, point_to_point, steps, turns
 
-WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS}
+WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS, **steps.WORKS}
 
 
 def main(ranks: str | None = None) -> None:
