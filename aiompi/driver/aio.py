@@ -7,13 +7,14 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
+from aiompi.driver.caller import get_ident, name_of_thread
 from aiompi.driver.forked import let_go
 from aiompi.driver.spin import Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
+from aiompi.errors import LocalProtocolError
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ class AsyncioDriver:
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
-        self._thread = get_ident()
+        self.owner = get_ident()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
         self._reading: set[int] = set()
@@ -52,9 +53,14 @@ class AsyncioDriver:
 
     @property
     def in_own_thread(self) -> bool:
-        return get_ident() == self._thread
+        return get_ident() == self.owner
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
+        if get_ident() != self.owner:
+            raise LocalProtocolError(
+                f"{name_of_thread()} waits for a request of a rank that belongs to the thread of its event loop: have "
+                "the awaiting coroutine run there, by asyncio.run_coroutine_threadsafe(coroutine, loop)"
+            )
         if self._glances_end and self._glance(request):
             return None
         return (self._loop or self.loop).create_future()

@@ -319,6 +319,17 @@ class Owned(Coroutine[Any, None, T_co]):
         if request is not None:
             _abandon(request)
 
+    def __del__(self) -> None:
+        request = self._request
+        if request is not None and not sys.is_finalizing():
+            error = request.untold_error()
+            warnings.warn(
+                "an operation was never awaited: it was started, and nobody learns how it ends. Await it, or use its "
+                f"i-form (isend, Isend), which gives a request{'' if error is None else f'. It has failed: {error}'}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
 
 def _abandon(request: Request[Any]) -> None:
     """Withdraw an operation that nobody asks any more how it has ended."""
@@ -360,7 +371,7 @@ class OwnedReceive(Owned[T_co]):
     """A receive that belongs to whoever awaits it, as `await comm.recv()`.
 
     A message that had been matched already goes back to the front of the unexpected messages. Dropping the
-    receive without ever awaiting it withdraws it too.
+    receive without ever awaiting it withdraws it too, with a warning.
     """
 
     __slots__ = ()
@@ -369,3 +380,5 @@ class OwnedReceive(Owned[T_co]):
         request = self._request
         if request is not None:
             request._engine.drop(functools.partial(_abandon, request), sys._getframe().f_back)
+            if not sys.is_finalizing():
+                warnings.warn("a receive was never awaited, and is withdrawn", RuntimeWarning, stacklevel=2)

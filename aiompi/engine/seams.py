@@ -56,10 +56,12 @@ class Driver(Protocol):
     Attributes:
         background: whether progress is made while nothing waits.
         single: a hint that a call blocks for a single request, so that what else comes may wait.
+        owner: identifies the thread that alone may make calls; another number while that is to be found out.
     """
 
     background: bool
     single: bool
+    owner: int
 
     @property
     def in_own_thread(self) -> bool:

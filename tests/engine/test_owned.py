@@ -188,7 +188,8 @@ async def by_task_group(case: Case, moment: Callable[[Case], None]) -> None:
 async def by_dropping(case: Case, moment: Callable[[Case], None]) -> None:
     receive = case.receive()
     moment(case)
-    del receive
+    with pytest.warns(RuntimeWarning, match="never awaited, and is withdrawn"):
+        del receive
 
 
 async def by_closing_the_coroutine(case: Case, moment: Callable[[Case], None]) -> None:
@@ -420,13 +421,14 @@ def test_a_lost_message_fails_no_other_call_where_warnings_are_errors(monkeypatc
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert irecv(w.comms[1]).result() == b"x"
-    assert [one.exc_type for one in told] == [RuntimeWarning]
+    assert [one.exc_type for one in told] == [RuntimeWarning] * 2
 
 
 def test_receive_from_nobody_can_be_dropped() -> None:
     w = LocalWorld(1)
     for request in (irecv(w.comms[0], PROC_NULL), irecv_into(w.comms[0], bytearray(3), PROC_NULL)):
-        OwnedReceive(request)
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            OwnedReceive(request)
     assert w.comms[0].iprobe(ANY_SOURCE, ANY_TAG) is None
 
 
@@ -434,10 +436,14 @@ def test_failed_receive_can_be_dropped() -> None:
     """With a warning if it was for a message, as nothing else tells that it is lost."""
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
-    with pytest.warns(RuntimeWarning, match="withdrawn has lost its message: message of 8 bytes from rank 0"):
+    with (
+        pytest.warns(RuntimeWarning, match="withdrawn has lost its message: message of 8 bytes from rank 0"),
+        pytest.warns(RuntimeWarning, match="never awaited"),
+    ):
         OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
     w.engines[1].peer(0).gone("test")
-    OwnedReceive(irecv(w.comms[1], 0))
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        OwnedReceive(irecv(w.comms[1], 0))
     assert list(w.comms[1]._matcher.unexpected()) == []
 
 
@@ -528,10 +534,19 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
 
 def test_send_that_nobody_awaits_is_sent() -> None:
     w = WireWorld(2)
-    Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
+    with pytest.warns(RuntimeWarning, match="an operation was never awaited: it was started"):
+        Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.run()
     assert frame.CANCEL not in w.wires[0, 1].kinds
     assert irecv(w.comms[1]).result() == b"x"
+
+
+def test_a_send_that_fails_and_that_nobody_awaits_is_told() -> None:
+    w = WireWorld(2)
+    send = Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
+    w.engines[0].peer(1).gone("test")
+    with pytest.warns(RuntimeWarning, match=r"never awaited.*It has failed: rank 1"):
+        del send
 
 
 # Everything at once.

@@ -63,7 +63,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         Args:
             info: hints for the duplicate instead of those of this communicator.
         """
-        return self._core.run(duplicate(self, self._kin, info))
+        return self._admitted.run(duplicate(self, self._kin, info))
 
     def Dup_with_info(self: C, info: Info) -> Request[C]:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
@@ -92,7 +92,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
             InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has
                 given another one.
         """
-        return self._made(create.create(self._core, group))
+        return self._made(create.create(self._admitted, group))
 
     def Split(self, color: int = 0, key: int = 0) -> Request[Any]:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
@@ -104,7 +104,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         Raises:
             InvalidArgumentError: another negative colour.
         """
-        return self._made(create.split(self._core, color, key))
+        return self._made(create.split(self._admitted, color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Any]:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
@@ -114,7 +114,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
             key: as of `Split`.
             info: ignored.
         """
-        return self._made(create.split_type(self._core, split_type, key, lambda: self._runtime.node))
+        return self._made(create.split_type(self._admitted, split_type, key, lambda: self._runtime.node))
 
     def Free(self) -> Request[None]:
         """Give the communicator up; it is null at once (MPI_Comm_free, section 5.4.3).
@@ -127,8 +127,9 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         Raises:
             InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
         """
+        core = self._admitted
         request = free(self)
-        self._core = freed(self._core)
+        self._core = freed(core)
         return request
 
     def Disconnect(self) -> Request[None]:
@@ -190,7 +191,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             group: the same in all processes of it.
             tag: keeps calls apart that are under way at once.
         """
-        return self._made(create.create_group(self._core, group, tag))
+        return self._made(create.create_group(self._admitted, group, tag))
 
     def Create_intercomm(
         self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
@@ -207,7 +208,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidCommError: awaiting it: the groups have processes in common.
         """
-        return self._made(create.create_intercomm(self._core, local_leader, peer_of(peer_comm), remote_leader, tag))
+        return self._made(create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag))
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
@@ -219,7 +220,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             periods: for each dimension, or for all, whether the last process is a neighbour of the first.
             reorder: ignored: ranks stay as they are.
         """
-        return self._made(create.cart(self._core, dims, periods))
+        return self._made(create.cart(self._admitted, dims, periods))
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Request[Graphcomm]:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
@@ -229,7 +230,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             edges: the neighbours of node 0, of node 1, ...
             reorder: ignored: ranks stay as they are.
         """
-        return self._made(create.graph(self._core, index, edges))
+        return self._made(create.graph(self._admitted, index, edges))
 
     def Create_dist_graph_adjacent(
         self,
@@ -248,7 +249,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             info, reorder: ignored.
         """
         ends = (sources, destinations, sourceweights, destweights)
-        return self._made(create.dist_graph_adjacent(self._core, *ends))
+        return self._made(create.dist_graph_adjacent(self._admitted, *ends))
 
     def Create_dist_graph(
         self,
@@ -268,7 +269,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             weights: one for each edge; None or UNWEIGHTED for none.
             info, reorder: ignored.
         """
-        return self._made(create.dist_graph(self._core, sources, degrees, destinations, weights))
+        return self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
 
 
 class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
@@ -282,7 +283,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
         Args:
             remain_dims: for each dimension whether it is kept.
         """
-        return self._made(create.cart_sub(self._core, remain_dims))
+        return self._made(create.cart_sub(self._admitted, remain_dims))
 
 
 class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
@@ -315,7 +316,7 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
         Raises:
             InvalidArgumentError: awaiting it: `high` differs within a group.
         """
-        return self._made(create.merge(self._core, high))
+        return self._made(create.merge(self._admitted, high))
 
 
 _ARRANGED: Final[dict[type, type[Intracomm]]] = {

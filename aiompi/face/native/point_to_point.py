@@ -8,13 +8,14 @@ from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
 from aiompi.engine.exchange import exchange
-from aiompi.face.common import Membership, attach
+from aiompi.face.common import attach
+from aiompi.face.native.handle import Handle
 from aiompi.face.native.message import Message
 from aiompi.objects import Codec
 from aiompi.status import Status
 
 
-class PointToPoint(Membership):
+class PointToPoint(Handle):
     """Sends, receives and probes of a communicator; each starts at once."""
 
     __slots__ = ()
@@ -35,7 +36,7 @@ class PointToPoint(Membership):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
         """
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag)
 
@@ -56,7 +57,7 @@ class PointToPoint(Membership):
         return self._isend_object(obj, dest, tag, Mode.READY)
 
     def _isend_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
 
@@ -71,11 +72,11 @@ class PointToPoint(Membership):
         Returns:
             A request whose result is the object, None from PROC_NULL.
         """
-        return self._core.irecv(None, source, tag, self._codec.loads, status)
+        return self._admitted.irecv(None, source, tag, self._codec.loads, status)
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return Owned(self._core.send(payload, nbytes, dest, tag))
 
@@ -105,7 +106,7 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
-        receive = self._core.irecv(None, source, recvtag, self._codec.loads, status)
+        receive = self._admitted.irecv(None, source, recvtag, self._codec.loads, status)
         return Owned(exchange(receive, lambda: self.isend(sendobj, dest, sendtag)))
 
     # Buffers.
@@ -122,7 +123,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
         """
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag)
 
@@ -143,7 +144,7 @@ class PointToPoint(Membership):
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag, mode)
 
@@ -159,11 +160,11 @@ class PointToPoint(Membership):
         Returns:
             A request whose result is the Status. It fails with TruncationError when the message is too long.
         """
-        return self._core.irecv(self._core.conversion.to_receive(buf), source, tag)
+        return self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag)
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
-        self._core.wake(dest)
+        self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return Owned(self._core.send((memory,), len(memory), dest, tag))
 
@@ -183,7 +184,7 @@ class PointToPoint(Membership):
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> OwnedReceive[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
-        return OwnedReceive(self._core.irecv(self._core.conversion.to_receive(buf), source, tag, None, status))
+        return OwnedReceive(self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag, None, status))
 
     def Sendrecv(
         self,
@@ -200,7 +201,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError: the buffers overlap.
         """
-        memory, target = self._core.conversion.to_exchange(sendbuf, recvbuf, dest)
+        memory, target = self._admitted.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
         return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
@@ -214,7 +215,7 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> Owned[Status]:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
-        memory, target = self._core.conversion.to_replace(buf, dest)
+        memory, target = self._admitted.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
         return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
@@ -222,41 +223,41 @@ class PointToPoint(Membership):
 
     def Send_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Isend`; each start sends what is in the buffer then."""
-        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
+        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
 
     def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Ibsend`."""
-        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
+        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
 
     def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Issend`."""
-        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
+        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
 
     def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Irsend`; each start needs the matching receive to be posted."""
-        return self._core.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
+        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
         """Bind the arguments of `Irecv`."""
-        return self._core.recv_init(self._core.conversion.to_receive(buf), source, tag)
+        return self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag)
 
     # Probes (section 3.8).
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Owned[Status]:
         """Wait for a message without receiving it; its Status."""
-        return Owned(self._core.probe(source, tag))
+        return Owned(self._admitted.probe(source, tag))
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
         """Status of the message that a receive would get now, None if there is none."""
-        return self._core.iprobe(source, tag)
+        return self._admitted.iprobe(source, tag)
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> OwnedReceive[Message]:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
-        return OwnedReceive(self._core.mprobe(source, tag, self._message))
+        return OwnedReceive(self._admitted.mprobe(source, tag, self._message))
 
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
-        found, message = self._core.improbe(source, tag)
+        found, message = self._admitted.improbe(source, tag)
         return self._message(message) if found else None
 
     Probe = probe
@@ -275,7 +276,7 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError: one is attached already, or it is read-only.
         """
-        attach(self._core.attachment, buf)
+        attach(self._admitted.attachment, buf)
 
     def Detach_buffer(self) -> Request[Any]:
         """Take the memory back: complete when the messages in it have left; the object that was attached.
@@ -283,11 +284,11 @@ class PointToPoint(Membership):
         Raises:
             InvalidBufferError: none is attached.
         """
-        return self._core.attachment.detach()
+        return self._admitted.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
         """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
-        return self._core.attachment.flush()
+        return self._admitted.attachment.flush()
 
     def _message(self, message: engine.Message | None) -> Message:
-        return Message(self._core, self._codec, message)
+        return Message(self._admitted, self._codec, message)

@@ -18,7 +18,8 @@ import face.native.checks.message
 import face.native.checks.modes
 import face.native.checks.persistent
 import face.native.checks.point_to_point
-import face.native.checks.requests  # noqa: F401
+import face.native.checks.requests
+import face.native.checks.threads  # noqa: F401
 import pytest
 from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
 from impi_worlds import impi_world

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiompi.coll import buffers
 from aiompi.engine import Request
-from aiompi.face.common import Membership
+from aiompi.face.native.handle import Handle
 from aiompi.op import SUM, Op
 
 
-class BufferCollectives(Membership):
+class BufferCollectives(Handle):
     """The collectives of a communicator on buffers; each starts at once and returns its request.
 
     `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
@@ -24,11 +24,11 @@ class BufferCollectives(Membership):
 
     def Barrier(self, *, algorithm: str | None = None) -> Request[None]:
         """Complete when every rank has called it (section 4.3)."""
-        return buffers.barrier.using(algorithm)(self._core)
+        return buffers.barrier.using(algorithm)(self._admitted)
 
     def Bcast(self, buf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """Fill the buffer of every rank with the root's (section 4.4)."""
-        return buffers.bcast.using(algorithm)(self._core, buf, root)
+        return buffers.bcast.using(algorithm)(self._admitted, buf, root)
 
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """Block i of the root's buffer goes to rank i (section 4.6).
@@ -38,7 +38,7 @@ class BufferCollectives(Membership):
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
             root: rank.
         """
-        return buffers.scatter.using(algorithm)(self._core, sendbuf, recvbuf, root)
+        return buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
     def Scatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
@@ -50,7 +50,7 @@ class BufferCollectives(Membership):
                 it is.
             root: rank.
         """
-        return buffers.scatterv.using(algorithm)(self._core, sendbuf, recvbuf, root)
+        return buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """The buffers of all ranks become the blocks of the root's (section 4.5).
@@ -60,7 +60,7 @@ class BufferCollectives(Membership):
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank.
         """
-        return buffers.gather.using(algorithm)(self._core, sendbuf, recvbuf, root)
+        return buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
     def Gatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
@@ -71,7 +71,7 @@ class BufferCollectives(Membership):
                 where they go, in items; ignored elsewhere.
             root: rank.
         """
-        return buffers.gatherv.using(algorithm)(self._core, sendbuf, recvbuf, root)
+        return buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
     def Allgather(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
         """The buffers of all ranks become the blocks of everyone's (section 4.7).
@@ -80,7 +80,7 @@ class BufferCollectives(Membership):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (size, count) items, C order.
         """
-        return buffers.allgather.using(algorithm)(self._core, sendbuf, recvbuf)
+        return buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Allgatherv(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
         """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
@@ -89,7 +89,7 @@ class BufferCollectives(Membership):
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
             recvbuf: as of `Gatherv`, with the same counts on all ranks.
         """
-        return buffers.allgatherv.using(algorithm)(self._core, sendbuf, recvbuf)
+        return buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
         """Block r of every rank goes to rank r (section 4.8).
@@ -98,7 +98,7 @@ class BufferCollectives(Membership):
             sendbuf: (size, count) items, C order, or IN_PLACE.
             recvbuf: (size, count) items, C order.
         """
-        return buffers.alltoall.using(algorithm)(self._core, sendbuf, recvbuf)
+        return buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Alltoallv(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
         """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
@@ -107,7 +107,7 @@ class BufferCollectives(Membership):
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, or IN_PLACE.
             recvbuf: the same; its count for a rank is what that one sends here.
         """
-        return buffers.alltoallv.using(algorithm)(self._core, sendbuf, recvbuf)
+        return buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Alltoallw(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
         """As `Alltoallv`, with a datatype for each rank (MPI-2).
@@ -116,7 +116,7 @@ class BufferCollectives(Membership):
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
             recvbuf: the same.
         """
-        return buffers.alltoallw.using(algorithm)(self._core, sendbuf, recvbuf)
+        return buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Reduce(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
@@ -129,7 +129,7 @@ class BufferCollectives(Membership):
             op: operation, defined for the datatype.
             root: rank.
         """
-        return buffers.reduce.using(algorithm)(self._core, sendbuf, recvbuf, op, root)
+        return buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root)
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
         """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
@@ -139,7 +139,7 @@ class BufferCollectives(Membership):
             recvbuf: (count,) items.
             op: operation, defined for the datatype.
         """
-        return buffers.allreduce.using(algorithm)(self._core, sendbuf, recvbuf, op)
+        return buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
     def Reduce_scatter(
         self,
@@ -158,7 +158,7 @@ class BufferCollectives(Membership):
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
         """
-        return buffers.reduce_scatter.using(algorithm)(self._core, sendbuf, recvbuf, recvcounts, op)
+        return buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op)
 
     def Reduce_scatter_block(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None
@@ -171,7 +171,7 @@ class BufferCollectives(Membership):
             recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
             op: operation, defined for the datatype.
         """
-        return buffers.reduce_scatter_block.using(algorithm)(self._core, sendbuf, recvbuf, op)
+        return buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
     def Scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
         """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
@@ -181,7 +181,7 @@ class BufferCollectives(Membership):
             recvbuf: (count,) items.
             op: operation, defined for the datatype.
         """
-        return buffers.scan.using(algorithm)(self._core, sendbuf, recvbuf, op)
+        return buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
     def Exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
         """Combine the buffers of the ranks below this one element by element (MPI-2).
@@ -191,7 +191,7 @@ class BufferCollectives(Membership):
             recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
         """
-        return buffers.exscan.using(algorithm)(self._core, sendbuf, recvbuf, op)
+        return buffers.exscan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
     Ibarrier = Barrier
     Ibcast = Bcast

@@ -8,12 +8,12 @@ from typing import Any
 from aiompi.coll import objects
 from aiompi.coll.buffers import neighborhood
 from aiompi.engine import PersistentRequest, Request
-from aiompi.face.common import Membership
+from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
 from aiompi.objects import Codec
 
 
-class NeighborhoodCollectives(Membership):
+class NeighborhoodCollectives(Handle):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
@@ -31,7 +31,7 @@ class NeighborhoodCollectives(Membership):
             sendbuf: (count,) items.
             recvbuf: (indegree, count) items, C order.
         """
-        return neighborhood.neighbor_allgather(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
@@ -40,7 +40,7 @@ class NeighborhoodCollectives(Membership):
             sendbuf: (count,) items.
             recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
         """
-        return neighborhood.neighbor_allgatherv(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
@@ -49,7 +49,7 @@ class NeighborhoodCollectives(Membership):
             sendbuf: (outdegree, count) items, C order.
             recvbuf: (indegree, count) items, C order.
         """
-        return neighborhood.neighbor_alltoall(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
@@ -58,7 +58,7 @@ class NeighborhoodCollectives(Membership):
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here.
             recvbuf: the same for the edges that lead here.
         """
-        return neighborhood.neighbor_alltoallv(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
         """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
@@ -67,35 +67,35 @@ class NeighborhoodCollectives(Membership):
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
             recvbuf: the same.
         """
-        return neighborhood.neighbor_alltoallw(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf)
 
     def neighbor_allgather(self, sendobj: Any) -> Request[list[Any]]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
-        return objects.neighbor_allgather(self._core, self._codec, sendobj)
+        return objects.neighbor_allgather(self._admitted, self._codec, sendobj)
 
     def neighbor_alltoall(self, sendobj: Sequence[Any]) -> Request[list[Any]]:
         """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
-        return objects.neighbor_alltoall(self._core, self._codec, sendobj)
+        return objects.neighbor_alltoall(self._admitted, self._codec, sendobj)
 
     def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
-        return neighborhood.neighbor_allgather.init(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
-        return neighborhood.neighbor_allgatherv.init(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
-        return neighborhood.neighbor_alltoall.init(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
-        return neighborhood.neighbor_alltoallv.init(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
-        return neighborhood.neighbor_alltoallw.init(self._core, sendbuf, recvbuf)
+        return neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf)
 
     Ineighbor_allgather = Neighbor_allgather
     Ineighbor_allgatherv = Neighbor_allgatherv

@@ -7,12 +7,12 @@ from typing import Any
 
 from aiompi.coll import buffers, objects
 from aiompi.engine import Request
-from aiompi.face.common import Membership
+from aiompi.face.native.handle import Handle
 from aiompi.objects import Codec
 from aiompi.op import SUM, Op
 
 
-class ObjectCollectives(Membership):
+class ObjectCollectives(Handle):
     """The collectives of a communicator on objects; each starts at once and returns its request.
 
     `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
@@ -27,51 +27,51 @@ class ObjectCollectives(Membership):
 
     def barrier(self, *, algorithm: str | None = None) -> Request[None]:
         """Complete when every rank has called it (section 4.3)."""
-        return buffers.barrier.using(algorithm)(self._core)
+        return buffers.barrier.using(algorithm)(self._admitted)
 
     def bcast(self, obj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
-        return objects.bcast(self._core, self._codec, obj, root, algorithm=algorithm)
+        return objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm)
 
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
-        return objects.scatter(self._core, self._codec, sendobj, root, algorithm=algorithm)
+        return objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def gather(self, sendobj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[list[Any] | None]:
         """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
-        return objects.gather(self._core, self._codec, sendobj, root, algorithm=algorithm)
+        return objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def allgather(self, sendobj: Any, *, algorithm: str | None = None) -> Request[list[Any]]:
         """The objects of all ranks in rank order (section 4.7)."""
-        return objects.allgather(self._core, self._codec, sendobj, algorithm=algorithm)
+        return objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
     def alltoall(self, sendobj: Sequence[Any], *, algorithm: str | None = None) -> Request[list[Any]]:
         """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
-        return objects.alltoall(self._core, self._codec, sendobj, algorithm=algorithm)
+        return objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
     def reduce(
         self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0, *, algorithm: str | None = None
     ) -> Request[Any]:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
-        return objects.reduce(self._core, self._codec, sendobj, op, root, algorithm=algorithm)
+        return objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm)
 
     def allreduce(
         self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
     ) -> Request[Any]:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
-        return objects.allreduce(self._core, self._codec, sendobj, op, algorithm=algorithm)
+        return objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def scan(
         self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
     ) -> Request[Any]:
         """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
-        return objects.scan(self._core, self._codec, sendobj, op, algorithm=algorithm)
+        return objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def exscan(
         self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
     ) -> Request[Any]:
         """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
-        return objects.exscan(self._core, self._codec, sendobj, op, algorithm=algorithm)
+        return objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     ibarrier = barrier
     ibcast = bcast

@@ -12,12 +12,12 @@ from typing import Any
 
 from aiompi.coll import buffers
 from aiompi.engine import PersistentRequest
-from aiompi.face.common import Membership
+from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
 from aiompi.op import SUM, Op
 
 
-class PersistentCollectives(Membership):
+class PersistentCollectives(Handle):
     """The collectives of a communicator with their arguments bound.
 
     `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
@@ -30,67 +30,67 @@ class PersistentCollectives(Membership):
 
     def Barrier_init(self, info: Info = INFO_NULL, *, algorithm: str | None = None) -> PersistentRequest[None]:
         """Prepare `Barrier`."""
-        return buffers.barrier.using(algorithm).init(self._core)
+        return buffers.barrier.using(algorithm).init(self._admitted)
 
     def Bcast_init(
         self, buf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Bcast`."""
-        return buffers.bcast.using(algorithm).init(self._core, buf, root)
+        return buffers.bcast.using(algorithm).init(self._admitted, buf, root)
 
     def Scatter_init(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scatter`."""
-        return buffers.scatter.using(algorithm).init(self._core, sendbuf, recvbuf, root)
+        return buffers.scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Scatterv_init(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scatterv`."""
-        return buffers.scatterv.using(algorithm).init(self._core, sendbuf, recvbuf, root)
+        return buffers.scatterv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Gather_init(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Gather`."""
-        return buffers.gather.using(algorithm).init(self._core, sendbuf, recvbuf, root)
+        return buffers.gather.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Gatherv_init(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Gatherv`."""
-        return buffers.gatherv.using(algorithm).init(self._core, sendbuf, recvbuf, root)
+        return buffers.gatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Allgather_init(
         self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allgather`."""
-        return buffers.allgather.using(algorithm).init(self._core, sendbuf, recvbuf)
+        return buffers.allgather.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Allgatherv_init(
         self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allgatherv`."""
-        return buffers.allgatherv.using(algorithm).init(self._core, sendbuf, recvbuf)
+        return buffers.allgatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoall_init(
         self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoall`."""
-        return buffers.alltoall.using(algorithm).init(self._core, sendbuf, recvbuf)
+        return buffers.alltoall.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoallv_init(
         self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoallv`."""
-        return buffers.alltoallv.using(algorithm).init(self._core, sendbuf, recvbuf)
+        return buffers.alltoallv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoallw_init(
         self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoallw`."""
-        return buffers.alltoallw.using(algorithm).init(self._core, sendbuf, recvbuf)
+        return buffers.alltoallw.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Reduce_init(
         self,
@@ -103,13 +103,13 @@ class PersistentCollectives(Membership):
         algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Reduce`."""
-        return buffers.reduce.using(algorithm).init(self._core, sendbuf, recvbuf, op, root)
+        return buffers.reduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op, root)
 
     def Allreduce_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allreduce`."""
-        return buffers.allreduce.using(algorithm).init(self._core, sendbuf, recvbuf, op)
+        return buffers.allreduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Reduce_scatter_init(
         self,
@@ -122,22 +122,22 @@ class PersistentCollectives(Membership):
         algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Reduce_scatter`."""
-        return buffers.reduce_scatter.using(algorithm).init(self._core, sendbuf, recvbuf, recvcounts, op)
+        return buffers.reduce_scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, recvcounts, op)
 
     def Reduce_scatter_block_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Reduce_scatter_block`."""
-        return buffers.reduce_scatter_block.using(algorithm).init(self._core, sendbuf, recvbuf, op)
+        return buffers.reduce_scatter_block.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Scan_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scan`."""
-        return buffers.scan.using(algorithm).init(self._core, sendbuf, recvbuf, op)
+        return buffers.scan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Exscan_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Exscan`."""
-        return buffers.exscan.using(algorithm).init(self._core, sendbuf, recvbuf, op)
+        return buffers.exscan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)

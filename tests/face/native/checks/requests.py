@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -165,13 +166,16 @@ async def cancelled_await_of_a_ready_send(world: World) -> None:
 
 @check
 async def dropped_receives(world: World) -> None:
-    """A receive that nobody awaits is withdrawn; a task that is cancelled before it starts leaves none."""
-    world[1].recv(source=0)
+    """A receive that nobody awaits is withdrawn, and told; a task that is cancelled before it starts leaves none."""
+    with pytest.warns(RuntimeWarning, match="a receive was never awaited, and is withdrawn"):
+        world[1].recv(source=0)
     task = asyncio.ensure_future(world[1].recv(source=0))
     task.cancel()
     await asyncio.wait({task})
-    del task
-    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del task
+        gc.collect()
     await asyncio.gather(world[0].send("kept", dest=1), expect(world[1].recv(source=0), "kept"))
 
 
