@@ -28,6 +28,7 @@ from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdict
+SIGNAL_GRACE: Final = 10.0  # seconds that ranks have to end by themselves to which a signal was passed on
 
 
 class State(enum.Enum):
@@ -201,6 +202,7 @@ class Job:
         self._spawned = spawned
         self._culprit: Rank | None = None
         self._signum = 0
+        self._passed_on = False
         self._code = 0
         self._actions: list[Action] = []
         self._inquiry = Inquiry()
@@ -313,6 +315,7 @@ class Job:
             return
         self._signum = signum
         if self._spawned and any(rank.pid for rank in self.ranks):
+            self._passed_on = True
             self._actions.append(Signal(signum))
         else:
             self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
@@ -325,6 +328,8 @@ class Job:
         """A timer has run out."""
         if key == _VERDICT and self.phase is Phase.DOOMED and self._culprit is not None:
             self._convict(self._culprit)
+        elif key == _TIDYING and self.phase is Phase.ENDING:
+            self._terminate()
         elif key == _KILL and self.phase is Phase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
             for rank in self.ranks:
@@ -465,8 +470,14 @@ class Job:
         for other in self.ranks:
             if other.connected:
                 self._actions.append(Send(other.number, control.Abort(code, reason)))
-        self._actions += [Signal(signal.SIGTERM), StartTimer(_KILL, KILL_GRACE)]
+        if self._passed_on:
+            self._actions.append(StartTimer(_TIDYING, SIGNAL_GRACE))  # they know already, and may be tidying up
+        else:
+            self._terminate()
         self._check_over()
+
+    def _terminate(self) -> None:
+        self._actions += [Signal(signal.SIGTERM), StartTimer(_KILL, KILL_GRACE)]
 
     def _hang_up(self, rank: Rank) -> None:
         if rank.connected:
@@ -488,6 +499,7 @@ class Job:
 
 
 _VERDICT: Final = "verdict"
+_TIDYING: Final = "tidying"
 _KILL: Final = "kill"
 _INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "

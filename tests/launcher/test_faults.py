@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,30 @@ def test_a_second_signal_kills(launch):
     assert [running.line(), running.line()] == ["caught", "caught"]
     running.signal(signal.SIGINT)
     assert running.end().returncode == 130
+
+
+def test_ranks_tidy_up_after_an_interrupt(launch):
+    program = """
+import time
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+try:
+    comm.Barrier()
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    pass
+finally:
+    time.sleep(0.3 * comm.rank)
+    print("saved", comm.rank, flush=True)
+raise SystemExit(1)
+"""
+    running = launch.start("-n", "3", sys.executable, "-c", program)
+    assert [running.line() for _ in range(3)] == ["up"] * 3
+    running.signal(signal.SIGINT)
+    result = running.end()
+    assert (result.returncode, result.stdout) == (130, "saved 0\nsaved 1\nsaved 2\n")
 
 
 def test_an_ignored_hangup_stays_ignored(launch):

@@ -312,6 +312,21 @@ def test_signal_is_passed_on_once_then_kills():
     assert (fixture.code, fixture.all(Report)) == (130, [])
 
 
+def test_after_a_signal_ranks_have_time_to_tidy_up():
+    fixture = Fixture(3).run_up()
+    fixture.job.signalled(signal.SIGINT)
+    assert fixture.collect() == [Signal(signal.SIGINT)]
+    fixture.receive(0, Closed())
+    assert Signal(signal.SIGTERM) not in fixture.exit(0, 1)
+    assert fixture.sent(control.Abort) == [1, 2]
+    fixture.receive(1, Closed())
+    fixture.exit(1, 1)
+    assert fixture.expire("tidying") == [Signal(signal.SIGTERM), StartTimer("kill", table.KILL_GRACE)]
+    assert Signal(signal.SIGKILL) in fixture.expire("kill")
+    fixture.exit(2, -9)
+    assert (fixture.code, fixture.all(Report)) == (130, [])
+
+
 def test_ranks_that_end_well_on_a_signal():
     fixture = Fixture(1)
     fixture.job.signalled(signal.SIGTERM)
