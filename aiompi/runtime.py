@@ -89,6 +89,7 @@ class Runtime:
         Raises:
             JobAbortedError: it cannot be joined, or ended meanwhile.
         """
+        settings_module.rc.read_by(self)
         return self.engine.spawn(self._start())
 
     async def _start(self) -> None:
@@ -402,6 +403,7 @@ class Runtime:
 
     def close(self) -> None:
         """Close every connection and leave no file behind."""
+        settings_module.rc.forgotten_by(self)
         if self._watch is not None:
             self._watch.close()
         for transport in self._transports:

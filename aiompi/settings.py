@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aiompi import arguments
-from aiompi.errors import InvalidArgumentError
+from aiompi.errors import InvalidArgumentError, LocalProtocolError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits
 #: bytes of a ring
@@ -178,9 +179,19 @@ class RC:
     """Settings made by the program before its first use of a communicator, as in `aiompi.rc.pickle = False`."""
 
     _values: dict[str, Any]
+    _readers: weakref.WeakSet[Any]
 
     def __init__(self) -> None:
         object.__setattr__(self, "_values", {})
+        object.__setattr__(self, "_readers", weakref.WeakSet())
+
+    def read_by(self, reader: object) -> None:
+        """From now on until `forgotten_by` nothing can be set any more: whoever has read the values has them."""
+        self._readers.add(reader)
+
+    def forgotten_by(self, reader: object) -> None:
+        """Undo `read_by`."""
+        self._readers.discard(reader)
 
     def __call__(self, **values: Any) -> None:
         """Set several values at once.
@@ -188,6 +199,7 @@ class RC:
         Raises:
             InvalidArgumentError: there is no such setting, or a text cannot be read.
             TypeError: a value is of another type.
+            LocalProtocolError: it is too late.
         """
         for name, value in values.items():
             setattr(self, name, value)
@@ -195,6 +207,11 @@ class RC:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _DEFAULTS:
             raise InvalidArgumentError(f"no such setting: {name}; there are {', '.join(_DEFAULTS)}")
+        if self._readers:
+            raise LocalProtocolError(
+                f"aiompi.rc.{name} is set too late: this process is a rank already, with the settings as they were. "
+                "Set it before the first use of a communicator, in the asyncio face before aiompi.run or aiompi.init"
+            )
         if isinstance(value, str):
             self._values[name] = _read(name, value, f"aiompi.rc.{name} = {value!r}")
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jobs import Site
 
 from aiompi import settings
 from aiompi.errors import InvalidArgumentError
@@ -274,3 +276,32 @@ def test_rc_reads_what_the_environment_would_hold() -> None:
 def test_thread_levels_have_names() -> None:
     with pytest.raises(InvalidArgumentError, match="thread_level cannot be 'many': it is one of single, funneled, ser"):
         Settings(thread_level="many")
+
+
+@pytest.mark.parametrize("face", ["native", "blocking"])
+def test_what_is_set_too_late_is_refused(face: str, site: Site) -> None:
+    program = {
+        "native": """
+            async def main(world):
+                try:
+                    aiompi.rc.pickle = False
+                except aiompi.LocalProtocolError as error:
+                    print(error)
+            aiompi.run(main)
+            aiompi.rc.pickle = False
+            """,
+        "blocking": """
+            from aiompi import MPI
+            aiompi.rc.pickle = True
+            MPI.COMM_WORLD.Barrier()
+            try:
+                aiompi.rc(pickle=False)
+            except aiompi.LocalProtocolError as error:
+                print(error)
+            """,
+    }[face]
+    result = site.ok(1, "import aiompi\n" + textwrap.dedent(program))
+    assert result.lines == [
+        "aiompi.rc.pickle is set too late: this process is a rank already, with the settings as they were. Set it "
+        "before the first use of a communicator, in the asyncio face before aiompi.run or aiompi.init"
+    ]
