@@ -73,7 +73,7 @@ def test_messages_to_ranks_that_have_ended(site: Site) -> None:
     """Small ones are lost, as where they stay until all have ended; others cannot be."""
     result = site.launch("--mpi4py", "-n", "2", site.program(LATE)).finish()
     assert (result.code, result.err) == (0, "")
-    assert result.lines == ["rank 1 has finalized and will send nothing more"] * 2
+    assert result.lines == ["rank 1 has finalized: it sends and receives nothing more"] * 2
 
 
 LEAVING = """

@@ -105,6 +105,8 @@ def positive(text: str) -> float:
 def writable(text: str) -> Path:
     """Reads the name of a file that can be written."""
     path = Path(text)
+    if text == "-":
+        raise argparse.ArgumentTypeError("- is no file, and standard output has the table: name a file")
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a directory: name a file")
     if not path.parent.is_dir():

@@ -52,5 +52,6 @@ def refuse_running_loop(call: str, awaitable: str) -> None:
         return  # another thread is just importing it
     if runs:
         raise BlockingCallError(
-            f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the native face instead"
+            f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the asyncio face "
+            "(aiompi.run, aiompi.init) instead"
         )

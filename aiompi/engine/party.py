@@ -128,7 +128,7 @@ class Party(ABC):
     def leave(self) -> None:
         """The peer has finalized: what it has not begun to send or receive, it never will."""
         if self.farewell is None:
-            self.farewell = ProcessFailedError(f"rank {self.rank} has finalized and will send nothing more")
+            self.farewell = ProcessFailedError(f"rank {self.rank} has finalized: it sends and receives nothing more")
             self.engine.expect_nothing(self, self.farewell)
 
     def part(self) -> None:

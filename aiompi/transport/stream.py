@@ -505,7 +505,7 @@ def bound(family: int, address: Any) -> socket.socket:
     """A listening socket.
 
     Raises:
-        OSError: the address cannot be had; it names the file, if that is one.
+        OSError: the address cannot be had; it names it.
     """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -513,7 +513,7 @@ def bound(family: int, address: Any) -> socket.socket:
         listener.listen(BACKLOG)
     except BaseException as error:
         listener.close()
-        if isinstance(error, OSError) and family == socket.AF_UNIX:
-            error.filename = address
+        if isinstance(error, OSError):
+            error.filename = address if family == socket.AF_UNIX else address[0]
         raise
     return listener

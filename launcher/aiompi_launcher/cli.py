@@ -249,7 +249,7 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
     )
     roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
     roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
-    roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, like 1-0")
+    roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, preferred ones first: 1,0")
 
 
 def _section_parser(name: str) -> argparse.ArgumentParser:
@@ -280,7 +280,7 @@ def _add_section_options(group: Any) -> None:
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
 
 

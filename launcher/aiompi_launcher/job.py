@@ -322,7 +322,11 @@ class Job:
 
     def timed_out(self, seconds: float) -> None:
         """The time that the user gave the job is over."""
-        self.failed(f"the job was ended because it ran longer than {seconds:g} s (--timeout)", EXIT_TIMEOUT)
+        self.failed(
+            f"the job was ended because it ran longer than {seconds:g} s (--timeout); with AIOMPI_DEBUG=5 it "
+            "tells before what its ranks wait for",
+            EXIT_TIMEOUT,
+        )
 
     def expired(self, key: str) -> None:
         """A timer has run out."""

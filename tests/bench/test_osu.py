@@ -245,7 +245,11 @@ def test_files_that_cannot_be_written_are_refused_before_measuring(
 ) -> None:
     locked = tmp_path / "locked.png"
     locked.touch(0o444)
-    refused = {tmp_path: "is a directory", tmp_path / "no" / "a.png": f"there is no directory {tmp_path / 'no'}"}
+    refused = {
+        Path("-"): "- is no file",
+        tmp_path: "is a directory",
+        tmp_path / "no" / "a.png": f"there is no directory {tmp_path / 'no'}",
+    }
     if not os.access(locked, os.W_OK):  # as root may
         refused[locked] = "permission denied"
     for path, told in refused.items():

@@ -74,7 +74,7 @@ FAILURES: Final = {
             free(comm.Isend(bytes({NBYTES}), dest=1))
             LEAVE
         """,
-        "rank 1 has finalized and will send nothing more",
+        "rank 1 has finalized: it sends and receives nothing more",
     ),
     "persistent send that nobody receives": (
         f"""
@@ -83,7 +83,7 @@ FAILURES: Final = {
             start(send)
             free(send)
         """,
-        "rank 1 has finalized and will send nothing more",
+        "rank 1 has finalized: it sends and receives nothing more",
     ),
     "ready send without a receive": (
         """

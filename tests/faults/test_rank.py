@@ -98,7 +98,7 @@ FAULTS: Final = {
             await comm.recv(source=1)
         """,
         1,
-        "rank 0 failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+        "rank 0 failed: ProcessFailedError: rank 1 has finalized: it sends and receives nothing more",
     ),
     "ends while others are in a collective": Fault(
         """
@@ -106,7 +106,7 @@ FAULTS: Final = {
             await comm.allreduce(comm.rank)
         """,
         1,
-        "failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+        "failed: ProcessFailedError: rank 1 has finalized: it sends and receives nothing more",
     ),
     "ends with a message to it on the way": Fault(
         """
@@ -114,7 +114,7 @@ FAULTS: Final = {
             await comm.ssend("nobody will receive this", dest=1)
         """,
         1,
-        "rank 0 failed: ProcessFailedError: rank 1 has finalized and will send nothing more",
+        "rank 0 failed: ProcessFailedError: rank 1 has finalized: it sends and receives nothing more",
     ),
     "calls Abort": Fault(
         """

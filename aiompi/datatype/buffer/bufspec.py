@@ -199,7 +199,10 @@ def resolve_type(value: object, name: str) -> Datatype | None:
         return value
     if isinstance(value, str):
         return from_code(value)
-    raise TypeError(f"type in {name} is {value!r}: expected a Datatype or a type code such as 'd'")
+    raise TypeError(
+        f"type in {name} is {value!r}: expected a Datatype or a type code such as 'd'. A list describes memory, as "
+        "[array, count, type]; the calls in lower case send it as an object"
+    )
 
 
 def _fast_array(array: np.ndarray[Any, np.dtype[Any]]) -> Buffer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import pathlib
 import sys
@@ -195,7 +196,12 @@ def _key(key: str | bytes | None) -> bytes:
     if key is None:
         key = os.environ.get(ENV_KEY)
     if key is None and ENV_KEY_FILE in os.environ:
-        key = pathlib.Path(os.environ[ENV_KEY_FILE]).read_text(encoding="ascii")
+        path = os.environ[ENV_KEY_FILE]
+        try:
+            key = pathlib.Path(path).read_text(encoding="ascii")
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise AuthenticationError(f"{ENV_KEY_FILE}={path} has no key that can be read: {reason}") from None
     if key is None:
         raise AuthenticationError(f"no key: pass it to join(), or set {ENV_KEY} or {ENV_KEY_FILE}")
     return parse_key(key)
@@ -209,6 +215,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
 
     Raises:
         BlockingCallError: an event loop is running in this thread.
+        TypeError: `main` is no async function.
         Whatever `main` raised, after the job was ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
@@ -217,7 +224,10 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
 
     async def body() -> T:
         async with session as world:
-            return await main(world)
+            awaitable = main(world)
+            if not inspect.isawaitable(awaitable):
+                raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
+            return await awaitable
 
     try:
         return aio.run(body(), session.cancelled_by)

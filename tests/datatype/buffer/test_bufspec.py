@@ -243,6 +243,7 @@ def test_inferred_count_must_be_whole() -> None:
         ([], "list of 0 items, not a buffer specification"),
         ((b"", 0, 0, BYTE, 0), "tuple of 5 items, not a buffer specification"),
         ([b"", 0, 0], "type in sendbuf is 0: expected a Datatype"),
+        ([1, 2, 3], "the calls in lower case send it as an object"),
         ([b"", 0, int], "type in sendbuf is <class 'int'>: expected a Datatype"),
         ([b"", "d", 1], "count in sendbuf is 'd'"),
         ([b"", (0, 0, 0), BYTE], r"count in sendbuf is \(0, 0, 0\)"),

@@ -139,7 +139,7 @@ if comm.rank == 0:
 elif comm.rank == 1:
     select.select([os.pidfd_open(pids[0])], [], [])
 """
-    assert site.ok(4, program).out == "rank 2 has finalized and will send nothing more\n"
+    assert site.ok(4, program).out == "rank 2 has finalized: it sends and receives nothing more\n"
 
 
 @pytest.mark.spec("S2.7-2")

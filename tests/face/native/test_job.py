@@ -282,6 +282,21 @@ def test_key_from_the_environment_or_a_file(site: Site, tmp_path: Path, monkeypa
     assert job.finish().code == 0
 
 
+def test_a_key_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "key"
+    monkeypatch.setenv("AIOMPI_KEY_FILE", str(path))
+    with pytest.raises(AuthenticationError, match=f"AIOMPI_KEY_FILE={path} has no key .*: No such file or directory"):
+        aiompi.join("127.0.0.1:1")
+    path.write_bytes(b"\xff")
+    with pytest.raises(AuthenticationError, match="it is no text"):
+        aiompi.join("127.0.0.1:1")
+
+
+def test_what_is_no_async_function() -> None:
+    with pytest.raises(TypeError, match=r"aiompi\.run: .* is no async function: it returned 1"):
+        aiompi.run(lambda world: 1)  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.parametrize("key", [None, "12", "not hexadecimal, although long enough", b"short"])
 def test_key_that_is_none(key: str | bytes | None) -> None:
     with pytest.raises(AuthenticationError, match="key") as caught:

@@ -21,7 +21,7 @@ def test_leaving_alone(site: Site) -> None:
     """
     assert site.ok(2, in_face("native", program)).lines == [
         "farewell",
-        "rank 1 has finalized and will send nothing more",
+        "rank 1 has finalized: it sends and receives nothing more",
     ]
 
 
