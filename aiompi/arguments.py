@@ -25,7 +25,8 @@ def integer(value: object, name: str) -> int:
 
 
 def text(value: object, name: str) -> str:
-    """
+    """A string.
+
     Raises:
         TypeError: not a string.
     """
@@ -33,7 +34,8 @@ def text(value: object, name: str) -> str:
 
 
 def instance(value: object, kind: type[T], name: str, expected: str) -> T:
-    """
+    """An object of a kind.
+
     Raises:
         TypeError: not an object of this kind.
     """

@@ -125,14 +125,16 @@ class Keyvals:
         return found
 
     def check(self, keyval: object) -> None:
-        """
+        """Refuse what is no key.
+
         Raises:
             TypeError: it is no integer, and therefore no key.
         """
         integer(keyval, f"the key of an attribute of a {self.kind}")
 
     def check_own(self, keyval: int, what: str) -> None:
-        """
+        """Refuse what is no key of the program's own.
+
         Raises:
             InvalidKeyvalError: a predefined key cannot be treated so.
             TypeError: it is no integer.

@@ -367,7 +367,8 @@ class _Codes:
         return self.last
 
     def check(self, code: int) -> int:
-        """
+        """An error code that the program has added.
+
         Raises:
             InvalidArgumentError: the program has not added this code.
         """
@@ -380,7 +381,8 @@ class _Codes:
         return self.class_of[self.check(code)] == code
 
     def remove(self, code: int) -> None:
-        """
+        """Undo the addition of a code (MPI_Remove_error_code and its like, MPI-4.1).
+
         Raises:
             InvalidArgumentError: something still refers to it.
         """

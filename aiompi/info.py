@@ -143,7 +143,8 @@ class Info(Reference[_Pairs]):
         return keys[n]
 
     def _content(self, call: str) -> _Pairs:
-        """
+        """What the handle denotes.
+
         Raises:
             InvalidInfoError: the handle is null.
         """

@@ -136,7 +136,7 @@ class Exhibition:
         self._channel = channel
         self._assembly = assembly
         self._nbytes = nbytes
-        exhibit = assembly.expose(nbytes)
+        exhibit = assembly.exhibit(nbytes)
         self._place = b"" if exhibit is None else exhibit.place.to_bytes(_WORD)
         self.own = None if exhibit is None else exhibit.memory
         self.views: list[memoryview] = []

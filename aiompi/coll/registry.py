@@ -105,7 +105,8 @@ class Collective(Generic[P]):
     over_clients: tuple[Algorithm[P], ...] = ()
 
     def algorithm(self, name: str) -> Algorithm[P]:
-        """
+        """The algorithm of a name.
+
         Raises:
             InvalidArgumentError: there is no algorithm of that name.
         """

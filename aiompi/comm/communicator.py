@@ -396,7 +396,8 @@ class Communicator:
         return self.name or f"communicator {self.context_id}"
 
     def check_root(self, root: int, operation: str) -> None:
-        """
+        """Refuse a root that is none.
+
         Raises:
             InvalidRootError: root is not a rank of this communicator.
             TypeError: it is no integer.

@@ -57,7 +57,8 @@ class Group(Reference[_Members]):
 
     @property
     def _valid(self) -> _Members:
-        """
+        """The members of a group that is not null.
+
         Raises:
             InvalidGroupError: the group is null.
         """

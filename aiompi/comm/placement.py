@@ -47,7 +47,8 @@ class Colors(NamedTuple):
 
     @classmethod
     def of(cls, places: Sequence[int], own: int) -> Colors:
-        """
+        """Number the places that there are.
+
         Args:
             places: rank of the client, or of the host, of each process.
             own: that of this process.

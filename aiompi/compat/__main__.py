@@ -12,7 +12,8 @@ USAGE: Final = "usage: python -m aiompi.compat [-m MODULE | -c CODE | PROGRAM] [
 
 
 def main(arguments: list[str]) -> None:
-    """
+    """Run a program of mpi4py.
+
     Args:
         arguments: of the command line, as Python itself takes them.
     """

@@ -99,7 +99,8 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
 
 
 async def _check_alike(channel: Channel, group: Group, apart: bool) -> None:
-    """
+    """See that all processes have given groups that fit.
+
     Args:
         apart: whether groups may differ that have no member in common.
 

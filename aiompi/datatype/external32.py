@@ -192,7 +192,8 @@ def packed_layout(datatype: Datatype, count: int) -> Layout:
 
 
 def check_datarep(datarep: object) -> None:
-    """
+    """Refuse a data representation that is not there (section 12.2 of MPI-3.1).
+
     Raises:
         InvalidArgumentError: a data representation other than "external32".
     """

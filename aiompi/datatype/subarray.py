@@ -41,7 +41,8 @@ def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, orde
 
 
 def check_dimensions(ndims: int) -> None:
-    """
+    """Refuse an array without dimensions.
+
     Raises:
         InvalidArgumentError: there are none.
     """

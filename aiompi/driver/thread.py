@@ -170,7 +170,8 @@ class ThreadDriver(BlockingDriver):
         return _RECHECK if due is None else min(_RECHECK, due)
 
     def _refuse_deadlock(self) -> None:
-        """
+        """See that somebody is left who can make a call complete.
+
         Raises:
             LocalProtocolError: all threads wait; but for a thread of this process nobody could help them.
         """

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class Timer(Protocol):
+    """A call that is to be made later."""
+
     def cancel(self) -> None: ...
 
 
@@ -191,14 +193,14 @@ class Assembly(Protocol):
             note, claim: numbers beside it.
         """
 
-    def expose(self, nbytes: int) -> Exhibit | None:
+    def exhibit(self, nbytes: int) -> Exhibit | None:
         """Memory that all others read once this rank has posted its place; None if there is no room, or not all can.
 
         Nobody writes into it after `retire`, and it is used again when all have called that.
         """
 
     def read(self, member: int, place: int, nbytes: int) -> memoryview:
-        """What another one has exposed.
+        """What another one exhibits.
 
         Args:
             member: its position among the others.
@@ -209,7 +211,7 @@ class Assembly(Protocol):
         """
 
     def retire(self) -> None:
-        """Read no more of what others have exposed, and write no more of what this rank has."""
+        """Read no more of what others exhibit, and write no more of what this rank has."""
 
 
 class Lending(Protocol[B]):

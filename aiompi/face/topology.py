@@ -111,7 +111,8 @@ class Neighborhood(Membership):
         return self.degrees[1]
 
     def _topology(self, kind: type[K], name: str) -> K:
-        """
+        """The topology of the communicator, of a kind.
+
         Raises:
             InvalidTopologyError: the topology of the communicator is of another kind, or it has none.
         """

@@ -21,7 +21,8 @@ USAGE: Final = "usage: aiompi-launch -n N -m aiompi.futures [-m MODULE | -c CODE
 
 
 def main(arguments: list[str]) -> None:
-    """
+    """Run a program at the root, while all other processes are workers of its executors.
+
     Args:
         arguments: of the command line, without its name.
     """

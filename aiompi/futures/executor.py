@@ -251,7 +251,8 @@ class MPICommExecutor:
         self._entered = False
 
     def __enter__(self) -> MPIPoolExecutor | None:
-        """
+        """Begin to work: at the processes that are workers, until the root has left its block.
+
         Returns:
             The executor at the root. At the other processes None, and not before the root has left its block.
 

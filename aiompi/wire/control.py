@@ -86,6 +86,8 @@ class Welcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Card:
+    """How the rank can be reached."""
+
     card: BusinessCard
 
 
@@ -113,17 +115,17 @@ class Left:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finalize:
-    pass
+    """The rank waits until all others finalize, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finalized:
-    pass
+    """All ranks have finalized or left: the rank may go."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leave:
-    pass
+    """The rank goes without waiting for others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

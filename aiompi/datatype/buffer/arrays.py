@@ -45,7 +45,8 @@ def bytes_of(array: Array, name: str = "array") -> memoryview:
 
 
 def refuse_objects(array: Array, name: str) -> None:
-    """
+    """Refuse arrays whose memory means nothing elsewhere.
+
     Raises:
         InvalidTypeError: the elements are references to Python objects.
     """

@@ -132,7 +132,8 @@ class Process:
     # End.
 
     def finalize(self) -> None:
-        """
+        """Leave the job, when all ranks do (MPI_Finalize, section 7.5).
+
         Raises:
             LocalProtocolError: it was called before, or in another thread than the one that has initialised.
         """

@@ -14,6 +14,7 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import descriptors
+from aiompi.transport.shared_memory.neighbour import has_ended
 from aiompi.wire import memory
 
 #: which area of a rank it is, as `pool`, `arena` and `board` say
@@ -108,7 +109,7 @@ class Borrower:
     @property
     def ended(self) -> bool:
         """Whether it is gone, and its process too, as far as that can be known."""
-        return self._gone and descriptors.has_ended(self._process)
+        return self._gone and has_ended(self._process)
 
     def leave(self, process: int) -> None:
         """It is gone.

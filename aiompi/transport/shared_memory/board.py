@@ -274,7 +274,7 @@ class Assembly:
         if self._board is not None:
             self._board.sleep(first, number)
 
-    def expose(self, nbytes: int) -> Exhibit | None:
+    def exhibit(self, nbytes: int) -> Exhibit | None:
         if self._board is None or self._engine.error is not None:
             return None  # in the copy of a fork it is the memory of its parent
         pool = self._pool()
@@ -282,7 +282,7 @@ class Assembly:
             return None
         # each, so that all can have it by the next time
         able = [other.link.opened_to(pool) for other in self._others]
-        found = pool.expose(nbytes) if all(able) else None
+        found = pool.exhibit(nbytes) if all(able) else None
         if found is None:
             return None
         self._block, memory = found

@@ -1,4 +1,4 @@
-"""Sockets between processes: what they hand over, as file descriptors (SCM_RIGHTS), and which process it is."""
+"""File descriptors that processes hand to each other over sockets (SCM_RIGHTS)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ import contextlib
 import errno
 import os
 import socket
-import struct
-from typing import Final
 
-from aiompi.datatype.buffer import process
 from aiompi.errors import RemoteProtocolError
-
-_CREDENTIALS: Final = struct.Struct("3i")
 
 
 def receive(sock: socket.socket, nbytes: int, most: int) -> tuple[bytes, list[int]]:
@@ -56,24 +51,3 @@ def affords(number: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def process_of(sock: socket.socket) -> int:
-    """The number of the process that has made the other end of a connection; 0 if it has none here."""
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    number: int = _CREDENTIALS.unpack(credentials)[0]
-    return number
-
-
-def has_ended(number: int) -> bool:
-    """Whether a process is known to have ended: none of its memory is in use."""
-    if number <= 0:
-        return False
-    try:
-        os.kill(number, 0)
-        process.read(number, 0, memoryview(bytearray(1)))  # one that nobody has waited for has no memory
-    except ProcessLookupError:
-        return True
-    except OSError:
-        pass
-    return False

@@ -6,13 +6,14 @@ import errno
 import os
 import signal
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.descriptors import has_ended, process_of
 
+_CREDENTIALS: Final = struct.Struct("3i")
 #: of invitations, from 1 on, after which they begin again
 NUMBERS: Final = 2**16 - 1
 #: seconds between two looks of one that can do nothing else
@@ -127,3 +128,24 @@ def _there(sock: socket.socket) -> bool:
         return True
     except OSError:
         return False
+
+
+def process_of(sock: socket.socket) -> int:
+    """The number of the process that has made the other end of a connection; 0 if it has none here."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    number: int = _CREDENTIALS.unpack(credentials)[0]
+    return number
+
+
+def has_ended(number: int) -> bool:
+    """Whether a process is known to have ended: none of its memory is in use."""
+    if number <= 0:
+        return False
+    try:
+        os.kill(number, 0)
+        process.read(number, 0, memoryview(bytearray(1)))  # one that nobody has waited for has no memory
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False

@@ -119,7 +119,7 @@ class Pool(Area):
             self._copy(payload, block.start)
         return block
 
-    def expose(self, nbytes: int) -> tuple[Block, memoryview] | None:
+    def exhibit(self, nbytes: int) -> tuple[Block, memoryview] | None:
         """A block, and its memory; None if there is no room."""
         block = self._reserve(max(nbytes, 1))
         return None if block is None else (block, self._memory[block.start : block.start + nbytes])

@@ -12,9 +12,8 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
-from aiompi.transport.shared_memory.descriptors import process_of
 from aiompi.transport.shared_memory.inbound import nothing_exposed, nothing_lent
-from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour
+from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour, process_of
 from aiompi.transport.shared_memory.outbound import NOT
 from aiompi.transport.shared_memory.pool import Block
 from aiompi.transport.shared_memory.posted import Advertiser, Filler, shortest

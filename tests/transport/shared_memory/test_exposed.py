@@ -179,7 +179,7 @@ def test_it_is_kept_until_the_last_has_read_it(readers):
 
 def test_one_rank_without_room_is_enough_to_send(readers, monkeypatch):
     w = readers()
-    everything = w.transports[1].pool.expose(SIZE)
+    everything = w.transports[1].pool.exhibit(SIZE)
     for _ in range(2):
         before = written(w)
         assert np.allclose(combined(w, [normal(rank) for rank in range(3)]), sum(normal(rank) for rank in range(3)))
@@ -245,7 +245,7 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(allreduce(comm, np.ones(9), np.ones(9), SUM))
-    assert comm.meeting.assembly.expose(8) is None
+    assert comm.meeting.assembly.exhibit(8) is None
     assert bytes(w.transports[0]._board._memory[: 8 * 4 * board_module._CELL]) == board
 
 
@@ -356,7 +356,7 @@ def test_others_are_without_messages_too(readers, collective, size, count, in_pl
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
-    block, _ = w.transports[1].pool.expose(SIZE)
+    block, _ = w.transports[1].pool.exhibit(SIZE)
     before = written(w)
     assert collective(w, "board", EXPOSED, in_place=False)
     assert written(w) > before

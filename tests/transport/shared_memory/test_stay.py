@@ -24,7 +24,7 @@ from aiompi.engine import Request
 from aiompi.objects.codec import Codec
 from aiompi.transport.shared_memory import pool, stay
 from aiompi.transport.shared_memory.area import POOL, PREFIX
-from aiompi.transport.shared_memory.descriptors import has_ended, process_of
+from aiompi.transport.shared_memory.neighbour import has_ended, process_of
 from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE
 from aiompi.wire import memory as wire_memory
 
