@@ -17,12 +17,13 @@ from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores, throttled
-from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule
-from aiompi.errors import JobAbortedError, LocalProtocolError
+from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule, Timer
+from aiompi.errors import JobAbortedError, LocalProtocolError, OtherError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.transport import registry
 from aiompi.transport.agent import Agent, Contact
+from aiompi.transport.dial import describe
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
@@ -79,6 +80,7 @@ class Runtime:
         self._farewell: Request[None] = Request(self.engine)
         self._drained: Request[None] | None = None
         self._departed: set[int] = set()
+        self._verdicts: list[Timer] = []  # on peers whose links are lost, if nobody tells why
         self._watch: Watch | None = None
 
     # Start.
@@ -153,7 +155,10 @@ class Runtime:
         if not isinstance(peer, Peer):
             assert self._host is not None
             return self._host.link
-        return registry.connect(self._transports, peer, cards[peer.rank])
+        try:
+            return registry.connect(self._transports, peer, cards[peer.rank])
+        except OSError as error:
+            raise OtherError(f"rank {peer.rank} cannot be reached: {describe(error)}") from None
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits, and wakes others, by how many there are for the cores of this host."""
@@ -238,7 +243,9 @@ class Runtime:
         if peer.rank in self._departed:
             self._conclude(peer)
         elif not self._farewell.done():
-            self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
+            self._verdicts.append(
+                self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
+            )
 
     def _conclude(self, peer: Party) -> None:
         """A rank has left: give up on it once all that it sent has come."""
@@ -404,6 +411,9 @@ class Runtime:
     def close(self) -> None:
         """Close every connection and leave no file behind."""
         settings_module.rc.forgotten_by(self)
+        for timer in self._verdicts:
+            timer.cancel()  # it refers to all that this rank has
+        self._verdicts.clear()
         if self._watch is not None:
             self._watch.close()
         for transport in self._transports:

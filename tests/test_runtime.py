@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -234,6 +236,32 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
             first.Abort(4)
         with pytest.raises(JobAbortedError, match=r"rank 0 called Abort\(4\)"):
             await second.irecv(source=1)
+
+    run(main())
+    assert job.finish().code == 4
+
+
+def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site) -> None:
+    """Also by the timer that would have told that a peer is gone, in a service whose event loop goes on."""
+    job, address = site.serve(2)
+
+    async def main() -> None:
+        worlds = await asyncio.gather(*(_join_world(address, transports=("tcp",)) for _ in range(2)))
+        first, second = sorted(worlds, key=lambda world: world.rank)
+        await asyncio.gather(first.send("connects", dest=1), second.recv())
+        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        link._socket.shutdown(socket.SHUT_RDWR)
+        while not first._runtime._verdicts:
+            await asyncio.sleep(0.01)
+        with contextlib.suppress(JobAbortedError):
+            second.Abort(4)
+        with contextlib.suppress(JobAbortedError):
+            await first.irecv(source=1)
+        left = [weakref.ref(world._runtime.engine) for world in worlds]
+        del worlds, first, second, link
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [engine() for engine in left] == [None, None]
 
     run(main())
     assert job.finish().code == 4

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from aiompi.engine.notice import Notice
 from aiompi.errors import PendingError
 from aiompi.status import Status
 
@@ -336,17 +337,7 @@ def _abandon(request: Request[Any]) -> None:
     request.withdraw()
     loss = request.loss()
     if loss is not None:
-        _Notice(f"a receive that was withdrawn has lost its message: {loss}")
-
-
-class _Notice:
-    """Warns when it is finalized, which is at once: also where warnings are errors that raises in no call."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __del__(self) -> None:
-        warnings.warn(self._text, RuntimeWarning, stacklevel=2)
+        Notice(f"a receive that was withdrawn has lost its message: {loss}")
 
 
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:

@@ -27,6 +27,7 @@ class Greeting:
 
     Attributes:
         silent: whether the other side has not said anything yet.
+        late: whether it has not said enough in time.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class Greeting:
         self.socket = sock
         self.handshake = handshake
         self.silent = True
+        self.late = False
         self._driver = driver
         self._done = done
-        self._timer: Timer = driver.call_later(timeout, lambda: self._end("it did not answer the hello in time"))
+        self._timer: Timer = driver.call_later(timeout, self._expire)
         driver.add_reader(sock.fileno(), self.look)
 
     def begin(self) -> None:
@@ -81,6 +83,10 @@ class Greeting:
             return False
         return True
 
+    def _expire(self) -> None:
+        self.late = True
+        self._end("it did not answer the hello in time: it is stopped, or has no descriptors left, of which it warns")
+
     def _end(self, cause: str | None) -> None:
         self.detach()
         if cause is not None:
@@ -107,7 +113,7 @@ class Dialling:
             anything, as it does when there are too many strangers. None: that is the end.
 
     Attributes:
-        hindered: whether it has failed for a reason that is here, of which nobody else can tell.
+        hindered: whether it has failed for a reason that is here, or for none that is known: nobody else can tell.
     """
 
     def __init__(
@@ -171,6 +177,7 @@ class Dialling:
         self._failed(cause)
 
     def _late(self) -> None:
+        self.hindered = True
         self._failed("no answer in time")
 
     def _unwatch(self) -> None:
@@ -187,7 +194,9 @@ class Dialling:
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
-        if cause is not None and greeting.silent and self._renew is not None and self._driver.now() < self._until:
+        self.hindered = greeting.late
+        turned_away = cause is not None and greeting.silent and not greeting.late
+        if turned_away and self._renew is not None and self._driver.now() < self._until:
             self._again(self._renew())
         else:
             self._done(self, cause)

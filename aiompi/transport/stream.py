@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from aiompi import errors
 from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
+from aiompi.engine.notice import Notice
 from aiompi.engine.seams import Owner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
@@ -346,6 +347,7 @@ class StreamTransport(Transport):
         self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
         self._breather: Timer | None = None
+        self._short = False  # of descriptors, which has been told
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
 
@@ -423,7 +425,7 @@ class StreamTransport(Transport):
                 if error.errno == errno.ECONNABORTED:
                     continue
                 if error.errno in EXHAUSTED:
-                    self._breathe()
+                    self._breathe(error)
                 return
             sock.setblocking(False)
             if len(self._greetings) >= HALF_OPEN + self.engine.size:
@@ -438,9 +440,12 @@ class StreamTransport(Transport):
         self._breather = None
         self.engine.driver.add_reader(self._listener.fileno(), self.accept)
 
-    def _breathe(self) -> None:
+    def _breathe(self, error: OSError) -> None:
         """Accept nothing for a while: a listener that stays readable would keep the driver busy."""
         assert self._listener is not None
+        if not self._short:
+            self._short = True
+            Notice(f"rank {self.engine.rank} cannot take the connection of another rank: {describe(error)}")
         if self._breather is None:
             self.engine.driver.remove_reader(self._listener.fileno())
             self._breather = self.engine.driver.call_later(BREATHER, self._listen)

@@ -40,3 +40,48 @@ def test_who_receives_from_anybody_is_told_that_one_cannot_send(site: Site, face
     result = run(site, face, 1, AIOMPI_TRANSPORTS="loopback,shared_memory")
     cause = "rank 2 is gone: this process has no resources left for its connection: Too many open files"
     assert f"aiompi-launch: rank 0 failed: ProcessFailedError: {cause}" in result.err
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_who_has_none_left_is_told_by_the_call_that_connects(site: Site, face: str) -> None:
+    """By an error of MPI, which says what to do."""
+    program = """
+    import resource
+    if comm.rank == 0:
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
+        for call in (lambda: comm.send("x", dest=1), lambda: comm.barrier()):
+            try:
+                await call()
+            except aiompi.OtherError as error:
+                print(error, flush=True)
+        os._exit(0)
+    await comm.recv()
+    """
+    result = site.run(2, in_face(face, program))
+    told = "rank 1 cannot be reached: this process has no resources left for its connection: Too many open files"
+    assert [line.partition("; ")[0] for line in result.lines] == [told] * 2
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_who_can_accept_nobody_warns_and_others_wait_no_longer_than_they_must(site: Site, face: str) -> None:
+    program = """
+    import resource, time
+    if comm.rank == 1:
+        from aiompi.objects import arrays  # no file can be read later
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
+        await comm.recv(source=0)
+    start = time.monotonic()
+    try:
+        await comm.ssend("x", dest=1)
+    except aiompi.ProcessFailedError as error:
+        print(time.monotonic() - start < 3, error, flush=True)
+        raise
+    """
+    result = site.run(2, in_face(face, program), env={"AIOMPI_CONNECT_TIMEOUT": "2"})
+    (line,) = result.lines
+    assert line.startswith("True rank 1 is gone: it did not answer the hello in time: it is stopped, or has no")
+    assert "RuntimeWarning: rank 1 cannot take the connection of another rank: this process has no" in result.err

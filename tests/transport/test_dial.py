@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -168,13 +169,17 @@ def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
 ) -> None:
     monkeypatch.setattr(stream, "BREATHER", 0.05)
     breathe, attempts = stream.StreamTransport._breathe, []
-    monkeypatch.setattr(stream.StreamTransport, "_breathe", lambda self: (attempts.append(1), breathe(self)))
+    monkeypatch.setattr(stream.StreamTransport, "_breathe", lambda *short: (attempts.append(1), breathe(*short)))
     w = polled()
     start = time.monotonic()
     with RawPeer(w, 0) as raw:
-        with no_more_descriptors():
+        with warnings.catch_warnings(record=True) as told, no_more_descriptors():
+            warnings.simplefilter("always")
             while time.monotonic() < start + 0.2:
                 w.poll()
+        (one,) = told
+        assert "rank 0 cannot take the connection of another rank: " in str(one.message)
+        assert "Too many open files; raise its limits" in str(one.message)
         assert 1 <= len(attempts) <= 1 + (time.monotonic() - start) / stream.BREATHER
         raw.greet()
         w.until(lambda: bool(w.transports[0].links))
@@ -183,7 +188,7 @@ def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
 def test_a_rank_that_waits_for_descriptors_may_end(polled: NewPolled) -> None:
     w = polled()
     with RawPeer(w, 0) as raw:
-        with no_more_descriptors():
+        with pytest.warns(RuntimeWarning, match="Too many open files"), no_more_descriptors():
             w.poll()
         w.__exit__()
         assert raw.dropped()

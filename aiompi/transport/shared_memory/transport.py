@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
 from aiompi.engine import Engine, Party, Peer
+from aiompi.errors import OtherError
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.arena import Arena
@@ -138,7 +139,7 @@ class SharedMemory(Unix):
             return None
         try:
             link = peer.link or peer.connect()
-        except OSError:
+        except (OSError, OtherError):
             return None  # there are no descriptors, and what is to be done may not need this peer
         if not isinstance(link, RingLink) or not link.opened_to(board):
             return None
