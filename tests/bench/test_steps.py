@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from jobs import Site
 
+from aiompi.arguments import integer
 from aiompi.bench.__main__ import main
 from aiompi.bench.measure import steps
 from aiompi.status import Status
@@ -38,15 +44,40 @@ def test_the_way_of_a_message(site: Site) -> None:
     assert "  engine/peer.py:" in result.out
 
 
-def test_what_the_profiler_takes_is_known() -> None:
-    overhead = steps._overhead()
-    assert 0 < overhead.inside + overhead.outside < 1e-4
-    assert min(overhead) >= 0
+def half(call: Callable[[], object]) -> steps._Half:
+    return steps._Half("send", call, {}, Counter(), Counter())
 
 
 def test_functions_are_found_in_the_order_of_their_first_calls() -> None:
-    names = [(code.co_qualname, depth) for code, depth in steps._passed(lambda: [Status.of(), Status()]).items()]
-    assert names == [("Status.of", 0), ("Status.__new__", 0), ("Status.assign", 1)]
+    found = half(lambda: [Status.of(), Status()])
+    steps._trace(found)
+    assert [(code.co_qualname, depth) for code, depth in found.order.items()] == [
+        ("Status.of", 0),
+        ("Status.__new__", 0),
+        ("Status.assign", 1),
+    ]
+    steps._count(found)
+    steps._count(found)
+    assert found.calls[Status.of.__func__.__code__] == 2
+
+
+def test_who_takes_long_is_found_running() -> None:
+    class Slow(Status):
+        def __index__(self) -> int:
+            time.sleep(0.001)
+            return 1
+
+    def call() -> None:
+        with contextlib.suppress(TypeError, ValueError):
+            integer(Slow(), "slow")
+
+    found, before = half(call), signal.getsignal(signal.SIGALRM)
+    steps._look([found], 50)
+    ((code, looks),) = found.looks.most_common(1)
+    assert code is integer.__code__, "it is charged with what it has others do"
+    assert 20 <= looks <= 400
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("arguments", [["--objects", "magic"], ["--sizes", "4x"]], ids=" ".join)

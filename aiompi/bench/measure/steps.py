@@ -1,10 +1,10 @@
-"""What the functions through which a message passes take, each by itself: by cProfile, less what that takes itself."""
+"""What the functions through which a message passes take, each by itself: by looking often what is just running."""
 
 from __future__ import annotations
 
-import cProfile
+import signal
 import sys
-import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -17,21 +17,31 @@ from aiompi.bench.measure.turns import timed
 
 _HOME: Final = str(Path(aiompi.__file__).parent)
 _BENCH: Final = str(Path(__file__).parent)
+#: seconds between two looks, each of which disturbs some 50 us
+_PERIOD: Final = 500e-6
+#: round trips in which calls are counted
+_COUNTED: Final = 50
 
 #: depth, name, file and line of a function, calls per message, and seconds per message
 Step: TypeAlias = tuple[int, str, str, float, float]
 
 
-class _Overhead(NamedTuple):
-    """Seconds by which the profiler makes a call of a function longer.
+class _Half(NamedTuple):
+    """A half of a round trip: what sends, or what receives.
 
     Attributes:
-        inside: in that function.
-        outside: in the one that calls it.
+        name: "send" or "recv".
+        call: does it.
+        order: its functions, in the order of their first calls, and how deep each is.
+        calls: how often each was called in `_COUNTED` round trips.
+        looks: how often each was found running.
     """
 
-    inside: float
-    outside: float
+    name: str
+    call: Callable[[], object]
+    order: dict[CodeType, int]
+    calls: Counter[CodeType]
+    looks: Counter[CodeType]
 
 
 def steps(comm: Any, payload: str, nbytes: int, iterations: int, blocks: int) -> dict[str, Any]:
@@ -40,39 +50,43 @@ def steps(comm: Any, payload: str, nbytes: int, iterations: int, blocks: int) ->
     Args:
         payload: name of an object to send, empty for memory.
         nbytes: of a message from memory, or of the array in the object.
-        iterations: round trips per block, and of the profile.
+        iterations: round trips per block.
+        blocks: to be timed, and as many more while each rank looks.
 
     Returns:
-        "seconds" of a round trip, per block, without the profiler; and the steps of "send" and of "recv", in the order
-        of their first calls.
+        "seconds" of a round trip, per block, while nobody looks; and the steps of "send" and of "recv".
     """
-    send, receive = _calls(comm, payload, nbytes)
-    halves = (send, receive) if comm.rank == 0 else (receive, send)
+    calls = _calls(comm, payload, nbytes)
+    halves = [_Half(name, call, {}, Counter(), Counter()) for name, call in zip(("send", "recv"), calls, strict=True)]
+    if comm.rank:
+        halves.reverse()
+    first, second = halves
 
     def loop(n: int) -> None:
         for _ in range(n):
-            halves[0]()
-            halves[1]()
+            first.call()
+            second.call()
 
     seconds = timed(loop, iterations, blocks, comm.Barrier)
-    order = [_passed(half) for half in halves]
-    overhead = _overhead()
-    profile = cProfile.Profile(builtins=False)
-    profile.enable()
-    loop(iterations)
-    profile.disable()
-    entries = {entry.code: entry for entry in profile.getstats() if isinstance(entry.code, CodeType)}
+    for half in halves:
+        _trace(half)
+    for _ in range(_COUNTED):
+        for half in halves:
+            _count(half)
+    for rank in range(comm.size):
+        comm.Barrier()
+        if rank == comm.rank:
+            _look(halves, iterations * blocks)
+        else:  # nobody is found waiting for one who looks
+            loop(iterations * blocks)
+    found = {half.name: [_step(half, code, iterations * blocks) for code in half.order] for half in halves}
+    return {"seconds": seconds, **found}
 
-    def step(code: CodeType, depth: int) -> Step:
-        entry = entries[code]
-        callees = sum(callee.callcount for callee in entry.calls or ())
-        own = entry.inlinetime - entry.callcount * overhead.inside - callees * overhead.outside
-        where = f"{Path(code.co_filename).relative_to(_HOME)}:{code.co_firstlineno}"
-        return depth, code.co_qualname, where, entry.callcount / iterations, max(own, 0.0) / iterations
 
-    found = [[step(code, depth) for code, depth in half.items() if code in entries] for half in order]
-    names = ("send", "recv") if comm.rank == 0 else ("recv", "send")
-    return {"seconds": seconds, **dict(zip(names, found, strict=True))}
+def _step(half: _Half, code: CodeType, messages: int) -> Step:
+    where = f"{Path(code.co_filename).relative_to(_HOME)}:{code.co_firstlineno}"
+    calls = half.calls[code] / _COUNTED
+    return half.order[code], code.co_qualname, where, calls, half.looks[code] * _PERIOD / messages
 
 
 def _calls(comm: Any, payload: str, nbytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -85,59 +99,67 @@ def _calls(comm: Any, payload: str, nbytes: int) -> tuple[Callable[[], object], 
     return lambda: comm.Send(sent, peer, TAG), lambda: comm.Recv(received, peer, TAG)
 
 
-def _passed(call: Callable[[], object]) -> dict[CodeType, int]:
-    """The functions of aiompi that a call passes through, in the order of their first calls, and how deep each is."""
-    found: dict[CodeType, int] = {}
+def _ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(_HOME) and not code.co_filename.startswith(_BENCH)
+
+
+def _trace(half: _Half) -> None:
+    """Find the functions of aiompi that a call passes through."""
     depth = 0
 
     def look(frame: FrameType, event: str, _: object) -> None:
         nonlocal depth
-        code = frame.f_code
-        if not code.co_filename.startswith(_HOME) or code.co_filename.startswith(_BENCH):
-            return
-        if event == "call":
-            found.setdefault(code, depth)
-            depth += 1
-        elif event == "return":
-            depth -= 1
+        if _ours(frame.f_code):
+            if event == "call":
+                half.order.setdefault(frame.f_code, depth)
+                depth += 1
+            elif event == "return":
+                depth -= 1
 
     sys.setprofile(look)
     try:
-        call()
+        half.call()
     finally:
         sys.setprofile(None)
-    return found
 
 
-def _overhead(calls: int = 20_000) -> _Overhead:
-    """Measured with a function that does nothing."""
+def _count(half: _Half) -> None:
+    """Count their calls."""
 
-    def nothing() -> None:
-        pass
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            half.calls[frame.f_code] += 1
 
-    def alone() -> None:
-        for _ in range(calls):
-            pass
-
-    def calling() -> None:
-        for _ in range(calls):
-            nothing()
-
-    bare, called = (min(_seconds(function) for _ in range(5)) for function in (alone, calling))
-    profile = cProfile.Profile(builtins=False)
-    profile.enable()
-    calling()
-    profile.disable()
-    own = {entry.code: entry.inlinetime for entry in profile.getstats()}
-    inside = own[nothing.__code__] - (called - bare)
-    outside = own[calling.__code__] - bare
-    return _Overhead(max(inside, 0.0) / calls, max(outside, 0.0) / calls)
+    sys.setprofile(look)
+    try:
+        half.call()
+    finally:
+        sys.setprofile(None)
 
 
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+def _look(halves: list[_Half], iterations: int) -> None:
+    """Look what is running, as often as `_PERIOD` says, while messages go to and fro."""
+    looks: Counter[CodeType] = Counter()
+
+    def look(_: int, frame: FrameType | None) -> None:
+        # Handlers run where functions begin, among other places: that time was its caller's.
+        if frame is not None and frame.f_lineno == frame.f_code.co_firstlineno:
+            frame = frame.f_back
+        while frame is not None and not _ours(frame.f_code):
+            frame = frame.f_back  # what others do for us is ours
+        if frame is not None:
+            looks[frame.f_code] += 1
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _PERIOD, _PERIOD)
+    try:
+        for _ in range(iterations):
+            for half in halves:
+                looks = half.looks
+                half.call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 WORKS: Final[dict[str, Callable[..., Any]]] = {"steps": steps}
