@@ -25,8 +25,8 @@ _WIDTH: Final = 56
 _EPILOG: Final = """\
 A function is listed where it is first called, by what it takes itself, with all that it calls in C and in other
 libraries, per message; one that calls nothing is not told from its caller (-). A rank that receives waits for the other
-one: that is time of the driver, and of the link that it asks. Each rank looks 2,000 times a second what is just running,
-for some seconds: what takes 0.1 us is known to 0.03. Settings of aiompi hold as always (AIOMPI_SPIN=0).
+one: that is time of the driver, and of the link that it asks. For some seconds each rank looks 2,000 times a second
+what is just running: what takes 0.1 us is known to 0.03. Settings of aiompi hold as always (AIOMPI_SPIN=0).
 """
 
 
