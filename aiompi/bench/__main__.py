@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point.
 
     Returns:
-        The exit code: 1 when something could not be measured or written, 130 when the user interrupted, 141 when nobody
-        reads what is printed, as of a command that the signal for it ends.
+        The exit code: 1 when something could not be measured or written, 2 when the arguments are wrong, 130 when the
+        user interrupted, 141 when nobody reads what is printed, as of a command that the signal for it ends.
     """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
@@ -40,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif first in FAMILIES + COMPARISONS and first not in BENCHMARKS:
         module = COMMANDS["targets"]
     else:
+        misplaced = [word for word in argv[1:] if word in COMMANDS]
+        if misplaced and first.startswith("-"):
+            print(f"aiompi.bench: {misplaced[0]} is a command, and comes before its options", file=sys.stderr)
+            return 2
         module = "aiompi.bench.osu.command"
     try:
         importlib.import_module(module).main(argv)

@@ -149,3 +149,8 @@ def test_families_are_commands(family: str, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit, match="0"):
         main([family, "--help"])
     assert "python -m aiompi.bench targets" in capsys.readouterr().out
+
+
+def test_a_command_behind_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick", "targets", "latency"]) == 2
+    assert capsys.readouterr().err == "aiompi.bench: targets is a command, and comes before its options\n"
