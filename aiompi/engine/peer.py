@@ -257,9 +257,7 @@ class Peer(Creditor):
                 f"rank {self.rank} wrote a message into the memory of a receive that does not get it"
             )
         self._vain = 0
-        self._owed += length + OVERHEAD
-        if self._owed >= self._ackmark:
-            self._acknowledge()
+        self._return_credit(length + OVERHEAD)
         if note:
             receive.noted(note)
         receive.filled(source, tag, length)
