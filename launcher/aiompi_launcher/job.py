@@ -202,7 +202,7 @@ class Job:
         self._spawned = spawned
         self._culprit: Rank | None = None
         self._signum = 0
-        self._passed_on = False
+        self._tidying = False  # whether ranks to which a signal was passed on still have time
         self._code = 0
         self._actions: list[Action] = []
         self._inquiry = Inquiry()
@@ -315,13 +315,15 @@ class Job:
             return
         self._signum = signum
         if self._spawned and any(rank.pid for rank in self.ranks):
-            self._passed_on = True
-            self._actions.append(Signal(signum))
+            self._tidying = True
+            self._actions += [Signal(signum), StartTimer(_TIDYING, SIGNAL_GRACE)]
         else:
             self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
 
     def timed_out(self, seconds: float) -> None:
         """The time that the user gave the job is over."""
+        if self._tidying:
+            self._tidied()
         self.failed(
             f"the job was ended because it ran longer than {seconds:g} s (--timeout); with AIOMPI_DEBUG=5 it "
             "tells before what its ranks wait for",
@@ -332,8 +334,8 @@ class Job:
         """A timer has run out."""
         if key == _VERDICT and self.phase is Phase.DOOMED and self._culprit is not None:
             self._convict(self._culprit)
-        elif key == _TIDYING and self.phase is Phase.ENDING:
-            self._terminate()
+        elif key == _TIDYING and self._tidying:
+            self._tidied()
         elif key == _KILL and self.phase is Phase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
             for rank in self.ranks:
@@ -474,11 +476,14 @@ class Job:
         for other in self.ranks:
             if other.connected:
                 self._actions.append(Send(other.number, control.Abort(code, reason)))
-        if self._passed_on:
-            self._actions.append(StartTimer(_TIDYING, SIGNAL_GRACE))  # they know already, and may be tidying up
-        else:
+        if not self._tidying:
             self._terminate()
         self._check_over()
+
+    def _tidied(self) -> None:
+        self._tidying = False
+        if self.phase is Phase.ENDING:
+            self._terminate()
 
     def _terminate(self) -> None:
         self._actions += [Signal(signal.SIGTERM), StartTimer(_KILL, KILL_GRACE)]

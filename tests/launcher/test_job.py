@@ -303,7 +303,7 @@ def test_every_message_has_a_reaction_in_every_state():
 def test_signal_is_passed_on_once_then_kills():
     fixture = Fixture(2).run_up()
     fixture.job.signalled(signal.SIGINT)
-    assert fixture.collect() == [Signal(signal.SIGINT)]
+    assert fixture.collect()[0] == Signal(signal.SIGINT)
     fixture.job.signalled(signal.SIGTERM)
     assert fixture.collect() == [Signal(signal.SIGKILL)]
     fixture.receive(0, Closed())
@@ -315,7 +315,7 @@ def test_signal_is_passed_on_once_then_kills():
 def test_after_a_signal_ranks_have_time_to_tidy_up():
     fixture = Fixture(3).run_up()
     fixture.job.signalled(signal.SIGINT)
-    assert fixture.collect() == [Signal(signal.SIGINT)]
+    assert fixture.collect() == [Signal(signal.SIGINT), StartTimer("tidying", table.SIGNAL_GRACE)]
     fixture.receive(0, Closed())
     assert Signal(signal.SIGTERM) not in fixture.exit(0, 1)
     assert fixture.sent(control.Abort) == [1, 2]
@@ -325,6 +325,28 @@ def test_after_a_signal_ranks_have_time_to_tidy_up():
     assert Signal(signal.SIGKILL) in fixture.expire("kill")
     fixture.exit(2, -9)
     assert (fixture.code, fixture.all(Report)) == (130, [])
+
+
+def test_a_failure_long_after_a_signal_ends_the_job_at_once():
+    fixture = Fixture(2).run_up()
+    fixture.job.signalled(signal.SIGTERM)
+    fixture.collect()
+    assert fixture.expire("tidying") == [], "they go on"
+    fixture.receive(0, Closed())
+    assert Signal(signal.SIGTERM) in fixture.exit(0, 1)
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_timeout_while_ranks_tidy_up(ending):
+    fixture = Fixture(2).run_up()
+    fixture.job.signalled(signal.SIGINT)
+    if ending:
+        fixture.receive(0, Closed())
+        fixture.exit(0, 1)
+    fixture.collect()
+    fixture.job.timed_out(1.5)
+    assert fixture.collect().count(Signal(signal.SIGTERM)) == 1
+    assert fixture.expire("tidying") == []
 
 
 def test_ranks_that_end_well_on_a_signal():
