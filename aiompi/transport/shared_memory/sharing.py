@@ -140,7 +140,7 @@ class Sharing:
                 self._segment.ring()
 
     def fill(self, header: bytes, payload: Payload) -> bool:
-        if not self._link.idle or len(payload) != 1 or len(payload[0]) < self._shortest:
+        if self._link.closed or not self._link.idle or len(payload) != 1 or len(payload[0]) < self._shortest:
             return False
         filler = self.filler
         if filler is None:
@@ -174,7 +174,7 @@ class Sharing:
         return self._refer(header, where, EXPOSED)
 
     def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
-        if number > NUMBERS:
+        if self._link.closed or number > NUMBERS:
             return None
         return Assistance(self._met(), payload, nbytes, address, number, self._outbound).write
 
