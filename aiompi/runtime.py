@@ -91,7 +91,6 @@ class Runtime:
         Raises:
             JobAbortedError: it cannot be joined, or ended meanwhile.
         """
-        settings_module.rc.read_by(self)
         return self.engine.spawn(self._start())
 
     async def _start(self) -> None:
@@ -359,6 +358,7 @@ class Runtime:
         """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
         # Not closed: that could shut down connections of the parent.
         self._inherited = self._transports, self._agent, self._host
+        settings_module.rc.forgotten_by(self)
         self._transports, self._agent, self._host = [], None, None
         try:
             self.engine.driver.renew()

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from aiompi.driver.bell import LoopBell
-from aiompi.driver.caller import get_ident, name_of_thread
+from aiompi.driver.caller import NOBODY, get_ident, name_of_thread
 from aiompi.driver.forked import let_go
 from aiompi.driver.spin import Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
@@ -27,14 +27,17 @@ _GLANCES: Final = 500e-6
 
 
 class AsyncioDriver:
-    """Progress comes from the event loop that runs when the driver is first used."""
+    """Progress comes from an event loop, to whose thread all calls belong.
+
+    It is the one that runs where the driver is made, or else where it is first used.
+    """
 
     background = True
     single = False
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
-        self.owner = get_ident()
+        self.owner = NOBODY
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bells: dict[int, LoopBell] = {}
         self._reading: set[int] = set()
@@ -44,23 +47,36 @@ class AsyncioDriver:
         self._until = 0.0
         self._glances_end = 0.0  # in this turn of the loop
         self._busy = False  # whether one of them has found something
+        self._adopt()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+            self.owner = get_ident()
         return self._loop
 
     @property
     def in_own_thread(self) -> bool:
-        return get_ident() == self.owner
+        return self._loop is None or get_ident() == self.owner
+
+    def _adopt(self) -> None:
+        """Use the loop that is running, if there is one."""
+        with contextlib.suppress(RuntimeError):
+            self.loop  # noqa: B018
+
+    def admit(self) -> None:
+        if self._loop is None:
+            self._adopt()
+        elif get_ident() != self.owner:
+            raise LocalProtocolError(
+                f"{name_of_thread()} makes a call, and this rank belongs to the thread of its event loop. Have that "
+                "one call and await, by loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe(coroutine, loop)"
+            )
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
         if get_ident() != self.owner:
-            raise LocalProtocolError(
-                f"{name_of_thread()} waits for a request of a rank that belongs to the thread of its event loop: have "
-                "the awaiting coroutine run there, by asyncio.run_coroutine_threadsafe(coroutine, loop)"
-            )
+            self.admit()
         if self._glances_end and self._glance(request):
             return None
         return (self._loop or self.loop).create_future()

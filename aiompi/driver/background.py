@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.driver.blocking import NOBODY
+from aiompi.driver.caller import NOBODY
 
 #: seconds without progress of the program's threads after which the thread in the background takes over
 _NAP: Final = 1e-3

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.caller import get_ident, name_of_thread
+from aiompi.driver.caller import NOBODY, get_ident, name_of_thread
 from aiompi.driver.forked import let_go
 from aiompi.driver.spin import ONCE, Spin, give_way, let_rest, take_turns
 from aiompi.engine import Poller, Request, Timer, Waiter
@@ -36,9 +36,6 @@ _BELL: Final = select.EPOLLIN | select.EPOLLET
 #: events that a sleep ends with at most: by itself epoll makes room for 1023 each time
 AT_ONCE: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
-
-#: what no thread has as its identifier
-NOBODY: Final = 0
 
 
 class BlockingDriver:

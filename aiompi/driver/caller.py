@@ -12,6 +12,8 @@ from typing import Final
 
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
+#: what no thread has as its identifier
+NOBODY: Final = 0
 #: the module without which no event loop can run
 EVENTS: Final = "asyncio.events"
 

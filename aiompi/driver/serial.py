@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 
 from aiompi.constants import THREAD_SERIALIZED
-from aiompi.driver.blocking import NOBODY, BlockingDriver
-from aiompi.driver.caller import looked_up_early, name_of_thread
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.caller import NOBODY, looked_up_early, name_of_thread
 from aiompi.errors import LocalProtocolError
 
 

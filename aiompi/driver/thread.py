@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.driver.background import Background
 from aiompi.driver.bell import silencing
-from aiompi.driver.blocking import AT_ONCE, DEADLOCK, NOBODY, BlockingDriver
-from aiompi.driver.caller import looked_up_early
+from aiompi.driver.blocking import AT_ONCE, DEADLOCK, BlockingDriver
+from aiompi.driver.caller import NOBODY, looked_up_early
 from aiompi.driver.epoll import SharedEpoll
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError

@@ -346,6 +346,12 @@ def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None,
     Where a message is lost by that, or was before, a warning tells: in the place of a cancellation its error would
     keep alive who catches errors and goes on.
     """
+    if not request._engine.driver.in_own_thread:
+        request._engine.drop(functools.partial(_abandon, request))
+        try:
+            raise error
+        finally:
+            del error, request
     try:
         if not isinstance(error, GeneratorExit):  # who closes a coroutine lets it wait no more
             yield from request.settle()

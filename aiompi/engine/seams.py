@@ -65,6 +65,13 @@ class Driver(Protocol):
     single: bool
     owner: int
 
+    def admit(self) -> None:
+        """Refuse a call that this thread may not make.
+
+        Raises:
+            LocalProtocolError: the thread may not.
+        """
+
     @property
     def in_own_thread(self) -> bool:
         """Whether the calling thread is the only one in which the rank does anything."""

@@ -14,7 +14,7 @@ from jobs import Site, in_face
 
 import aiompi
 from aiompi import MPI, PROC_NULL, Intracomm
-from aiompi.driver.blocking import NOBODY
+from aiompi.driver.caller import NOBODY
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Check: TypeAlias = Callable[[Intracomm, Intracomm], Coroutine[Any, Any, None]]

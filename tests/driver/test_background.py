@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiompi.driver.background import Background
-from aiompi.driver.blocking import NOBODY
+from aiompi.driver.caller import NOBODY
 
 
 class Rank:

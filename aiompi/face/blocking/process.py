@@ -13,14 +13,14 @@ from typing import Any, Final, NoReturn, cast
 
 from aiompi import hooks
 from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
-from aiompi.driver.blocking import NOBODY, BlockingDriver
-from aiompi.driver.caller import RLock, get_ident, name_of_thread, refuse_running_loop, tell_of_failed_threads
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.caller import NOBODY, RLock, get_ident, name_of_thread, refuse_running_loop, tell_of_failed_threads
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError
 from aiompi.objects import Codec
 from aiompi.runtime import Runtime
-from aiompi.settings import THREAD_LEVELS
+from aiompi.settings import THREAD_LEVELS, rc
 from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
 
@@ -87,6 +87,7 @@ class Process:
         settings = load_settings()
         self.driver = driver = self._make_driver(max(level, THREAD_LEVELS.index(settings.thread_level)))
         runtime = Runtime(driver, Contact.from_environ(), settings)
+        rc.read_by(runtime)
         with driver.exclusive("Init"):
             driver.wait(runtime.start())
         self.codec = runtime.codec if self._serializer is None else self._serializer

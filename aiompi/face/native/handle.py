@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from aiompi.comm import Communicator
-from aiompi.driver.caller import get_ident, name_of_thread
-from aiompi.errors import LocalProtocolError
+from aiompi.driver.caller import get_ident
 from aiompi.face.common import Membership
 
 
@@ -23,18 +20,7 @@ class Handle(Membership):
             LocalProtocolError: another thread makes it.
         """
         core = self._core
-        if get_ident() != core.engine.driver.owner:
-            refuse_thread(core)
+        driver = core.engine.driver
+        if get_ident() != driver.owner:
+            driver.admit()
         return core
-
-
-def refuse_thread(core: Communicator) -> NoReturn:
-    """Refuse the call of a thread that may not make it.
-
-    Raises:
-        LocalProtocolError: always.
-    """
-    raise LocalProtocolError(
-        f"{core.where('a call')}: {name_of_thread()} makes it, and this rank belongs to the thread of its event loop. "
-        "Have that one call, by loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe(coroutine, loop)"
-    )

@@ -20,7 +20,7 @@ from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedE
 from aiompi.face.common import clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.runtime import Runtime, local_runtimes
-from aiompi.settings import Settings
+from aiompi.settings import Settings, rc
 from aiompi.transport.agent import Contact
 from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
@@ -48,6 +48,7 @@ class World(Intracomm):
 
     def finalize(self) -> Request[None]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5)."""
+        self._runtime.engine.driver.admit()
         return self._runtime.finalize()
 
     def leave(self) -> Request[None]:
@@ -55,6 +56,7 @@ class World(Intracomm):
 
         Others that still wait for it get a ProcessFailedError.
         """
+        self._runtime.engine.driver.admit()
         return self._runtime.leave()
 
     def Alloc_mem(self, size: int) -> buffer:
@@ -81,6 +83,8 @@ class Session:
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
+        if settings is None:
+            rc.read_by(self._runtime)
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:

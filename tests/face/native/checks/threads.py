@@ -52,6 +52,6 @@ async def a_request_in_another_thread(world: World) -> None:
     async def wait(request: Awaitable[object]) -> None:
         await request
 
-    with pytest.raises(aiompi.LocalProtocolError, match="waits for a request of a rank that belongs to the thread of"):
+    with pytest.raises(aiompi.LocalProtocolError, match="this rank belongs to the thread of its event loop"):
         await asyncio.to_thread(asyncio.run, wait(receive))
     await asyncio.gather(world[0].send("x", 1), expect(receive, "x"))
