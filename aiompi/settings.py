@@ -58,7 +58,8 @@ class Settings:
             than cores whoever else wants the core gets it at once.
         bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.
-        connect_timeout: seconds to wait for a connection and its proof of the key.
+        connect_timeout: seconds to wait for a connection, and for the proof of the key of who has connected; a rank
+            that has been connected to may take longer to answer, because it computes.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
         impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
             between them is IMPI traffic between their hosts.

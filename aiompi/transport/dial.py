@@ -25,9 +25,11 @@ _DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
 class Greeting:
     """A connection on which the hello is being exchanged.
 
+    Args:
+        timeout: seconds in which the other side is to say something, each time; None for as long as it takes.
+
     Attributes:
         silent: whether the other side has not said anything yet.
-        late: whether it has not said enough in time.
     """
 
     def __init__(
@@ -35,16 +37,19 @@ class Greeting:
         driver: Driver,
         sock: socket.socket,
         handshake: Handshake,
-        timeout: float,
+        timeout: float | None,
         done: Callable[[Greeting, str | None], object],
     ) -> None:
         self.socket = sock
         self.handshake = handshake
         self.silent = True
-        self.late = False
+        self._ended = False
+        self._received = 0
+        self._timeout = timeout
         self._driver = driver
         self._done = done
-        self._timer: Timer = driver.call_later(timeout, self._expire)
+        self._timer: Timer | None = None
+        self._wait()
         driver.add_reader(sock.fileno(), self.look)
 
     def begin(self) -> None:
@@ -64,6 +69,7 @@ class Greeting:
             self._end("it closed the connection during the hello: is the key of the job the right one?")
             return
         self.silent = False
+        self._received += len(data)
         try:
             self.handshake.receive_data(data)
         except RemoteProtocolError as error:
@@ -83,18 +89,29 @@ class Greeting:
             return False
         return True
 
+    def _wait(self) -> None:
+        if self._timeout is not None:
+            self._timer = self._driver.call_later(self._timeout, self._expire)
+
     def _expire(self) -> None:
-        self.late = True
-        self._end("it did not answer the hello in time: it is stopped, or has no descriptors left, of which it warns")
+        """The time is over; what has come while this process did something else is not late."""
+        before = self._received
+        self.look()
+        if not self._ended and self._received > before:
+            self._wait()
+        elif not self._ended:
+            self._end("it did not answer the hello in time")
 
     def _end(self, cause: str | None) -> None:
+        self._ended = True
         self.detach()
         if cause is not None:
             self.socket.close()
         self._done(self, cause)
 
     def detach(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._driver.remove_reader(self.socket.fileno())
 
     def close(self) -> None:
@@ -108,6 +125,8 @@ class Dialling:
     Args:
         target: what the socket connects to.
         timeout: seconds to connect, and again for the hello; later attempts have what is left of the first one.
+        patient: whether the hello may take as long as it does: the other side may be computing, and somebody else tells
+            of its end.
         done: called with this and None, or with what went wrong; never inside this constructor.
         renew: gives another handshake, to begin again where the other side ends the connection before it has said
             anything, as it does when there are too many strangers. None: that is the end.
@@ -125,6 +144,7 @@ class Dialling:
         timeout: float,
         done: Callable[[Dialling, str | None], object],
         renew: Callable[[], Handshake] | None = None,
+        patient: bool = False,
     ) -> None:
         self.socket = sock
         self.hindered = False
@@ -134,6 +154,7 @@ class Dialling:
         self._timeout = timeout
         self._done = done
         self._renew = renew
+        self._patient = patient
         self._until = driver.now() + timeout
         self._pause, self._longest_pause = _AGAIN
         self._greeting: Greeting | None = None
@@ -189,14 +210,13 @@ class Dialling:
 
     def _connected(self) -> None:
         self._unwatch()
-        self._greeting = Greeting(self._driver, self.socket, self._handshake, self._timeout, self._greeted)
+        timeout = None if self._patient else self._timeout
+        self._greeting = Greeting(self._driver, self.socket, self._handshake, timeout, self._greeted)
         self._greeting.begin()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
-        self.hindered = greeting.late
-        turned_away = cause is not None and greeting.silent and not greeting.late
-        if turned_away and self._renew is not None and self._driver.now() < self._until:
+        if cause is not None and greeting.silent and self._renew is not None and self._driver.now() < self._until:
             self._again(self._renew())
         else:
             self._done(self, cause)

@@ -347,7 +347,7 @@ class StreamTransport(Transport):
         self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
         self._breather: Timer | None = None
-        self._short = False  # of descriptors, which has been told
+        self._short: float | None = None  # since when there have been no descriptors, which has been told
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
 
@@ -394,7 +394,8 @@ class StreamTransport(Transport):
                 link.open(dialling.socket)
 
         timeout = self.engine.settings.connect_timeout
-        self._diallings.add(Dialling(self.engine.driver, sock, target, handshake(), timeout, dialled, handshake))
+        dialling = Dialling(self.engine.driver, sock, target, handshake(), timeout, dialled, handshake, patient=True)
+        self._diallings.add(dialling)
         return link
 
     def give_up(self, link: SocketLink, cause: str, needed: bool, promised: bool) -> None:
@@ -427,6 +428,7 @@ class StreamTransport(Transport):
                 if error.errno in EXHAUSTED:
                     self._breathe(error)
                 return
+            self._short = None
             sock.setblocking(False)
             if len(self._greetings) >= HALF_OPEN + self.engine.size:
                 self._turn_away()
@@ -443,9 +445,14 @@ class StreamTransport(Transport):
     def _breathe(self, error: OSError) -> None:
         """Accept nothing for a while: a listener that stays readable would keep the driver busy."""
         assert self._listener is not None
-        if not self._short:
-            self._short = True
-            Notice(f"rank {self.engine.rank} cannot take the connection of another rank: {describe(error)}")
+        cause = f"rank {self.engine.rank} cannot take the connection of another rank: {describe(error)}"
+        now, patience = self.engine.driver.now(), self.engine.settings.connect_timeout
+        if self._short is None:
+            self._short = now
+            Notice(cause)
+        elif now - self._short > patience:
+            self.engine.abort(errors.OtherError(f"{cause}. It has been so for {patience:g} s (connect_timeout)"))
+            return
         if self._breather is None:
             self.engine.driver.remove_reader(self._listener.fileno())
             self._breather = self.engine.driver.call_later(BREATHER, self._listen)

@@ -192,3 +192,20 @@ def test_detaching_waits(site: Site, face: str) -> None:
     """
     env = {"AIOMPI_LEND_LIMIT": "0"}  # so that it has to be asked for
     assert site.ok(2, in_face(face, body), env=env).out == "False True\nTrue True\n"
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_rank_may_compute_for_longer_than_connections_take(site: Site, face: str) -> None:
+    """Before its first call, and between two of them; in the asyncio face that holds up its loop."""
+    program = """
+    import time
+    if comm.rank == 1:
+        time.sleep(2.5)
+        comm.iprobe()
+        time.sleep(2.5)
+        print(await comm.recv(source=0))
+    else:
+        await comm.send("patience", dest=1)
+    """
+    result = site.run(2, in_face(face, program), env={"AIOMPI_CONNECT_TIMEOUT": "2"})
+    assert (result.code, result.out, result.err) == (0, "patience\n", "")

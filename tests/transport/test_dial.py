@@ -410,9 +410,31 @@ def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
         w.addresses[1] = [*listener.getsockname()]
         w.transports[0].dial = lambda address: (socket.socket(), tuple(address))  # type: ignore[method-assign]
         send = isend(w.comms[0], bytes(10**6), 1)
-        w.until(send.done, 2.0)
-    with pytest.raises(errors.ProcessFailedError, match="did not answer the hello in time"):
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            w.poll()
+        assert not send.done(), "it may be computing, and the launcher tells if it has ended"
+        w.engines[0].peer(1).gone("the launcher says so")
+    with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: the launcher says so"):
         send.result()
+
+
+def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.05)
+    with RawPeer(w, 0) as raw:
+        w.until(lambda: bool(w.transports[0].pending()))
+        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+        raw.send(hello.data_to_send())
+        time.sleep(0.1)
+        w.poll()
+        assert raw.receive(1)
+
+
+def test_a_stranger_that_says_nothing_more_is_late(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.05)
+    with RawPeer(w, 0) as raw:
+        raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0).data_to_send()[:5])
+        w.until(raw.dropped, 2.0)
 
 
 def test_errors_of_signal_handlers_are_not_taken_for_those_of_connections() -> None:
