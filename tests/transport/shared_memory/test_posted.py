@@ -24,6 +24,7 @@ from aiompi import errors
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_TAG, CONTEXT_WORLD
 from aiompi.engine import Mode
+from aiompi.transport.shared_memory.outbound import Outbound
 from aiompi.transport.shared_memory.posted import Filler
 from aiompi.transport.shared_memory.ring import FILLED
 from aiompi.transport.shared_memory.words import CLAIMED, HEAD, LENGTH, POSTED, TAIL, WATCHING
@@ -913,3 +914,55 @@ def test_nothing_comes_into_the_memory_of_a_receive_that_was_interrupted(tmp_pat
         for _ in range(30):
             w.poll()
         assert memory == GARBAGE * SIZE
+
+
+# The order of messages.
+
+
+@pytest.mark.parametrize("is_posted", [True, False], ids=["posted", "not posted"])
+def test_nothing_passes_what_waits_for_room(polled: NewPolled, is_posted: bool) -> None:
+    """The reader has read all of the ring, and the writer has not written on: the ring is empty, its queue is not."""
+    w, nbytes = talked(polled(2, single_copy=True, lend_limit=2**21, ring_size=4096)), 300_000
+    link: Any = w.engines[0].peer(1).link
+    w.open(0, w.transports[0].own_pool())
+    sends: list[Any] = []
+    while link.idle:
+        sends.append(isend(w.comms[0], b"%d" % len(sends), 1, 3))
+    inbound = reader(w)
+    while inbound.words[HEAD] != inbound._tail:
+        inbound.read(w.engines[1].peer(0), 2**20)
+    assert ring(w).room
+    assert not link.idle
+    memories = [bytearray(nbytes) for _ in range(len(sends) + 1)]
+    receives = [irecv_into(w.comms[1], memory, 0, ANY_TAG) for memory in memories[: len(sends) - len(link._queue)]]
+    assert all(receive.done() for receive in receives)
+    if is_posted:
+        receives.append(irecv_into(w.comms[1], memories[len(receives)], 0, ANY_TAG))
+        assert receives[-1].advertised
+    sends.append(isend(w.comms[0], pattern(nbytes), 1, 3))
+    receives += [irecv_into(w.comms[1], memory, 0, ANY_TAG) for memory in memories[len(receives) :]]
+    w.finish(*sends, *receives)
+    for number, memory in enumerate(memories[:-1]):
+        assert memory.startswith(b"%d\0" % number)
+    assert memories[-1] == pattern(nbytes)
+
+
+def test_nothing_is_sent_by_what_a_closed_link_shared(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a signal handler has made a call, in the midst of another, which has found the link broken."""
+    w = talked(polled(2, single_copy=True, lend_limit=2**21))
+    own: Any = w.transports[0]
+    w.open(0, own.own_pool())
+    link: Any = w.engines[0].peer(1).link
+    sharing = link.sharing
+    monkeypatch.setattr(ring(w), "bell", lambda: pytest.fail("its descriptor may be that of something else"))
+    monkeypatch.setattr(Outbound, "put", lambda *given: pytest.fail("nobody reads it"))
+    header, memory = HEADER.pack(frame.EAGER, 0, 0, 0, 0, SIZE, 0, 0), [memoryview(bytes(3 * 2**20))]
+    block = own.pool.place(memory, SIZE)
+    w.engines[0].peer_lost = lambda peer, cause: None
+    link.lost("test")
+    assert not sharing.fill(header, [memory[0][:SIZE]])
+    assert not sharing.stream(header, [memory[0][:SIZE]], SIZE)
+    assert not sharing.lend(header, block)
+    assert not sharing.expose(header, memory, len(memory[0]))
+    assert sharing.assist(memory, SIZE, 1, 0) is None
+    assert sharing.assist(memory, SIZE, 2**16, 0) is None
