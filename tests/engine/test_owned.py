@@ -541,6 +541,16 @@ def test_send_that_nobody_awaits_is_sent() -> None:
     assert irecv(w.comms[1]).result() == b"x"
 
 
+def test_the_line_is_told_that_forgets_to_await() -> None:
+    w = LocalWorld(2)
+    with pytest.warns(RuntimeWarning) as told:
+        Owned(isend(w.comms[0], b"x", 1))
+    with pytest.warns(RuntimeWarning) as told_too:
+        OwnedReceive(irecv(w.comms[1], 0, 9))
+    here = test_the_line_is_told_that_forgets_to_await.__code__.co_firstlineno
+    assert [(one.filename, one.lineno - here) for one in (*told, *told_too)] == [(__file__, 3), (__file__, 5)]
+
+
 def test_a_send_that_fails_and_that_nobody_awaits_is_told() -> None:
     w = WireWorld(2)
     send = Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
