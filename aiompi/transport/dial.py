@@ -44,12 +44,13 @@ class Greeting:
         self.handshake = handshake
         self.silent = True
         self._ended = False
-        self._received = 0
         self._timeout = timeout
+        self._heard = driver.now()
         self._driver = driver
         self._done = done
         self._timer: Timer | None = None
-        self._wait()
+        if timeout is not None:
+            self._timer = driver.call_later(timeout, self._expire)
         driver.add_reader(sock.fileno(), self.look)
 
     def begin(self) -> None:
@@ -69,7 +70,7 @@ class Greeting:
             self._end("it closed the connection during the hello: is the key of the job the right one?")
             return
         self.silent = False
-        self._received += len(data)
+        self._heard = self._driver.now()
         try:
             self.handshake.receive_data(data)
         except RemoteProtocolError as error:
@@ -89,17 +90,18 @@ class Greeting:
             return False
         return True
 
-    def _wait(self) -> None:
-        if self._timeout is not None:
-            self._timer = self._driver.call_later(self._timeout, self._expire)
-
     def _expire(self) -> None:
-        """The time is over; what has come while this process did something else is not late."""
-        before = self._received
+        """The time is over, unless this process did something else meanwhile.
+
+        What has come by then is not late, and an event loop that was held up begins its timers too early.
+        """
         self.look()
-        if not self._ended and self._received > before:
-            self._wait()
-        elif not self._ended:
+        if self._ended or self._timeout is None:
+            return
+        left = self._heard + self._timeout - self._driver.now()
+        if left > 0:
+            self._timer = self._driver.call_later(left, self._expire)
+        else:
             self._end("it did not answer the hello in time")
 
     def _end(self, cause: str | None) -> None:

@@ -430,6 +430,17 @@ def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled
         assert raw.receive(1)
 
 
+def test_a_timer_that_comes_too_early_ends_no_hello(polled: NewPolled) -> None:
+    """As those of an event loop do that was held up for long just before."""
+    w = polled(connect_timeout=30.0)
+    with RawPeer(w, 0) as raw:
+        w.until(lambda: bool(w.transports[0].pending()))
+        (greeting,) = w.transports[0]._greetings
+        greeting._expire()
+        raw.greet()
+        w.until(lambda: bool(w.transports[0].links))
+
+
 def test_a_stranger_that_says_nothing_more_is_late(polled: NewPolled) -> None:
     w = polled(connect_timeout=0.05)
     with RawPeer(w, 0) as raw:
