@@ -103,9 +103,9 @@ def test_every_example_is_listed() -> None:
     [
         "README.md",
         "CONTRIBUTING.md",
-        "docs/architecture.md",
-        "docs/message-path.md",
-        "docs/mpi4py.md",
+        "docs/pages/explanation/architecture.md",
+        "docs/pages/explanation/message-path.md",
+        "docs/pages/howto/mpi4py.md",
         "launcher/aiompi_launcher/conformance/README.md",
     ],
 )

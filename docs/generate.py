@@ -1,0 +1,102 @@
+"""Hook of mkdocs: write the parts of pages that the code states, and refuse a site that loads anything from elsewhere.
+
+A page has a line `<!-- generated: NAME -->` where the text of the function NAME of this file goes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.exceptions import PluginError
+
+from aiompi.coll.registry import COLLECTIVES, Algorithm
+
+_MARK: Final = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+#: scripts, style sheets, images and fonts of another server
+_FOREIGN: Final = re.compile(
+    r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="?(?:https?:)?//[^>]*>|url\(["']?https?:"""
+)
+_UNITS: Final = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
+
+def algorithms() -> str:
+    """Every collective with its algorithms, as the registry, the docstrings and the tuning table have them."""
+    rules = json.loads(resources.files("aiompi.coll").joinpath("tuning.json").read_text(encoding="utf-8"))["rules"]
+    parts = []
+    for name, collective in COLLECTIVES.items():
+        parts += [f"## {name}", "Chosen is the first of these that serves the call:"]
+        parts.append("\n".join(f"1. {_rule(rule)}" for rule in rules[name]))
+        for label, algorithm in sorted(collective.algorithms.items()):
+            parts += [f"### {name}: {label}", *_described(algorithm)]
+        for algorithm in collective.over_clients:
+            parts += [f"### {name} between IMPI clients: {_name(algorithm)}", *_described(algorithm)]
+    return "\n\n".join(parts)
+
+
+def _name(algorithm: Algorithm[Any]) -> str:
+    return algorithm.run.__name__
+
+
+def _rule(rule: dict[str, Any]) -> str:
+    """One line of tuning.json in words."""
+    conditions = []
+    if "max_ranks" in rule:
+        conditions.append(f"up to {rule['max_ranks']} ranks")
+    if "max_bytes" in rule:
+        conditions.append(f"up to {_size(rule['max_bytes'])}")
+    if "shared_memory" in rule:
+        conditions.append("all ranks share memory")
+    if "power_of_two" in rule:
+        conditions.append("the number of ranks is a power of two")
+    if "objects" in rule:
+        conditions.append("Python objects")
+    unknown = rule.keys() - {"algorithm", "max_ranks", "max_bytes", "shared_memory", "power_of_two", "objects"}
+    if unknown:
+        raise PluginError(
+            f"docs/generate.py does not know these conditions of tuning.json: {', '.join(sorted(unknown))}"
+        )
+    return f"`{rule['algorithm']}`: {', '.join(conditions) or 'otherwise'}"
+
+
+def _size(nbytes: int) -> str:
+    unit, name = next((unit, name) for unit, name in _UNITS if nbytes % unit == 0)
+    return f"{nbytes // unit:,} {name}"
+
+
+def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
+    """The docstring of an algorithm, its drawing as a block of text."""
+    for paragraph in (inspect.getdoc(algorithm.run) or "").split("\n\n"):
+        if paragraph.startswith("    "):
+            yield f"```text\n{textwrap.dedent(paragraph)}\n```"
+        else:
+            yield re.sub(r"([*_<>|])", r"\\\1", paragraph)
+    limits = []
+    if not algorithm.order_safe:
+        limits.append("operations that commute")
+    if not algorithm.any_form:
+        limits.append("buffers whose length all ranks know")
+    if not algorithm.any_lengths:
+        limits.append("blocks of one length")
+    if limits:
+        yield f"*Serves only {', '.join(limits)}.*"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put generated text where a page asks for it."""
+    return _MARK.sub(lambda match: globals()[match[1]](), markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Refuse a site that needs another server when it is read."""
+    for path in Path(config.site_dir).rglob("*"):
+        if path.suffix in (".html", ".css"):
+            found = _FOREIGN.search(path.read_text(encoding="utf-8"))
+            if found and 'rel="canonical"' not in found[0]:
+                raise PluginError(f"{path} loads something from elsewhere: {found[0]}")
