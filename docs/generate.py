@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mkdocs.exceptions import PluginError
 
+import aiompi.errors
 from aiompi.coll.registry import COLLECTIVES, Algorithm
 
 _MARK: Final = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -38,6 +39,25 @@ def algorithms() -> str:
         for algorithm in collective.over_clients:
             parts += [f"### {name} between IMPI clients: {_name(algorithm)}", *_described(algorithm)]
     return "\n\n".join(parts)
+
+
+def errors() -> str:
+    """A table of the exceptions, with the error classes of MPI."""
+    names = {getattr(aiompi.errors, name): name for name in dir(aiompi.errors) if name.startswith("ERR_")}
+    lines = ["| exception | error class | meaning |", "|---|---|---|"]
+    for name, kind in vars(aiompi.errors).items():
+        if isinstance(kind, type) and issubclass(kind, aiompi.errors.Exception) and kind is not aiompi.errors.Exception:
+            lines.append(f"| `{name}` | `{names[kind.error_class]}` | {(kind.__doc__ or '').partition(chr(10))[0]} |")
+    return "\n".join(lines)
+
+
+def examples() -> str:
+    """The programs themselves, each folded."""
+    folder = Path(__file__).parent.parent / "examples"
+    return "\n\n".join(
+        f'??? example "{path.name}"\n    ```python\n    --8<-- "examples/{path.name}"\n    ```'
+        for path in sorted(folder.glob("*.py"))
+    )
 
 
 def _name(algorithm: Algorithm[Any]) -> str:

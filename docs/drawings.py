@@ -1,0 +1,140 @@
+"""Draws the pictures of the documentation: `python docs/drawings.py` writes docs/pages/images/*.svg.
+
+A picture is a list of boxes, labels and arrows, whose places are in pixels from the upper left corner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+IMAGES: Final = Path(__file__).parent / "pages/images"
+FILLS: Final = {
+    "rank": "#dbe7ff", "launcher": "#ffe9c7", "memory": "#dff3e0", "outer": "#f6f7fb", "plain": "#ffffff",
+    "accent": "#fbdcdc",
+}  # fmt: skip
+_LINE: Final = 17  # pixels between two lines of text
+
+
+@dataclasses.dataclass
+class Drawing:
+    """A picture in the making."""
+
+    width: int
+    height: int
+    parts: list[str] = dataclasses.field(default_factory=list)
+
+    def box(
+        self, x: int, y: int, width: int, height: int, text: str = "", fill: str = "rank", top: bool = False
+    ) -> None:
+        """Add a box with text in its middle, or at its top; the first line is bold if there are several."""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="{FILLS[fill]}" stroke="#5a6478"/>'
+        )
+        lines = text.split("\n")
+        first = y + 22 if top else y + height // 2 + 5 - (len(lines) - 1) * _LINE // 2
+        for i, line in enumerate(lines):
+            bold = ' font-weight="600"' if i == 0 and (top or len(lines) > 1) else ""
+            self._text(x + width // 2, first + i * _LINE, line, f'text-anchor="middle"{bold}')
+
+    def label(self, x: int, y: int, text: str, anchor: str = "middle") -> None:
+        """Add lines of small text."""
+        for i, line in enumerate(text.split("\n")):
+            self._text(x, y + i * 15, line, f'text-anchor="{anchor}" class="small"')
+
+    def arrow(self, *points: tuple[int, int], both: bool = False, dashed: bool = False) -> None:
+        """Add an arrow along some points."""
+        path = " ".join(f"{x},{y}" for x, y in points)
+        start = ' marker-start="url(#head)"' if both else ""
+        dash = ' stroke-dasharray="5 4"' if dashed else ""
+        self.parts.append(f'<polyline points="{path}" class="arrow" marker-end="url(#head)"{start}{dash}/>')
+
+    def _text(self, x: int, y: int, text: str, attributes: str) -> None:
+        self.parts.append(f'<text x="{x}" y="{y}" {attributes}>{escape(text)}</text>')
+
+    def svg(self) -> str:
+        size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+                "<style>text { font: 14px sans-serif; fill: #1d2433 } .small { font-size: 12px; fill: #47506a }"
+                " .arrow { fill: none; stroke: #47506a; stroke-width: 1.5 }</style>",
+                '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
+                ' orient="auto-start-reverse"><path d="M0,0 L8,4 L0,8 z" fill="#47506a"/></marker></defs>',
+                f'<rect width="{self.width}" height="{self.height}" rx="10" fill="#ffffff"/>',
+                *self.parts,
+                "</svg>\n",
+            ]
+        )
+
+
+def ways_in() -> Drawing:
+    """Three ways in which processes become ranks."""
+    d = Drawing(820, 250)
+    for x, title, call in ((15, "launched", "aiompi-launch -n 3"), (285, "joined", "aiompi-launch --serve 3")):
+        d.box(x, 15, 250, 220, title, "outer", top=True)
+        d.box(x + 20, 50, 210, 40, call, "launcher")
+        for i in range(3):
+            d.box(x + 20 + i * 75, 150, 60, 42, f"rank {i}")
+            points = ((x + 50 + i * 75, 90), (x + 50 + i * 75, 150))
+            d.arrow(*(points if title == "launched" else points[::-1]))
+    d.label(140, 125, "starts")
+    d.label(410, 125, "aiompi.join(address)")
+    d.label(140, 217, "each one a process")
+    d.label(410, 217, "services that something else has started")
+    d.box(555, 15, 250, 220, "in one process", "outer", top=True)
+    d.box(575, 50, 210, 40, "aiompi.local_world(3)", "launcher")
+    for i in range(3):
+        d.box(575 + i * 75, 150, 60, 42, f"rank {i}")
+        d.arrow((605 + i * 75, 90), (605 + i * 75, 150))
+    d.label(680, 125, "makes")
+    d.label(680, 217, "tests and notebooks, one event loop")
+    return d
+
+
+def machines() -> Drawing:
+    """A job of two machines, whose clients are both aiompi."""
+    d = Drawing(780, 290)
+    d.box(300, 15, 180, 46, "server\naiompi-launch --server 2", "launcher")
+    for x, client, ranks in ((15, 0, (0, 1)), (405, 1, (2, 3, 4))):
+        d.box(x, 100, 360, 175, f"machine {'ab'[client]}", "outer", top=True)
+        d.box(x + 80, 135, 200, 42, f"client {client}\naiompi-launch --client {client}", "launcher")
+        d.arrow((x + 180, 135), (390 + (-40, 40)[client], 61), both=True)
+        for i, rank in enumerate(ranks):
+            left = x + 180 - len(ranks) * 50 + i * 100 + 10
+            d.box(left, 215, 80, 42, f"rank {rank}")
+            d.arrow((x + 180, 177), (left + 40, 215))
+    d.arrow((265, 236), (445, 236), both=True)
+    d.label(390, 205, "ranks connect\nby TCP")
+    return d
+
+
+def impi() -> Drawing:
+    """The parts of an IMPI job."""
+    d = Drawing(780, 320)
+    d.box(310, 15, 160, 40, "IMPI server", "launcher")
+    for x, title in ((15, "client 0: aiompi"), (415, "client 1: aiompi or another MPI")):
+        d.box(x, 95, 350, 210, title, "outer", top=True)
+        d.box(x + 125, 140, 100, 46, "host\n(launcher)", "launcher")
+        d.arrow((x + 175, 140), (390 + (-30 if x < 100 else 30), 55), both=True, dashed=True)
+        for i in range(3):
+            d.box(x + 25 + i * 105, 240, 90, 42, "process")
+            d.arrow((x + 175, 186), (x + 70 + i * 105, 240), both=True)
+    d.arrow((240, 163), (540, 163), both=True)
+    d.label(390, 152, "channel: packets")
+    d.label(390, 86, "start-up: labels")
+    return d
+
+
+def main() -> None:
+    """Write all pictures."""
+    for name, draw in DRAWINGS.items():
+        (IMAGES / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
+
+
+DRAWINGS: Final = {"ways-in": ways_in, "machines": machines, "impi": impi}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""The README and the documentation are true: programs and commands run, tables and names agree with the code."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+import io
+import os
+import re
+import shutil
+import signal
+import sys
+import tomllib
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pages
+import pytest
+from jobs import Site
+from pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
+
+from aiompi import settings
+from aiompi.bench.__main__ import main as bench
+from aiompi.coll.registry import COLLECTIVES
+from aiompi_launcher import cli, jobspec
+from aiompi_launcher.conformance import cli as conformance
+
+README = ROOT / "README.md"
+IMAGES = ROOT / "docs/pages/images"
+REFERENCE = ROOT / "docs/pages/reference"
+#: programs in `sh` blocks that others have made
+OTHERS = {"git", "mkdocs", "pytest", "python3", "curl", "ruff", "mypy", ".", ".ci/run", "mpirun", "mpiexec", "export"}
+
+consoles = pytest.mark.parametrize(
+    ("path", "number"),
+    [(path, i) for path in DOCUMENTS for i, _ in enumerate(pages.blocks(path, "console"))],
+    ids=lambda value: name_of(value) if isinstance(value, Path) else str(value),
+)
+documents = pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_bytes()) <= 9 * 1024
+
+
+@documents
+def test_every_python_block_is_run(path: Path) -> None:
+    """As a cell, or as a program that a command of the same document names."""
+    lines = " ".join(text for _, text in pages.blocks(path, "console"))
+    lines += " ".join(comment for comment, _ in pages.blocks(path, "text"))
+    assert [name for name in pages.programs(path) if name not in lines] == []
+    assert len(pages.programs(path)) + len(pages.cells(path)) == len(list(pages.blocks(path, "python")))
+
+
+@consoles
+def test_commands(site: Site, path: Path, number: int) -> None:
+    """What a reader types does what the document says."""
+    block = list(pages.blocks(path, "console"))[number][1]
+    if "curl" in block and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    block, *texts = pages.localized([block, *pages.programs(path).values()])
+    for name, text in zip(pages.programs(path), texts, strict=True):
+        site.program(text, name)
+    (site.directory / "examples").symlink_to(ROOT / "examples")
+    commands = pages.commands(block)
+    path_of_tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {
+        "PATH": path_of_tools,
+        "PYTEST_ADDOPTS": "-p no:cacheprovider -W ignore::pytest.PytestDeprecationWarning",
+    }
+    running = {}
+    for terminal, script in pages.scripts(commands, site.directory).items():
+        log = pages.log_of(site.directory, terminal)
+        log.touch()
+        running[terminal] = site.start("bash", "-c", f"exec >{log} 2>&1\n{script}", env=environ)
+    for terminal, shell in running.items():
+        shell.finish()
+        printed = pages.log_of(site.directory, terminal).read_text(encoding="utf-8")
+        assert pages.unlike(printed, commands, terminal) == "", printed
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if pages.cells(path)], ids=name_of)
+def test_cells_of_a_notebook(path: Path) -> None:
+    """In one event loop, as in IPython; what they print is in the `text` block behind them."""
+    printed = io.StringIO()
+
+    async def main() -> None:
+        namespace: dict[str, Any] = {}
+        for cell in pages.cells(path):
+            code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, namespace)
+            if inspect.iscoroutine(result):
+                await result
+
+    with redirect_stdout(printed):
+        asyncio.run(main())
+    assert printed.getvalue() == "".join(text for _, text in pages.blocks(path, "text"))
+
+
+@documents
+def test_commands_that_are_not_run_are_possible(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    for words in filter(None, pages.shell_lines(path)):
+        program, *arguments = words
+        if program in ("aiompi-launch", "impirun"):
+            cli.parse(arguments, program)
+        elif program == "pip":
+            assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= extras.keys()
+        elif words[:3] == ["python", "-m", "aiompi.bench"]:
+            accepted(bench, [*arguments[2:], "--help"], monkeypatch)
+        elif program == "aiompi-impi-tester":
+            accepted(conformance.main, [*arguments, "--help"], monkeypatch)
+        elif words[:2] == ["python", "-m"]:
+            assert importlib.util.find_spec(arguments[1]) is not None, words
+        else:
+            assert program in OTHERS, f"the tests do not know the command {' '.join(words)}"
+
+
+def accepted(main: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command line with `--help` at its end ends well if all before that is understood."""
+    monkeypatch.setattr(sys, "argv", ["program", *arguments])
+    with redirect_stdout(io.StringIO()), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+
+
+@documents
+def test_names_are_there(path: Path) -> None:
+    """Modules, names of the package, paths, settings: what does not exist any more is not written about."""
+    text = re.sub(r"^```python\n.*?^```$", "", text_of(path), flags=re.MULTILINE | re.DOTALL)
+    assert [name for name in re.findall(r"`(aiompi(?:\.\w+)+)(?:\([^`]*\))?`", text) if not is_there(name)] == []
+    paths = re.findall(r"`((?:aiompi|launcher|tests|examples|docs)/[\w./-]*)`", text)
+    assert [name for name in paths if not (ROOT / name).exists()] == []
+    others = {"CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
+    known = {name.upper() for name in settings.Settings.__dataclass_fields__} | others
+    assert set(re.findall(r"\bAIOMPI_([A-Z_]+)\b(?!\.\.\.)", text)) <= known
+    options = set(re.findall(r"(?<!\S)-[-\w]+", " ".join(re.findall(r"`(aiompi-launch [^`]*)`", text))))
+    assert options <= options_of_the_launcher() | {"--help"}
+
+
+def is_there(name: str) -> bool:
+    """Return True if a dotted name can be imported, or is an attribute of what can."""
+    module, _, rest = name.partition(".")
+    found: Any = importlib.import_module(module)
+    for part in filter(None, rest.split(".")):
+        module = f"{module}.{part}"
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(module)
+            except ImportError:
+                return False
+    return True
+
+
+def options_of_the_launcher() -> set[str]:
+    with redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+        cli.parse(["--help"], "aiompi-launch")
+    usage = printed.getvalue().partition("\nexamples:")[0]
+    entries = re.findall(r"^  (-\S.*?)(?:  |$)", usage, re.MULTILINE)
+    return {word for entry in entries for word in re.findall(r"(?:^|, )(-[-\w]+)", entry)}
+
+
+def test_table_of_options() -> None:
+    cells = " ".join(row[0] for row in rows(REFERENCE / "launcher.md", "Options"))
+    assert set(re.findall(r"`(-[-\w]+)", cells)) == options_of_the_launcher()
+
+
+def test_table_of_settings() -> None:
+    """Names and defaults; a default reads as the variable would."""
+    table = {name.strip("`"): default.strip("`") for name, default, _ in rows(REFERENCE / "settings.md")}
+    assert list(table) == [f"AIOMPI_{name.upper()}" for name in settings.Settings.__dataclass_fields__]
+    assert settings.load(table) == settings.Settings()
+
+
+def test_table_of_exit_statuses() -> None:
+    statuses = " ".join(row[0] for row in rows(REFERENCE / "launcher.md", "Exit status"))
+    constants = {jobspec.EXIT_FAILURE, jobspec.EXIT_TIMEOUT, jobspec.EXIT_SIGNAL}
+    assert {str(constant) for constant in constants} <= set(re.findall(r"\d+", statuses))
+
+
+def test_table_of_examples() -> None:
+    listed = [row[0].strip("`") for row in rows(ROOT / "docs/pages/tutorial/examples.md")]
+    assert sorted(listed) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py"))
+
+
+def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every algorithm is there, with a drawing."""
+    pytest.importorskip("mkdocs")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    sections = importlib.import_module("generate").algorithms().split("\n### ")
+    drawn = {section.partition("\n")[0] for section in sections if "```text\n" in section}
+    for name, collective in COLLECTIVES.items():
+        assert {f"{name}: {algorithm}" for algorithm in collective.algorithms} <= drawn
+
+
+def test_pictures_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    drawings = importlib.import_module("drawings")
+    assert [name for name, draw in drawings.DRAWINGS.items() if text_of(IMAGES / f"{name}.svg") != draw().svg()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = text_of(ROOT / "docs/mkdocs.yml").partition("\nnav:\n")[2]
+    assert [name_of(path) for path in PAGES if str(path.relative_to(ROOT / "docs/pages")) not in navigation] == []
+    assert [name_of(path) for path in PAGES if not text_of(path).startswith(("# ", "--8<-- "))] == []
+
+
+@documents
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text_of(path))
+    assert [target for target in targets if "://" not in target and not (path.parent / target).exists()] == []
+
+
+def test_job_that_hangs(site: Site) -> None:
+    """The output, except for the times, and of the second report: with a shorter wait than the reader's."""
+    page = ROOT / "docs/pages/howto/hangs.md"
+    (expected,) = (text for comment, text in pages.blocks(page, "text") if comment.endswith("hang.py"))
+    job = site.launch("-n", "4", site.program(pages.programs(page)["hang.py"], "hang.py"), env={"AIOMPI_DEBUG": "0.5"})
+    first, *_, last = expected.splitlines(keepends=True)
+    job.expect(last, 2)
+    job.signal(signal.SIGTERM)
+    printed = first + job.finish().err.split(first)[2][: len(expected) - len(first)]
+    assert re.sub(r"\d\.\d s", "5.0 s", printed) == expected
