@@ -96,18 +96,19 @@ def ways_in() -> Drawing:
 
 def machines() -> Drawing:
     """A job of two machines, whose clients are both aiompi."""
-    d = Drawing(780, 290)
-    d.box(300, 15, 180, 46, "server\naiompi-launch --server 2", "launcher")
+    d = Drawing(780, 300)
+    d.box(285, 15, 210, 46, "server\naiompi-launch --server 2", "launcher")
     for x, client, ranks in ((15, 0, (0, 1)), (405, 1, (2, 3, 4))):
-        d.box(x, 100, 360, 175, f"machine {'ab'[client]}", "outer", top=True)
-        d.box(x + 80, 135, 200, 42, f"client {client}\naiompi-launch --client {client}", "launcher")
-        d.arrow((x + 180, 135), (390 + (-40, 40)[client], 61), both=True)
+        d.box(x, 95, 360, 190, fill="outer")
+        d.label(x + (12 if client == 0 else 348), 115, f"machine {'ab'[client]}", "start" if client == 0 else "end")
+        d.box(x + 75, 125, 210, 46, f"client {client}\naiompi-launch --client {client}", "launcher")
+        d.arrow((x + 180, 125), (390 + (-60, 60)[client], 61), both=True)
         for i, rank in enumerate(ranks):
             left = x + 180 - len(ranks) * 50 + i * 100 + 10
-            d.box(left, 215, 80, 42, f"rank {rank}")
-            d.arrow((x + 180, 177), (left + 40, 215))
-    d.arrow((265, 236), (445, 236), both=True)
-    d.label(390, 205, "ranks connect\nby TCP")
+            d.box(left, 225, 80, 42, f"rank {rank}")
+            d.arrow((x + 180 + (2 * i - len(ranks) + 1) * 25, 171), (left + 40, 225))
+    d.arrow((285, 246), (445, 246), both=True)
+    d.label(390, 206, "ranks connect\nby TCP")
     return d
 
 
@@ -116,15 +117,17 @@ def impi() -> Drawing:
     d = Drawing(780, 320)
     d.box(310, 15, 160, 40, "IMPI server", "launcher")
     for x, title in ((15, "client 0: aiompi"), (415, "client 1: aiompi or another MPI")):
-        d.box(x, 95, 350, 210, title, "outer", top=True)
-        d.box(x + 125, 140, 100, 46, "host\n(launcher)", "launcher")
-        d.arrow((x + 175, 140), (390 + (-30 if x < 100 else 30), 55), both=True, dashed=True)
+        left = x < 100
+        d.box(x, 95, 350, 210, fill="outer")
+        d.label(x + (12 if left else 338), 115, title, "start" if left else "end")
+        d.box(x + 115, 140, 120, 46, "host\nin the launcher", "launcher")
+        d.arrow((x + 175, 140), (390 + (-40 if left else 40), 55), both=True, dashed=True)
         for i in range(3):
-            d.box(x + 25 + i * 105, 240, 90, 42, "process")
-            d.arrow((x + 175, 186), (x + 70 + i * 105, 240), both=True)
-    d.arrow((240, 163), (540, 163), both=True)
-    d.label(390, 152, "channel: packets")
-    d.label(390, 86, "start-up: labels")
+            d.box(x + 25 + i * 105, 245, 90, 42, "process")
+            d.arrow((x + 135 + i * 40, 186), (x + 70 + i * 105, 245), both=True)
+    d.arrow((250, 163), (530, 163), both=True)
+    d.label(390, 154, "channel: packets")
+    d.label(390, 84, "start-up: labels")
     return d
 
 

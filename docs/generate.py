@@ -20,6 +20,7 @@ import aiompi.errors
 from aiompi.coll.registry import COLLECTIVES, Algorithm
 
 _MARK: Final = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_PROGRAM: Final = re.compile(r"^<!-- file: (\S+) -->\n```python$", re.MULTILINE)
 #: scripts, style sheets, images and fonts of another server
 _FOREIGN: Final = re.compile(
     r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="?(?:https?:)?//[^>]*>|url\(["']?https?:"""
@@ -101,7 +102,7 @@ def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
     if not algorithm.order_safe:
         limits.append("operations that commute")
     if not algorithm.any_form:
-        limits.append("buffers whose length all ranks know")
+        limits.append("buffers with a length that all ranks know")
     if not algorithm.any_lengths:
         limits.append("blocks of one length")
     if limits:
@@ -109,7 +110,8 @@ def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put generated text where a page asks for it."""
+    """Put generated text where a page asks for it, and the names of programs above them."""
+    markdown = _PROGRAM.sub(r'```python title="\1"', markdown)
     return _MARK.sub(lambda match: globals()[match[1]](), markdown)
 
 

@@ -16,18 +16,18 @@ from aiompi import MPI
 
 TOP = 1.0  # temperature of the upper edge; the other edges are at 0
 RATE = 0.25  # the largest that is stable in two dimensions
-CHECK = 100  # steps between looks at how much still changes
+CHECK = 100  # steps between two checks of how much still changes
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def rows_of(rank: int, size: int, cells: int) -> range:
-    """Rows that a rank owns; the bands differ by at most one row."""
+    """Return the rows that a rank owns; bands differ by at most one row."""
     return range(rank * cells // size, (rank + 1) * cells // size)
 
 
 def start_plate(rank: int, size: int, cells: int) -> Array:
-    """Shape (rows + 2, cells + 2): the rank's band, the halos, and the edges of the plate."""
+    """Return an array of shape (rows + 2, cells + 2): the band of the rank, the halos, and the edges of the plate."""
     plate = np.zeros((len(rows_of(rank, size, cells)) + 2, cells + 2))
     if rank == 0:
         plate[0] = TOP
@@ -35,7 +35,7 @@ def start_plate(rank: int, size: int, cells: int) -> Array:
 
 
 def start_exchange(comm: MPI.Intracomm, plate: Array) -> list[MPI.Request[Any]]:
-    """Fill both halo rows from the neighbours. At the edges of the plate there is nobody: PROC_NULL."""
+    """Fill both halo rows from the neighbours. Beyond the edges of the plate the neighbour is PROC_NULL."""
     above = comm.rank - 1 if comm.rank > 0 else MPI.PROC_NULL
     below = comm.rank + 1 if comm.rank < comm.size - 1 else MPI.PROC_NULL
     return [
@@ -47,7 +47,7 @@ def start_exchange(comm: MPI.Intracomm, plate: Array) -> list[MPI.Request[Any]]:
 
 
 def relax(old: Array, new: Array, rows: slice) -> None:
-    """One explicit step of the heat equation for some rows of the plate."""
+    """Compute one explicit step of the heat equation for some rows of the plate."""
     above = slice(rows.start - 1, rows.stop - 1)
     below = slice(rows.start + 1, rows.stop + 1)
     neighbours = old[above, 1:-1] + old[below, 1:-1] + old[rows, :-2] + old[rows, 2:]
@@ -55,7 +55,7 @@ def relax(old: Array, new: Array, rows: slice) -> None:
 
 
 def simulate(comm: MPI.Intracomm, cells: int, steps: int, tolerance: float) -> tuple[Array, int]:
-    """This rank's band after so many steps, or fewer if no cell changes by more than the tolerance any more."""
+    """Return the band of this rank after the steps, fewer if no cell changes by more than the tolerance any more."""
     old = start_plate(comm.rank, comm.size, cells)
     new = old.copy()
     last = len(old) - 2
@@ -76,7 +76,7 @@ def simulate(comm: MPI.Intracomm, cells: int, steps: int, tolerance: float) -> t
 
 
 def save_picture(plate: Array, path: str) -> None:
-    """From black over red and yellow to white."""
+    """Save a picture whose colours go from black over red and yellow to white."""
     from PIL import Image
 
     channels = [np.clip(3.0 * plate / TOP - shift, 0.0, 1.0) for shift in range(3)]

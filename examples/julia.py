@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def steps_in_row(row: int, size: int) -> Array:
-    """For each point of a row, how many steps it stays in the circle of radius 2."""
+    """Return for each point of a row the number of steps for which it stays in the circle of radius 2."""
     z = np.linspace(-EXTENT, EXTENT, size) + 1j * (EXTENT - 2 * EXTENT * row / max(1, size - 1))
     steps = np.zeros(size, np.uint8)
     inside = np.arange(size)

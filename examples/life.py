@@ -19,24 +19,24 @@ WEST, EAST, NORTH, SOUTH = range(4)
 
 
 def grid_of(size: int) -> tuple[int, int]:
-    """Rows and columns of ranks, as square as possible."""
+    """Return the numbers of rows and columns of ranks, as square as possible."""
     rows = max(n for n in range(1, int(size**0.5) + 1) if size % n == 0)
     return rows, size // rows
 
 
 def part(index: int, count: int, length: int) -> slice:
-    """The share of one of `count` ranks in a length; shares differ by at most one."""
+    """Return the share of one of `count` ranks in a length; shares differ by at most one."""
     return slice(index * length // count, (index + 1) * length // count)
 
 
 def rectangle(rank: int, size: int, shape: tuple[int, int]) -> tuple[slice, slice]:
-    """The part of the board that a rank owns."""
+    """Return the part of the board that a rank owns."""
     rows, columns = grid_of(size)
     return part(rank // columns, rows, shape[0]), part(rank % columns, columns, shape[1])
 
 
 class Plot:
-    """This rank's rectangle, with a rim that mirrors what its neighbours own.
+    """The rectangle of this rank, with a rim that mirrors what its neighbours own.
 
     Attributes:
         cells: shape (rows + 2, columns + 2); 1 is alive.
@@ -56,7 +56,7 @@ class Plot:
         ]
 
     def _bind(self, comm: MPI.Intracomm, low: int, high: int, to_low: int, to_high: int) -> list[MPI.Prequest[Any]]:
-        """The exchange along one axis; tags are directions."""
+        """Return the requests of the exchange along one axis; tags are directions."""
         cells = self.cells.T if to_low == WEST else self.cells
         return [
             comm.Recv_init(cells[-1], source=high, tag=to_low),
@@ -66,7 +66,7 @@ class Plot:
         ]
 
     def step(self) -> None:
-        """One generation."""
+        """Compute the next generation."""
         for requests in self._phases:
             MPI.Prequest.Startall(requests)
             MPI.Request.Waitall(requests)
@@ -77,7 +77,7 @@ class Plot:
 
 
 def collect(comm: MPI.Intracomm, plot: Plot, shape: tuple[int, int]) -> Cells | None:
-    """The whole board at rank 0, None elsewhere."""
+    """Return the whole board at rank 0, None elsewhere."""
     own = plot.cells[1:-1, 1:-1]
     if comm.rank != 0:
         comm.Send(own, dest=0)

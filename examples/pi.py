@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 
 
 def partial_sum(intervals: int, rank: int, size: int) -> float:
-    """What the intervals rank, rank + size, rank + 2 size... contribute to the integral."""
+    """Return what the intervals rank, rank + size, rank + 2 size... contribute to the integral."""
     width = 1.0 / intervals
     total = 0.0
     for start in range(rank, intervals, size * BLOCK):
@@ -29,7 +29,7 @@ def partial_sum(intervals: int, rank: int, size: int) -> float:
 
 
 def error_bound(intervals: int) -> float:
-    """Of the midpoint rule: width^2 / 24 times the largest second derivative, which is 8, at 0."""
+    """Bound the error of the midpoint rule: width^2 / 24 times the largest second derivative, which is 8, at 0."""
     return 8.0 / (24.0 * intervals**2) + ROUNDING
 
 

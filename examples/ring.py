@@ -1,4 +1,4 @@
-"""A token goes around all ranks, and the first rank says so when it is late.
+"""A token goes around all ranks, and the first rank complains when it is late.
 
     aiompi-launch -n 4 examples/ring.py --laps 100
     aiompi-launch -n 4 examples/ring.py --laps 2 --work 0.5 --patience 0.2

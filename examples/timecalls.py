@@ -2,8 +2,8 @@
 
     aiompi-launch -n 4 examples/timecalls.py examples/pi.py --intervals 1000000
 
-It runs a program of the blocking face, whatever that is, with a hook around every call, and prints what each kind of
-call took, all ranks together. The program itself is not changed, and does not notice.
+It runs any program of the blocking face with a hook around every call, and prints the time that each kind of call took
+in all ranks together. The program itself is not changed.
 """
 
 import runpy
@@ -41,7 +41,7 @@ def timed() -> Iterator[Timer]:
 
 
 def run(program: str) -> str | int | None:
-    """Run a program as `python program` would; its exit status."""
+    """Run a program as `python program` would, and return its exit status."""
     sys.path[0] = str(Path(program).resolve().parent)
     try:
         runpy.run_path(program, run_name="__main__")
@@ -51,14 +51,14 @@ def run(program: str) -> str | int | None:
 
 
 def collect(timer: Timer) -> list[Timer]:
-    """The timers of all ranks at rank 0, nothing elsewhere; of this rank alone if the program has called Finalize."""
+    """Return the timers of all ranks at rank 0, none elsewhere; only that of this rank if the program has finalized."""
     if MPI.Is_finalized():
         return [timer]
     return MPI.COMM_WORLD.gather(timer) or []
 
 
 def table(timers: list[Timer]) -> Iterator[str]:
-    """The sums over ranks, the longest first."""
+    """Yield the lines of a table of the sums over ranks, the longest first."""
     calls = sum((timer.calls for timer in timers), Counter())
     seconds = sum((timer.seconds for timer in timers), Counter())
     yield f"{'call':20}{'times':>10}{'seconds':>12}"

@@ -2,7 +2,7 @@
 
     aiompi-launch -n 4 examples/wordcount.py --top 20 *.txt
 
-Whoever is free asks for the next file, so that large and small files may come in any order. With one rank only,
+A rank that is free asks for the next file, so that large and small files may come in any order. With one rank only,
 that rank reads everything itself. Printed are the most frequent words: how often, and in how many files.
 """
 
@@ -31,7 +31,7 @@ def hand_out(comm: MPI.Intracomm, files: list[str]) -> None:
 
 
 def handed_out(comm: MPI.Intracomm) -> Iterator[str]:
-    """The files that the first rank gives to this one."""
+    """Yield the files that the first rank gives to this one."""
     while (file := comm.sendrecv(None, dest=0, sendtag=ASK, source=0, recvtag=GIVE)) is not None:
         yield file
 
@@ -50,7 +50,7 @@ def count(files: Iterable[str]) -> Index:
 
 
 def merge(a: Index, b: Index, _: Any) -> Index:
-    """A user-defined operation: two indexes become one. The third argument is for reductions of buffers."""
+    """Merge two indexes: a user-defined operation. The third argument is for reductions of buffers."""
     merged = dict(a)
     for word, (occurrences, files) in b.items():
         others = merged.get(word, (0, 0))

@@ -32,7 +32,21 @@ README = ROOT / "README.md"
 IMAGES = ROOT / "docs/pages/images"
 REFERENCE = ROOT / "docs/pages/reference"
 #: programs in `sh` blocks that others have made
-OTHERS = {"git", "mkdocs", "pytest", "python3", "curl", "ruff", "mypy", ".", ".ci/run", "mpirun", "mpiexec", "export"}
+OTHERS = {
+    "cd",
+    "git",
+    "mkdocs",
+    "pytest",
+    "python3",
+    "curl",
+    "ruff",
+    "mypy",
+    ".",
+    ".ci/run",
+    "mpirun",
+    "mpiexec",
+    "export",
+}
 
 consoles = pytest.mark.parametrize(
     ("path", "number"),

@@ -31,7 +31,7 @@ def test_every_example_is_tested() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_commands_name_options_that_there_are(path: Path) -> None:
-    """Of the programs in the commands with which an example begins."""
+    """Check the commands at the beginning of an example, and the programs in them."""
     commands = path.read_text(encoding="utf-8").split('"""')[1]
     programs = re.findall(r"examples/(\w+\.py)((?: (?!examples/)\S+)*)", commands)
     assert path.name in dict(programs)
