@@ -6,6 +6,7 @@ A picture is a list of boxes, labels and arrows, whose places are in pixels from
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
@@ -36,7 +37,7 @@ class Drawing:
         lines = text.split("\n")
         first = y + 22 if top else y + height // 2 + 5 - (len(lines) - 1) * _LINE // 2
         for i, line in enumerate(lines):
-            bold = ' font-weight="600"' if i == 0 and (top or len(lines) > 1) else ""
+            bold = ' class="bold"' if i == 0 and (top or len(lines) > 1) else ""
             self._text(x + width // 2, first + i * _LINE, line, f'text-anchor="middle"{bold}')
 
     def label(self, x: int, y: int, text: str, anchor: str = "middle") -> None:
@@ -59,7 +60,9 @@ class Drawing:
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
-                "<style>text { font: 14px sans-serif; fill: #1d2433 } .small { font-size: 12px; fill: #47506a }"
+                "<style>text { font: 14px sans-serif; fill: #1d2433 }"
+                " .bold { font-weight: 600 }"
+                " .small { font-size: 12px; fill: #47506a; stroke: #f9fafc; stroke-width: 5px; paint-order: stroke }"
                 " .arrow { fill: none; stroke: #47506a; stroke-width: 1.5 }</style>",
                 '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
                 ' orient="auto-start-reverse"><path d="M0,0 L8,4 L0,8 z" fill="#47506a"/></marker></defs>',
@@ -131,13 +134,93 @@ def impi() -> Drawing:
     return d
 
 
+def layers() -> Drawing:
+    """The layers of the package; imports point downwards."""
+    d = Drawing(800, 478)
+    rows = (
+        ("programs", "launcher", (("futures", 130), ("bench", 110), ("compat", 110), ("util", 110))),
+        ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
+        ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
+        ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("watch", 80), ("transport", 130))),
+        ("engine", "rank", (("engine: requests, schedules, matching", 290),)),
+        ("protocols", "memory", (("wire: frames, hello, control", 220), ("impi: packets, start-up", 220))),
+        ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
+        ("words", "plain", (("constants, errors, status, settings, hooks, info...", 370),)),
+    )
+    for i, (name, fill, units) in enumerate(rows):
+        y = 14 + i * 57
+        d.box(14, y, 772, 50, fill="outer")
+        d.label(28, y + 30, name, "start")
+        x = 130
+        for text, width in units:
+            d.box(x, y + 8, width, 34, text, fill)
+            x += width + 12
+    return d
+
+
+def message() -> Drawing:
+    """The life of a message: down through the layers of the sender, up through those of the receiver."""
+    d = Drawing(800, 490)
+    d.label(175, 28, "rank 0: await world.send(data, dest=1)")
+    d.label(625, 28, "rank 1: await world.recv(source=0)")
+    sender = (
+        (45, "face", "checks arguments, finds the memory"),
+        (185, "engine", "makes a request, chooses the protocol"),
+        (330, "link to the peer", "header, then segments of memory"),
+    )
+    receiver = (
+        (45, "face", "returns the object or the status"),
+        (140, "driver", "wakes the task or the thread"),
+        (235, "engine", "matches; completes the request"),
+        (330, "link from the peer", "reads the header, then the payload"),
+    )
+    for boxes, x, fill in ((sender, 35, "rank"), (receiver, 485, "launcher")):
+        for y, title, text in boxes:
+            d.box(x, y, 280, 56, f"{title}\n{text}", fill)
+        for (y, _, _), (below, _, _) in itertools.pairwise(boxes):
+            points = (x + 140, y + 56), (x + 140, below)
+            d.arrow(*(points if boxes is sender else points[::-1]))
+    d.box(35, 430, 730, 40, "shared memory, a Unix socket, TCP, or the same process", "memory")
+    d.arrow((175, 386), (175, 430))
+    d.arrow((625, 430), (625, 386))
+    d.arrow((485, 263), (400, 263), (400, 213), (315, 213), dashed=True)
+    d.label(400, 290, 'credit; for long messages\n"clear to send"')
+    return d
+
+
+def job() -> Drawing:
+    """The processes of a job on one machine, and how they are connected."""
+    d = Drawing(800, 322)
+    d.box(300, 15, 200, 50, "aiompi-launch\nsupervisor and agent", "launcher")
+    d.box(30, 15, 170, 50, "watchdog\ncleans up", "plain")
+    d.arrow((300, 40), (200, 40), dashed=True)
+    d.box(600, 15, 170, 50, "fork server\nstarts the ranks", "plain")
+    d.arrow((500, 40), (600, 40), dashed=True)
+    for i in range(4):
+        x = 30 + i * 200
+        d.box(x, 150, 140, 60, f"rank {i}\napp.py")
+        d.arrow((340 + i * 40, 65), (x + 70, 150), both=True)
+        d.arrow((x + 70, 210), (x + 70, 262), both=True)
+    d.label(400, 112, "control socket: key, rank, cards of all ranks, end, output")
+    text = "links between ranks, made at the first message: shared memory, Unix sockets or TCP"
+    d.box(30, 262, 740, 44, text, "memory")
+    return d
+
+
 def main() -> None:
     """Write all pictures."""
     for name, draw in DRAWINGS.items():
         (IMAGES / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
 
 
-DRAWINGS: Final = {"ways-in": ways_in, "machines": machines, "impi": impi}
+DRAWINGS: Final = {
+    "ways-in": ways_in,
+    "machines": machines,
+    "impi": impi,
+    "layers": layers,
+    "message": message,
+    "job": job,
+}
 
 if __name__ == "__main__":
     main()

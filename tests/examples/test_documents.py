@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import importlib
 import inspect
 import io
@@ -47,6 +48,10 @@ OTHERS = {
     "mpiexec",
     "export",
 }
+#: words of other programs and libraries, and of MPI, in which documents are free
+FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing", "aplus", "hvector", "gc", "freeze"} | {
+    "ptrace_scope", "eventfd_write",
+}  # fmt: skip
 
 consoles = pytest.mark.parametrize(
     ("path", "number"),
@@ -149,11 +154,32 @@ def test_names_are_there(path: Path) -> None:
     assert [name for name in re.findall(r"`(aiompi(?:\.\w+)+)(?:\([^`]*\))?`", text) if not is_there(name)] == []
     paths = re.findall(r"`((?:aiompi|launcher|tests|examples|docs)/[\w./-]*)`", text)
     assert [name for name in paths if not (ROOT / name).exists()] == []
-    others = {"CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
-    known = {name.upper() for name in settings.Settings.__dataclass_fields__} | others
-    assert set(re.findall(r"\bAIOMPI_([A-Z_]+)\b(?!\.\.\.)", text)) <= known
+    assert set(re.findall(r"\bAIOMPI_([A-Z_]+)\b(?!\.\.\.)", text)) <= known_variables()
     options = set(re.findall(r"(?<!\S)-[-\w]+", " ".join(re.findall(r"`(aiompi-launch [^`]*)`", text))))
     assert options <= options_of_the_launcher() | {"--help"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_identifiers_are_in_the_code(path: Path) -> None:
+    """Every word of an identifier in backticks is in the code, or in a program of the page itself."""
+    text = text_of(path)
+    prose = re.sub(r"^```\w+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    identifiers = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\([^`]*\))?`", prose)
+    known = words_of_the_code() | FOREIGN | set(re.findall(r"\w+", "".join(pages.programs(path).values())))
+    assert [name for name in identifiers if not known.issuperset(name.removeprefix("AIOMPI_").split("."))] == []
+
+
+@functools.cache
+def words_of_the_code() -> set[str]:
+    files = [path for name in ("aiompi", "launcher", "examples") for path in (ROOT / name).rglob("*.py")]
+    names = {path.stem for path in files} | known_variables()
+    return names.union(*(re.findall(r"\w+", text_of(path)) for path in files))
+
+
+def test_every_package_is_in_the_picture_of_the_layers() -> None:
+    words = set(re.findall(r"\w+", text_of(IMAGES / "layers.svg")))
+    packages = {path.parent.name for path in (ROOT / "aiompi").glob("*/__init__.py")}
+    assert packages <= words
 
 
 def is_there(name: str) -> bool:
@@ -170,6 +196,12 @@ def is_there(name: str) -> bool:
             except ImportError:
                 return False
     return True
+
+
+def known_variables() -> set[str]:
+    """Environment variables, without AIOMPI_: of settings, and those by which a launcher describes a job."""
+    described = {"CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
+    return {name.upper() for name in settings.Settings.__dataclass_fields__} | described
 
 
 def options_of_the_launcher() -> set[str]:
