@@ -94,11 +94,12 @@ def test_commands(site: Site, path: Path, number: int) -> None:
     for terminal, script in pages.scripts(commands, site.directory).items():
         log = pages.log_of(site.directory, terminal)
         log.touch()
-        running[terminal] = site.start("bash", "-c", f"exec >{log} 2>&1\n{script}", env=environ)
+        running[terminal] = site.start("bash", "-c", f"exec >{log} 2>&1\nset -e\n{script}", env=environ)
     for terminal, shell in running.items():
-        shell.finish()
+        code = shell.finish().code
         printed = pages.log_of(site.directory, terminal).read_text(encoding="utf-8")
         assert pages.unlike(printed, commands, terminal) == "", printed
+        assert code == 0 or " failed: " in block, printed
 
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENTS if pages.cells(path)], ids=name_of)
