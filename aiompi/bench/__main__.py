@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "simulate": "aiompi.bench.simulate.command",
     "steps": "aiompi.bench.steps.command",
     "tune": "aiompi.bench.tune.command",
+    "ways": "aiompi.bench.ways.command",
 }
 
 

@@ -9,9 +9,9 @@ import sys
 from typing import Final
 
 from aiompi import MPI
-from aiompi.bench.measure import calls, point_to_point, steps, turns
+from aiompi.bench.measure import calls, point_to_point, steps, turns, ways
 
-WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS, **steps.WORKS}
+WORKS: Final = {**point_to_point.works(MPI), **calls.WORKS, **steps.WORKS, **ways.WORKS}
 
 
 def main(ranks: str | None = None) -> None:

@@ -1,0 +1,173 @@
+"""The command: how much longer messages take without each way, in the states in which programs have them."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiompi.bench import arguments, numerals
+from aiompi.bench.contender import LAUNCHER, Answer, Contender, Conversation, apart, bind, conversations, cores
+from aiompi.bench.machine import idle_cores
+from aiompi.bench.measure.without import WAYS, Way
+from aiompi.bench.results import Results, show
+from aiompi.bench.samples import Side, call_time, calls_within, in_turns
+
+MEMORY: Final = ("again", "fresh", "cycling")
+#: how ranks wait -> the setting for it
+WAITING: Final = {"spin": "AIOMPI_SPIN=500e-6", "asleep": "AIOMPI_SPIN=0"}
+#: how ranks are placed -> their number
+PLACED: Final = {"apart": 2, "crowded": 4}
+SIZES: Final = "1k,4k,16k,64k,128k,256k,512k,1m,2m,4m,16m"
+
+#: seconds that a turn takes, about; at most how many rounds it has; and rounds of the trial that tells how many
+_TURN: Final = 0.02
+_MOST_ROUNDS: Final = 300
+_TRIAL: Final = 3
+_BLOCKS: Final = 2
+#: a way stays that gains so much in a state, and loses no more in another
+_GAIN: Final = 1.1
+_LOSS: Final = 0.95
+_WIDTH: Final = 40
+
+_EPILOG: Final = """\
+Two jobs take turns, of which one lacks the way: a ratio above x1 is how much longer it takes without. Ratios are medians
+of those of the turns, with how far the farthest turn is from that; the last column is the geometric mean over all sizes.
+again: messages are sent from the same memory, and received into the same other memory. fresh: they are written before
+each send, which is not timed, and read after each receive, which is. cycling: they are in more memory than caches hold.
+spin: ranks that wait look for messages for 500 us before they sleep. asleep: they sleep at once (AIOMPI_SPIN=0).
+apart: two ranks on a core each. crowded: four ranks on two cores, of which each pair has both.
+Collectives, whose calls begin after a barrier, are measured in the state again only.
+A way earns its lines if it gains 10 % in a state and loses no more than 5 % in another.
+"""
+
+
+class State(NamedTuple):
+    """How ranks wait, how they are placed, what they send, and how they use its memory."""
+
+    waiting: str
+    placed: str
+    payload: str
+    memory: str
+
+
+def main(argv: Sequence[str]) -> None:
+    """Entry point of `python -m aiompi.bench ways`.
+
+    Raises:
+        BenchError: something could not be measured or written.
+        BrokenPipeError: nobody reads what is printed.
+    """
+    chosen = _parser().parse_args(argv)
+    results = Results(chosen.json, quick=chosen.quick, awake=chosen.awake)
+    show(results.head)
+    measured: list[dict[str, Any]] = []
+    with idle_cores(chosen.awake):
+        for name in chosen.ways or WAYS:
+            rows = []
+            for row in _rows(name, WAYS[name], chosen):
+                if not rows:
+                    show(f"\n{name}: {WAYS[name].about}")
+                    show(" " * _WIDTH + "".join(f"{numerals.size(nbytes):>13}" for nbytes in row["ratios"]))
+                rows.append(row)
+                measured.append(row)
+                show(_line(row))
+                results.save(False, more=True, ways=measured)
+            if rows:
+                show(_verdict(rows))
+    results.save(True, ways=measured)
+
+
+def _rows(name: str, way: Way, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What is measured for a way, state by state."""
+    shortest, longest = way.sizes
+    sizes = [nbytes for nbytes in chosen.sizes if shortest <= nbytes <= longest]
+    if not sizes:
+        return
+    for waiting, placed in itertools.product(chosen.waiting, chosen.placed):
+        number = PLACED[placed]
+        both = [_contender(number, WAITING[waiting]), _contender(number, WAITING[waiting], *way.variables, way=name)]
+        with conversations(*both, processes=number) as jobs:
+            if number > 2:
+                bind(jobs, apart(cores(), number))
+            for payload in way.payloads:
+                exchanged = payload in ("buffer", "object", "allocated")
+                for memory in chosen.memory if exchanged else chosen.memory[:1]:
+                    state = State(waiting, placed, payload, memory)
+                    turns = {nbytes: _ratios(jobs, state, nbytes, chosen) for nbytes in sizes}
+                    yield {"way": name, **state._asdict(), "ratios": turns}
+
+
+def _contender(processes: int, *variables: str, way: str = "") -> Contender:
+    module = ("-m", "aiompi.bench.measure.without", *([way] if way else []))
+    command = ("env", *variables, *LAUNCHER, "-n", str(processes), *module)
+    return Contender(f"without {way}" if way else "with all ways", command)
+
+
+def _ratios(jobs: Sequence[Conversation], state: State, nbytes: int, chosen: argparse.Namespace) -> list[float]:
+    """By turns: the time without the way, in parts of that with it."""
+    if state.payload in ("buffer", "object", "allocated"):
+        work = {"work": "exchange", "payload": state.payload, "nbytes": nbytes, "memory": state.memory}
+        sides = [Side(job, {**work, "blocks": _BLOCKS, "rounds": _TRIAL}, _round_trip) for job in jobs]
+        rounds = _TRIAL if chosen.quick else calls_within(_TURN / _BLOCKS, max(side() for side in sides), _MOST_ROUNDS)
+        sides = [Side(side.conversation, {**side.work, "rounds": max(rounds, 2)}, _round_trip) for side in sides]
+    else:
+        name = state.payload.removesuffix("_object")
+        work = {"work": "collective", "name": name, "nbytes": nbytes}
+        if name != state.payload:
+            work = {"work": "collective_objects", "name": name, "payload": "array", "nbytes": nbytes}
+        sides = [Side(job, {**work, "calls": _TRIAL}, call_time) for job in jobs]
+        seconds = max(side() for side in sides) * 1e-6
+        calls = _TRIAL if chosen.quick else calls_within(_TURN, seconds, _MOST_ROUNDS)
+        sides = [Side(side.conversation, {**side.work, "calls": calls}, call_time) for side in sides]
+    base, without = in_turns(1 if chosen.quick else chosen.repeat, *sides)
+    return [b / a for a, b in zip(base, without, strict=True)]
+
+
+def _round_trip(answer: Answer) -> float:
+    """Seconds of a round trip, without those in which the ranks wrote messages; the mean of all pairs of ranks."""
+    half = len(answer) // 2
+    pairs = []
+    for lead, follow in zip(answer[:half], answer[half:], strict=True):
+        blocks = [seconds - own - other for (seconds, own), (_, other) in zip(lead, follow, strict=True)]
+        pairs.append(statistics.median(blocks))
+    return statistics.mean(pairs)
+
+
+def _mean(row: dict[str, Any]) -> float:
+    """The geometric mean over all sizes."""
+    return statistics.geometric_mean([statistics.median(turns) for turns in row["ratios"].values()])
+
+
+def _line(row: dict[str, Any]) -> str:
+    cells = ""
+    for turns in row["ratios"].values():
+        ratio = statistics.median(turns)
+        spread = max(abs(turn - ratio) for turn in turns) / ratio
+        cells += f"{f'x{ratio:.2f}':>8}{f'±{spread:.0%}':>5}"
+    state = ", ".join(row[part] for part in State._fields)
+    return f"  {state:{_WIDTH - 2}}{cells}  x{_mean(row):.2f}"
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    best, worst = max(rows, key=_mean), min(rows, key=_mean)
+    earns = _mean(best) >= _GAIN and _mean(worst) >= _LOSS
+    states = [f"x{_mean(row):.2f} ({', '.join(row[part] for part in State._fields)})" for row in (best, worst)]
+    return f"  {'earns its lines' if earns else 'does not earn its lines'}: at best {states[0]}, at worst {states[1]}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    known = ", ".join(WAYS)
+    parser = arguments.parser("ways", "Show what each way of a message is worth.", f"{_EPILOG}\nways: {known}\n")
+    add = parser.add_argument
+    add("ways", nargs="*", action=arguments.Once, metavar="way", type=arguments.name(WAYS), help="(all)")
+    arguments.add_sizes(parser, SIZES)
+    for option, values in {"memory": MEMORY, "waiting": tuple(WAITING), "placed": tuple(PLACED)}.items():
+        known = arguments.list_of(arguments.name(values))
+        add(f"--{option}", type=known, default=list(values), metavar="STATE,...", help=f"({','.join(values)})")
+    arguments.add_turns(parser, 5)
+    arguments.add_results(parser)
+    arguments.add_awake(parser)
+    return parser
