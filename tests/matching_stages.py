@@ -11,17 +11,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, TypeAlias
-from unittest import mock
 
 from worlds import LocalWorld, PolledWorld, WireWorld
 
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.engine import Engine, Link, Peer
-from aiompi.engine import engine as engine_module
 from aiompi.engine.seams import Owner
 from aiompi.settings import MIN_RING
-from aiompi.transport.shared_memory import posted
 from aiompi.wire.frame import Payload
 
 #: sender and receiver, as ranks of the world
@@ -261,24 +258,6 @@ class OverSharedMemory(_Sockets):
         super().__init__(size, narrow, **settings | ({"ring_size": MIN_RING} if narrow else {}))
 
 
-class IntoPostedMemory(OverSharedMemory):
-    """The same, where messages of any length go straight into the memory of receives that are posted."""
-
-    def __init__(self, size: int, narrow: bool, **settings: Any) -> None:
-        self._limits = [
-            mock.patch.object(posted, "_SHORTEST_CROWDED", 1),
-            mock.patch.object(engine_module, "SHORTEST", 1),
-        ]
-        for limit in self._limits:
-            limit.start()
-        super().__init__(size, narrow, single_copy=True, lend_limit=2**20, **settings)
-
-    def close(self) -> None:
-        super().close()
-        for limit in self._limits:
-            limit.stop()
-
-
 class OverTCP(_Sockets):
     kind = "tcp"
 
@@ -288,7 +267,6 @@ STAGES: Final[dict[str, Callable[..., Stage]]] = {
     "loopback-delayed": Held,
     "bytes-delayed": Wires,
     "shared_memory": OverSharedMemory,
-    "shared_memory-posted": IntoPostedMemory,
     "unix": OverUnix,
     "tcp": OverTCP,
 }

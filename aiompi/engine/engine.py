@@ -17,7 +17,7 @@ from aiompi.engine.message import Landing, Message
 from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
-from aiompi.engine.receive import SHORTEST, Receive
+from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
@@ -261,20 +261,11 @@ class Engine:
                     receive.fail(error)
                     return
             matcher.post(receive)
-            if receive.memory is not None and len(receive.memory) >= SHORTEST:
-                self._advertise(receive)
         except BaseException:
             # Nobody else has it, so nothing may come into its memory any more.
-            if receive.advertised is not None or (not receive.cancel() and receive.landing is not None):
+            if not receive.cancel() and receive.landing is not None:
                 receive.withdraw()
             raise
-
-    def _advertise(self, receive: Receive) -> None:
-        """Let a message be copied straight into the memory of a receive, if it is clear which one it gets next."""
-        if self.lending is not None and receive.peer_rank >= 0 and receive.matcher.foremost(receive):
-            peer = self._peers[receive.peer_rank]
-            if peer is not None:
-                peer.advertise(receive)
 
     def convene(self, current: Round) -> None:
         """Wait for the others of a round, if they can still come."""
@@ -418,9 +409,6 @@ class Engine:
         for peer in self.peers():
             for landing in peer.landings:
                 landing.offer = None
-        for matcher in self.contexts.values():
-            for receive in matcher.posted():
-                receive.advertised = None
         self.abort(error)
 
     def _fail(self, doomed: Iterable[Failable], error: Exception) -> None:

@@ -69,26 +69,6 @@ class Matcher:
                 self._posted[source, tag] = posted = OrderedDict({posted.order: posted})
             posted[receive.order] = receive
 
-    def foremost(self, receive: Receive) -> bool:
-        """Whether no other one gets the next message that a posted receive matches; False if it is not easily seen."""
-        if self._only is receive:
-            return True
-        source, tag = receive.want_source, receive.want_tag
-        if tag == ANY_TAG or self._posted.get((source, tag)) is not receive:
-            return False
-        if not self._wildcards:
-            return True
-        return not any(key in self._posted for key in ((source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)))
-
-    def heir(self, source: int, tag: int) -> Receive | None:
-        """The first posted receive that matches a message which has lost the one that it had matched."""
-        only = self._only
-        if only is not None:
-            fits = only.want_source in (source, ANY_SOURCE) and only.want_tag in (tag, ANY_TAG)
-            return only if fits else None
-        place = self._posted.get(self._first_posted(source, tag))
-        return next(iter(place.values())) if isinstance(place, OrderedDict) else place
-
     def take_posted(self, source: int, tag: int) -> Receive | None:
         """The first posted receive that matches an incoming message.
 
@@ -102,8 +82,6 @@ class Matcher:
             wanted = only.want_tag
             if wanted != tag and wanted != ANY_TAG:
                 return None
-            if only.advertised is not None:
-                only.advertised.close()
             self._only = None
             self._order = only.order = self._order + 1
             return only
@@ -112,8 +90,6 @@ class Matcher:
         if posted is None:
             return None
         receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
-        if receive.advertised is not None:
-            receive.advertised.close()
         if isinstance(posted, OrderedDict) and len(posted) > 1:
             del posted[receive.order]
         else:
@@ -141,8 +117,6 @@ class Matcher:
 
     def withdraw(self, receive: Receive) -> bool:
         """Take back a posted receive; False when it has been matched."""
-        if receive.advertised is not None:
-            receive.advertised.close()
         if self._only is receive:
             self._only = None
             return True
@@ -259,8 +233,6 @@ class Matcher:
         ranks = {rank, ANY_SOURCE} if anybody and rank in self.sources else {rank}
         receives = [receive for receive in self.posted() if rank is None or receive.peer_rank in ranks]
         for receive in receives:
-            if receive.advertised is not None:
-                receive.advertised.drop()
             self.withdraw(receive)
         probes = [probe for probe in self.probes if rank is None or probe.peer_rank in ranks]
         self.probes = [probe for probe in self.probes if probe not in probes]

@@ -73,10 +73,6 @@ class Party(ABC):
         """Start a message in standard mode whose payload is also in a block of `engine.lending` that the peer reads."""
         return self.send(payload, nbytes, context, source, tag, Mode.STANDARD, note)
 
-    def advertise(self, receive: Receive) -> None:
-        """Let it copy a message straight into the memory of a posted receive, if it can; by default it cannot."""
-        return
-
     @abstractmethod
     def recall(self, send: Send) -> None:
         """Ask the receiver to give a message back, if that is possible (section 3.8)."""

@@ -5,9 +5,6 @@ Eager: a message of at most `eager_limit` bytes goes out at once, as long as the
 and may stay there. Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes
 from user memory to user memory (DATA); or, where the receiver can read the memory that it is in, it is copied when it
 is matched (SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
-
-Where ranks share memory an eager message may also be copied straight into that of its receive, if that is posted
-already and told of (`advertise`, `filled`).
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from aiompi.constants import ANY_TAG
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
 from aiompi.engine.credit import OVERHEAD, Creditor
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
 
 _pack: Final = HEADER.pack
 _STANDARD: Final = Mode.STANDARD
-#: receives that a peer is told of in vain before it is told of one in so many
-_HOPE: Final = 16
 
 #: mode -> kind of the frame of a short message, and of a long one
 _KINDS: Final = {
@@ -54,12 +48,11 @@ class Peer(Creditor):
         recallable: by srqid, unexpected messages that the sender may still cancel.
     """
 
-    __slots__ = ("_contexts", "_vain", "recallable")
+    __slots__ = ("_contexts", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank, credit)
         self._contexts = engine.contexts
-        self._vain = 0  # receives since the last one into whose memory it has copied a message
         self.recallable: dict[int, Message] = {}
 
     # Sending.
@@ -174,15 +167,12 @@ class Peer(Creditor):
         return sent
 
     def _send_straight(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
-        """Send a message by one copy to where the peer wants it or reads it; False if that cannot be done now."""
+        """Send a message by one copy to where the peer reads it; False if that cannot be done now."""
         sharing = self._sharing
         if sharing is None or not self.borrows(nbytes):
             return False
-
-        def copy(header: bytes) -> bool:
-            return sharing.fill(header, payload) or sharing.stream(header, payload, nbytes)
-
-        return self._give((EAGER, tag, source, context, nbytes, 0, note), nbytes + OVERHEAD, copy)
+        envelope = EAGER, tag, source, context, nbytes, 0, note
+        return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))
 
     def recall(self, send: Send) -> None:
         if send.srqid in self.engine.sends and not send.recalling:
@@ -238,29 +228,6 @@ class Peer(Creditor):
             receive.take(source, tag, payload)
             return
         _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
-
-    def advertise(self, receive: Receive) -> None:
-        self._vain += 1
-        if self._vain > _HOPE and self._vain % _HOPE:
-            return  # messages of this peer are shorter than the memory that they come into
-        for link in self._links:
-            if link.sharing is not None and link.sharing.advertise(receive):
-                return
-
-    def filled(self, header: tuple[int, ...], receive: Receive) -> None:
-        _, tag, source, credit, context, length, _, note = header
-        self.credit += credit
-        matcher, wanted = receive.matcher, receive.want_tag
-        fits = context == matcher.context and source == receive.want_source and wanted in (tag, ANY_TAG)
-        if not fits or matcher.take_posted(source, tag) is not receive:
-            raise RemoteProtocolError(
-                f"rank {self.rank} wrote a message into the memory of a receive that does not get it"
-            )
-        self._vain = 0
-        self._return_credit(length + OVERHEAD)
-        if note:
-            receive.noted(note)
-        receive.filled(source, tag, length)
 
     def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
@@ -14,8 +14,6 @@ from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Keep
 
-#: bytes of memory of a receive below which nobody copies a message straight into it
-SHORTEST: Final = 48 * 2**10
 #: makes the result of a receive out of the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from aiompi.engine.foreign import ForeignPeer
     from aiompi.engine.match import Matcher
     from aiompi.engine.party import Party
-    from aiompi.engine.seams import Advertised
 
 
 class Receive(Request[Any]):
@@ -38,13 +35,11 @@ class Receive(Request[Any]):
         status: filled with the envelope when the result is taken.
 
     Attributes:
-        advertised: the receive as its sender knows it, if it does.
         data: the bytes of a message that was received into memory of its own.
         source, tag, length: envelope of the message, once matched.
     """
 
     __slots__ = (
-        "advertised",
         "data",
         "decode",
         "landing",
@@ -74,7 +69,6 @@ class Receive(Request[Any]):
         self._engine = engine
         self._done = self._cancelled = self._told = False
         self._error = self._value = self._callbacks = self._waiter = None
-        self.advertised: Advertised | None = None
         self.matcher = matcher
         self.memory = memory
         self.want_source = source
@@ -158,15 +152,6 @@ class Receive(Request[Any]):
         if self._callbacks is not None or self._waiter is not None:
             self._finish()
 
-    def filled(self, source: int, tag: int, length: int) -> None:
-        """A whole message has come, into the memory of the receive."""
-        self.source = source
-        self.tag = tag
-        self.length = length
-        self._done = True
-        if self._callbacks is not None or self._waiter is not None:
-            self._finish()
-
     def begin(
         self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
     ) -> Landing:
@@ -213,11 +198,6 @@ class Receive(Request[Any]):
 
     def cancel(self) -> bool:
         """Cancel the receive if it has not been matched (MPI_Cancel, section 3.8)."""
-        if self.advertised is not None and self.advertised.claimed():
-            return False
-        return self._call_off()
-
-    def _call_off(self) -> bool:
         if self._done or not self.matcher.withdraw(self):
             return False
         self._cancelled = True
@@ -226,17 +206,6 @@ class Receive(Request[Any]):
         return True
 
     def quiescent(self) -> bool:
-        """As of requests; whoever is to get the message in its place is no longer advertised.
-
-        Raises:
-            MemoryError: there is none to keep a message aside.
-        """
-        if self._matched:
-            heir = self.matcher.heir(self.source, self.tag)
-            if heir is not None and not heir.quiescent():
-                return False
-        if self.advertised is not None:
-            return self.advertised.close(wait=False)
         return self.landing is None or self.landing.divert(wait=False)
 
     def withdraw(self) -> None:
@@ -251,11 +220,8 @@ class Receive(Request[Any]):
         return super().exception() if self._matched and self.untold_error() is not None else None
 
     def _undo(self) -> None:
-        if self._error is not None or self._cancelled or self.source == PROC_NULL or self._call_off():
+        if self._error is not None or self._cancelled or self.source == PROC_NULL or Receive.cancel(self):
             return
-        heir = self.matcher.heir(self.source, self.tag)
-        if heir is not None and heir.advertised is not None:
-            heir.advertised.close()  # before anything is undone: there may be no memory
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # It is truncated already: the rest was never asked for, or has been dropped.

@@ -12,7 +12,6 @@ B = TypeVar("B")
 
 if TYPE_CHECKING:
     from aiompi.engine.party import Party
-    from aiompi.engine.receive import Receive
     from aiompi.engine.request import Request
     from aiompi.engine.round import Round
 
@@ -170,25 +169,6 @@ class Exhibit(NamedTuple):
     memory: memoryview
 
 
-class Advertised(Protocol):
-    """A posted receive of whose memory the sender knows."""
-
-    def claimed(self) -> bool:
-        """Whether the receive gets a message that is there, or just being written; if not nobody writes from now on."""
-
-    def close(self, wait: bool = True) -> bool:
-        """Let nobody write into the memory from now on; False if somebody still does, and this was not to wait.
-
-        A message that is there is kept aside, and comes as any other.
-
-        Raises:
-            MemoryError: there is no memory for it.
-        """
-
-    def drop(self) -> None:
-        """The same, where a message that is there is lost."""
-
-
 class Assembly(Protocol):
     """Ranks each of which posts where all the others see it."""
 
@@ -261,9 +241,6 @@ class Sharing(Protocol):
     def lend(self, header: bytes, block: Any) -> bool:
         """The payload is in a block of `Lending`; whether the frame was sent."""
 
-    def fill(self, header: bytes, payload: Payload) -> bool:
-        """Copy an eager message into the memory of its receive, if that is advertised; whether the frame was sent."""
-
     def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         """Copy a message to memory of this rank, where the peer reads it meanwhile; whether the frame was sent."""
 
@@ -282,15 +259,6 @@ class Sharing(Protocol):
 
         Returns:
             Copies up to so many bytes, and tells whether there is more to do; None if there is nothing.
-        """
-
-    def advertise(self, receive: Receive) -> bool:
-        """Let the peer copy a message straight into the memory of a posted receive, if that can be done now.
-
-        Then `receive.advertised` is set until the receive has got a message, or is posted no more.
-
-        Returns:
-            Whether the peer sends by this link.
         """
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 EAGER: Final = 1
 EAGER_SYNC: Final = 2
@@ -151,9 +151,6 @@ class Sink(Protocol):
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
         """An RTS whose message need not be asked for: once it has been copied, the answer is SYNCACK."""
-
-    def filled(self, header: tuple[int, ...], receive: Any) -> None:
-        """An eager frame whose payload is in the memory of its receive (see `aiompi.engine.seams.Advertised`)."""
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         """A whole frame. The payload is valid only during the call."""

@@ -56,44 +56,12 @@ def read(process: int, address: int, memory: memoryview) -> None:
     _copy(_readv, process, address, memory)
 
 
-def read_if(process: int, address: int, memory: memoryview, words: memoryview, place: int, value: int) -> bool:
-    """The same, if a word has a value; whether it had. No signal handler runs between this look and the copy."""
-    ranges = _ranges(address, memory)
-    start = address_of(ranges)
-    there = start + _THERE
-    if words[place] != value:
-        return False
-    copied = _readv(process, start, 1, there, 1, 0)
-    _check(copied, len(memory))
-    return True
-
-
 def write(process: int, address: int, memory: bytes | memoryview) -> None:
     """Copy bytes of this process into memory of another one (process_vm_writev(2)), while other threads run.
 
     For arguments and errors see `read`.
     """
     _copy(_writev, process, address, memory)
-
-
-class Writer:
-    """Copies between the memory of this process and that of another one, in no more time than they take.
-
-    Args:
-        process: id of the other one.
-    """
-
-    __slots__ = ("_process", "_ranges", "_start")
-
-    def __init__(self, process: int) -> None:
-        self._process = process
-        self._ranges = bytearray(_RANGES.size)
-        self._start = address_of(self._ranges)
-
-    def write(self, address: int, start: int, nbytes: int) -> None:
-        """Copy bytes of this process to an address of the other one; for errors see `read`."""
-        _RANGES.pack_into(self._ranges, 0, start, nbytes, address, nbytes)
-        _check(_writev(self._process, self._start, 1, self._start + _THERE, 1, 0), nbytes)
 
 
 def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:

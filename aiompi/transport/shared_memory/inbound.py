@@ -14,7 +14,6 @@ from aiompi.transport.shared_memory.ring import (
     ALIGNED,
     CHUNK,
     EXPOSED,
-    FILLED,
     LENT,
     PADDING,
     PIECES,
@@ -35,7 +34,6 @@ PATIENCE: Final = range(100)
 #: times: who computes keeps the core for milliseconds each time.
 _YIELDING: Final = 30e-6
 
-_FILLED: Final = EAGER | FILLED
 _unpack_from: Final = HEADER.unpack_from
 
 
@@ -47,10 +45,6 @@ def nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> O
     raise RemoteProtocolError("it told of memory of a process that is unknown")
 
 
-def nothing_filled(sink: Sink, header: tuple[int, ...]) -> None:
-    raise RemoteProtocolError("it told of a receive that is unknown")
-
-
 class Inbound(Ring):
     """The reading end.
 
@@ -59,13 +53,11 @@ class Inbound(Ring):
         lender: gives the area of the writer, of that kind, which has been handed over.
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
-        accept: hands over a message in the memory of a receive.
-        help: copies a part of a message that the writer is just copying to a receive, if that is so and can be done.
         stopped: set to hand out nothing any more.
     """
 
     __slots__ = (
-        "_grant", "_inflow", "_missing", "_tail", "accept", "exposed", "help", "landing", "lender", "stopped",
+        "_grant", "_inflow", "_missing", "_tail", "exposed", "landing", "lender", "stopped",
     )  # fmt: skip
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
@@ -75,8 +67,6 @@ class Inbound(Ring):
         self.landing: Landing | None = None
         self.lender: Callable[[int], Loan] = nothing_lent
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = nothing_exposed
-        self.accept: Callable[[Sink, tuple[int, ...]], object] = nothing_filled
-        self.help: Callable[[], bool] | None = None
         self.stopped = False
 
     @property
@@ -117,13 +107,6 @@ class Inbound(Ring):
             return False
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
-        if header[0] == _FILLED and head == tail + ALIGN:
-            self._head = self._tail = head
-            try:
-                self.accept(sink, header)
-            finally:
-                words[TAIL] = self._tail & ALIGNED
-            return True
         nbytes = HEADER_BYTES + header[5]
         end = begin + nbytes
         # A head where the frame ends, within the ring, is one that `_look` would accept.
@@ -216,12 +199,6 @@ class Inbound(Ring):
         finally:
             words[TAIL] = self._tail & ALIGNED
         return budget
-
-    def _filled(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """An eager message is in the memory of its receive; what that takes of the budget."""
-        self._move(self._tail + ALIGN)
-        self.accept(sink, header)
-        return FRAME_COST
 
     def _exposed(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A message is announced that is in memory of the writer's process."""
@@ -340,8 +317,6 @@ class Inbound(Ring):
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
             return False
-        if self.help is not None:
-            self.help()
         for _ in PATIENCE:
             if words[HEAD] != tail:
                 return True
@@ -385,4 +360,4 @@ class Inbound(Ring):
 
 
 #: kind of a frame whose payload is not in the ring -> what hands it out; all others have it in the pool
-_ELSEWHERE: Final = {_FILLED: Inbound._filled, RTS | EXPOSED: Inbound._exposed, RTS | LENT: Inbound._lying}
+_ELSEWHERE: Final = {RTS | EXPOSED: Inbound._exposed, RTS | LENT: Inbound._lying}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import Driver, Peer
@@ -14,10 +13,9 @@ from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.area import BOARD, POOL, Area
 from aiompi.transport.shared_memory.board import Poster
 from aiompi.transport.shared_memory.habit import Habit
-from aiompi.transport.shared_memory.inbound import FRAME_COST, PATIENCE, Inbound
+from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.outbound import AHEAD, NOT
 from aiompi.transport.shared_memory.outgoing import Outgoing
-from aiompi.transport.shared_memory.posted import shortest
 from aiompi.transport.shared_memory.ring import CHUNK
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
@@ -59,7 +57,6 @@ class RingLink:
         self._segment: Segment | None = None
         self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
-        self._shortest = shortest(transport.engine)  # bytes of a message that may go straight into memory of the peer
         self._sleepers = transport.engine.sleepers
         self._habit = transport.habits.setdefault(peer.rank, Habit())
         self._lingering = False
@@ -136,11 +133,6 @@ class RingLink:
         piece = payload[0] if payload else b""
         rest = payload[1:] if several else ()
         try:
-            if len(piece) >= self._shortest and self.sharing is not None:
-                if self.sharing.fill(header, payload):
-                    return True
-                if self._closed:
-                    return False
             written = segment.outbound.put(header, piece, 0, False, rest)
             if written == AHEAD:
                 segment.outbound.ring()
@@ -343,7 +335,7 @@ class RingLink:
             if not queue:
                 taken = inbound.take(self.peer, looks)
                 if taken is not None:
-                    return taken or (inbound.help is not None and self._helped(inbound, inbound.help))
+                    return taken
                 if self._driver.single and inbound.take_first(self.peer):
                     return True
             elif not inbound.pending():
@@ -358,13 +350,6 @@ class RingLink:
         # Nothing read at all: it is the writer who waits.
         if not self._closed and (left <= 0 or left == CHUNK or queue):
             self._turn()
-        return True
-
-    def _helped(self, inbound: Inbound, help: Callable[[], bool]) -> bool:
-        """Do a part of what the peer is just copying to a receive, and look for the end; whether there was any."""
-        if not help():
-            return False
-        inbound.take(self.peer, PATIENCE)
         return True
 
     def stale(self) -> bool:

@@ -67,7 +67,7 @@ class Outbound(Ring):
         """Write a whole frame, if it fits in one piece.
 
         Args:
-            mark: LENT or EXPOSED if the payload tells where the true one is, FILLED if there is none here.
+            mark: LENT or EXPOSED if the payload tells where the true one is.
             quiet: whether a reader who sleeps may sleep on.
             rest: of the payload, if it has several pieces.
 

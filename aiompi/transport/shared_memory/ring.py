@@ -13,7 +13,7 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
-Some words more are for messages that do not go through the ring: see `cma`, `posted` and `halves`, and `words` for all.
+`cma` has some words more; `words` is the table of all.
 
 Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
 
@@ -53,8 +53,6 @@ LENT: Final = 0x80
 #: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
 #: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
 EXPOSED: Final = LENT | 0x40
-#: bits of the kind of an eager frame whose message is in the memory of the receive that the reader has advertised
-FILLED: Final = LENT | 0x40
 #: pieces of an exposed message at most
 PIECES: Final = 64
 PLACE: Final = struct.Struct("=QQ")

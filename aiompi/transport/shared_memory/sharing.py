@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aiompi.datatype.buffer.process import address_of
-from aiompi.engine import Receive
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.area import Area, Borrower, Loan
 from aiompi.transport.shared_memory.arena import Arena
@@ -16,7 +15,6 @@ from aiompi.transport.shared_memory.inbound import nothing_exposed, nothing_lent
 from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour, process_of
 from aiompi.transport.shared_memory.outbound import NOT
 from aiompi.transport.shared_memory.pool import Block
-from aiompi.transport.shared_memory.posted import Advertiser, Filler, shortest
 from aiompi.transport.shared_memory.ring import EXPOSED, LENT, PIECES, PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.words import RETRACTED
@@ -51,7 +49,6 @@ class Sharing:
 
     Attributes:
         loans: by kind, the areas of the peer.
-        filler: what copies messages straight into memory of the peer, once it is needed.
     """
 
     def __init__(self, link: Frames, transport: SharedMemory, sock: socket.socket, segment: Segment) -> None:
@@ -62,14 +59,11 @@ class Sharing:
         self._inbound, self._outbound = segment.inbound, segment.outbound
         self._inbound.lender = self._lender
         self._inbound.exposed = self._exposed
-        self._shortest = shortest(transport.engine)  # bytes of a message that may go straight into memory of the peer
         self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
         self.loans: Final[dict[int, Loan]] = {}
         self._offered: Arena | None = None  # where messages to the peer may lie
         self._exposing = False  # whether they may lie in any memory
         self._neighbour: Neighbour | None = None
-        self._advertiser: Advertiser | None = None
-        self.filler: Filler | None = None
 
     # Areas.
 
@@ -139,21 +133,6 @@ class Sharing:
             if not self._link.closed and self._outbound.unheard():
                 self._segment.ring()
 
-    def fill(self, header: bytes, payload: Payload) -> bool:
-        if self._link.closed or not self._link.idle or len(payload) != 1 or len(payload[0]) < self._shortest:
-            return False
-        filler = self.filler
-        if filler is None:
-            filler = self.filler = Filler(self._met(), self._outbound)
-        try:
-            filled = filler.fill(header, payload[0])
-        except RemoteProtocolError as error:
-            self._link.lost(str(error))
-            return False
-        if filled and self._outbound.habit.sleepy:
-            self._link.dozes()
-        return filled
-
     def offer(self, header: bytes, payload: Payload) -> bool:
         arena = self._transport.arena
         if arena is None or len(payload) != 1:
@@ -177,16 +156,6 @@ class Sharing:
         if self._link.closed or number > NUMBERS:
             return None
         return Assistance(self._met(), payload, nbytes, address, number, self._outbound).write
-
-    def advertise(self, receive: Receive) -> bool:
-        if not self._inbound.used:
-            return False
-        memory = receive.memory
-        if memory is not None and len(memory) >= self._shortest:
-            if self._advertiser is None:
-                self._advertiser = Advertiser(self._met(), self._inbound)
-            self._advertiser.advertise(receive, memory)
-        return True
 
     def _refer(self, header: bytes, where: bytes, mark: int = LENT, quiet: bool = False) -> bool:
         """Send a frame that tells where its payload is, if there is room and nothing is to leave before it."""
@@ -217,9 +186,6 @@ class Sharing:
     def close(self) -> None:
         """Part with the peer, as long as the socket is there."""
         self._inbound.lender, self._inbound.exposed = nothing_lent, nothing_exposed  # nothing refers to itself any more
-        if self._advertiser is not None:
-            self._advertiser.end()
-            self._advertiser = None
         if self._neighbour is not None:
             self._neighbour.close()
         number = process_of(self._socket)

@@ -20,21 +20,10 @@ COMING: Final = 2
 RETRACTED: Final = 3  # of messages that are exposed: `cma`
 WRITING: Final = 4
 WRITTEN: Final = 5
-CLAIMED: Final = 8  # of messages into posted receives: `posted`
-LENGTH: Final = 9
-FROM: Final = 10  # and copied by both ends: `halves`
-REACHED: Final = 11
 
 # Written by the reader.
 TAIL: Final = 16  # of frames
 WATCHING: Final = 17
 GRANTED: Final = 18
-POSTED: Final = 19  # of messages into posted receives
-CONTEXT: Final = 20
-WANTED_TAG: Final = 21
-ADDRESS: Final = 22
-BYTES: Final = 23
 READ: Final = 24  # of messages that are exposed
 INVITED: Final = 25
-HELPING: Final = 26  # of messages copied by both ends
-HELPED: Final = 27

@@ -13,22 +13,16 @@ import pytest
 from fences import Fence
 from frames import Header
 
-from aiompi.transport.shared_memory import cma, halves
+from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.board import Board
 from aiompi.transport.shared_memory.cma import Assistance, Exposed
-from aiompi.transport.shared_memory.halves import FirstHalf, SecondHalf
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.neighbour import Neighbour
 from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
 from aiompi.transport.shared_memory.ring import Ring
 from aiompi.transport.shared_memory.words import (
     CONTROL_BYTES,
-    FROM,
-    HELPED,
-    HELPING,
     INVITED,
-    LENGTH,
-    REACHED,
     READ,
     WRITING,
     WRITTEN,
@@ -200,57 +194,3 @@ def test_a_sender_writes_nothing_that_the_receiver_has_just_claimed_or_closed(
     assert seen == [None]
     assert not written
     assert ring.words[WRITING] == ring.words[WRITTEN] == MARK | SIZE, "the receiver need not wait"
-
-
-def test_a_sender_copies_nothing_that_the_receiver_has_just_claimed(ring: Ring) -> None:
-    half = FirstHalf(SimpleNamespace(pid=0), ring)  # type: ignore[arg-type]
-    half._mark, half._nbytes = MARK, SIZE
-    seen = at_fence(ring, lambda: ring.words.__setitem__(HELPING, MARK | 100))
-    assert half._claim(150) == 100
-    assert seen == [None]
-    at_fence(ring, lambda: ring.words.__setitem__(HELPING, MARK + (1 << halves._BITS) | 100))
-    assert half._claim(150) == 150, "of another copy"
-
-
-def test_a_receiver_copies_nothing_that_the_sender_has_just_claimed(
-    ring: Ring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copied: list[object] = []
-    monkeypatch.setattr(halves, "read_if", lambda *arguments: copied.append(arguments) or True)
-    sender: Any = SimpleNamespace(pid=0, same=lambda: True)
-    ring.words[FROM], ring.words[REACHED], ring.words[LENGTH] = 1, MARK | 10, SIZE
-    seen = at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK | SIZE))
-    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), 0)  # type: ignore[arg-type]
-    assert seen == [None]
-    assert not copied
-    assert ring.words[HELPING] == MARK | SIZE, "the sender need not wait"
-    ring.words[REACHED] = MARK | 10
-    at_fence(ring, lambda: ring.words.__setitem__(REACHED, MARK + (1 << halves._BITS) | 10))
-    assert not SecondHalf(sender, ring).copy(memoryview(bytearray(SIZE)), 0)  # type: ignore[arg-type]
-    assert not copied, "it is another copy by now"
-    assert ring.words[HELPED] == 0
-
-
-def test_a_sender_sees_what_the_receiver_has_just_claimed_of_a_copy_that_was_interrupted(ring: Ring) -> None:
-    half = FirstHalf(SimpleNamespace(pid=0), ring)  # type: ignore[arg-type]
-    half._mark, half._nbytes, half._whole = MARK, SIZE, False
-    seen = at_fence(ring, lambda: (ring.words[REACHED], ring.words.__setitem__(HELPING, MARK | 100)))
-    assert not half.begin(4096, 10)
-    assert seen == [(MARK | halves._POSITION, None)]
-    ring.words[HELPED] = MARK | 100
-    assert half.begin(4096, 10)
-
-
-def test_a_receiver_loads_the_number_of_a_copy_before_all_else_that_it_needs_to_know(ring: Ring) -> None:
-    loaded: list[int] = []
-
-    class Words:
-        def __getitem__(self, place: int) -> int:
-            loaded.append(place)
-            return int(real[place])
-
-    words, real = Words(), ring.words
-    ring.words = words  # type: ignore[assignment]
-    assert not SecondHalf(SimpleNamespace(pid=0), ring).copy(memoryview(bytearray(1)), 0)  # type: ignore[arg-type]
-    assert loaded[0] == REACHED
-    assert set(loaded[1:]) == {FROM, LENGTH}

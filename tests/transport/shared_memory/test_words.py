@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from aiompi.transport.shared_memory import cma, halves, posted, ring, words
+from aiompi.transport.shared_memory import cma, ring, words
 
 NUMBERS = {name: value for name, value in vars(words).items() if name.isupper() and isinstance(value, int)}
 NUMBERS.pop("CONTROL_BYTES")
 #: name of each word -> who writes it, as the tables say that explain what it means
 TABLED = [
     (name, writer)
-    for module in (ring, cma, posted, halves)
+    for module in (ring, cma)
     for name, writer in re.findall(r"^\| ([A-Z_]+) +\| the (\w+) +\|", module.__doc__ or "", re.MULTILINE)
 ]
 
@@ -37,8 +37,3 @@ def test_each_word_is_with_those_of_its_writer(name: str, writer: str) -> None:
 def test_words_of_both_ends_lie_in_cache_lines_of_their_own() -> None:
     assert 8 * words.READERS.start % ring.ALIGN == 0
     assert words.CONTROL_BYTES % ring.ALIGN == 0
-
-
-def test_what_describes_a_receive_is_written_at_once() -> None:
-    described = [words.CONTEXT, words.WANTED_TAG, words.ADDRESS, words.BYTES]
-    assert described == [*range(words.CONTEXT, words.CONTEXT + posted._RECEIVE.size // 8)]
