@@ -151,8 +151,6 @@ def Iflush_buffer() -> Request[None]:
 def Alloc_mem(size: int, info: object = None) -> buffer:
     """New memory (MPI_Alloc_mem, MPI-2).
 
-    Long messages in it are copied by their receiver alone, if it is on this machine: no core waits for the other.
-
     Args:
         size: bytes.
         info: hints, of which none is known.

@@ -378,7 +378,7 @@ class Runtime:
         os._exit(code)
 
     def allocate(self, nbytes: int) -> buffer:
-        """Memory for messages (MPI_Alloc_mem, MPI-2): such as other ranks of this machine can read, if possible.
+        """Memory for messages (MPI_Alloc_mem, MPI-2).
 
         Raises:
             TypeError: the length is not an integer.
@@ -387,9 +387,7 @@ class Runtime:
         nbytes = integer(nbytes, "size")
         if nbytes < 0:
             raise ValueError(f"size is {nbytes}: expected 0 or more")
-        lending = self.engine.lending
-        room = lending.allocate(nbytes) if lending is not None and nbytes else None
-        return buffer.allocate(nbytes) if room is None else buffer.over(room)
+        return buffer.allocate(nbytes)
 
     @property
     def label(self) -> str:

@@ -21,8 +21,6 @@ LOCAL_GROUP_TAG: Final = 301
 CLIENT_TAG: Final = 302
 #: of messages among a part of the members who make a communicator by themselves
 PART_TAG: Final = 303
-#: bytes from which a message to several ranks is lent to them, rather than copied for each
-LENT: Final = 16 * 2**10
 
 #: what is added to all of these for the first persistent collective, twice for the second, and so on
 BOUND_TAGS: Final = 512
@@ -198,18 +196,7 @@ class Channel:
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
         """Start sending the same `nbytes` in pieces to several ranks."""
-        route, engine = self._route, self._route.engine
-        lending, peers = engine.lending, [engine.peer(route.members[dest]) for dest in dests]
-        block = None
-        if lending is not None and nbytes >= LENT and len(peers) > 1 and all(peer.borrows(nbytes) for peer in peers):
-            block = lending.place(payload, nbytes, peers)
-        if lending is None or block is None:
-            return [self.isend(payload, nbytes, dest) for dest in dests]
-        envelope = route.context_id, route.source, self.tag, self.note
-        try:
-            return [peer.lend(block, payload, nbytes, *envelope) for peer in peers]
-        finally:
-            lending.release(block)
+        return [self.isend(payload, nbytes, dest) for dest in dests]
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory the message is in `data` of the completed request."""

@@ -49,9 +49,6 @@ class Creditor(Party):
 
     # What it grants.
 
-    def borrows(self, nbytes: int) -> bool:
-        return self.link is not None and self._affords(nbytes + OVERHEAD) and not self.engine.troubled
-
     def _affords(self, cost: int) -> bool:
         """Whether there is credit for a message, counting what the peer has granted by now.
 

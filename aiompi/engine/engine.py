@@ -110,7 +110,7 @@ class Engine:
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected
-        self.lending: Lending[Any] | None = None
+        self.lending: Lending | None = None
         self.uncrowded = False
         self.sleepers: dict[int, Callable[[], object]] = {}
         self.peer_lost: Callable[[Party, str], object] = Party.gone

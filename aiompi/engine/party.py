@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
@@ -62,16 +62,6 @@ class Party(ABC):
         Returns:
             The request; `engine.departed` for a message that has left already, of which nothing else is awaited.
         """
-
-    def borrows(self, nbytes: int) -> bool:
-        """Whether a message of that length may be lent to it now."""
-        return False
-
-    def lend(
-        self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int
-    ) -> Request[None]:
-        """Start a message in standard mode whose payload is also in a block of `engine.lending` that the peer reads."""
-        return self.send(payload, nbytes, context, source, tag, Mode.STANDARD, note)
 
     @abstractmethod
     def recall(self, send: Send) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.copies import read_part, write_part
@@ -70,11 +70,9 @@ class Peer(Creditor):
         engine = self.engine
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
-            if mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit:
-                lending = engine.lending
-                straight = lending is not None and not lending.offers
-                if straight and self._send_straight(payload, nbytes, context, source, tag, note):
-                    return engine.departed
+            streamable = mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit
+            if streamable and self._send_straight(payload, nbytes, context, source, tag, note):
+                return engine.departed
             request = Send(engine, self, payload, nbytes)
             try:
                 self._send_acknowledged(request, context, source, tag, mode, note)
@@ -97,21 +95,6 @@ class Peer(Creditor):
             request.withdraw()
             raise
         return request
-
-    def lend(
-        self, block: Any, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int
-    ) -> Request[None]:
-        if not self._refer(block, nbytes, context, source, tag, note):
-            return self.send(payload, nbytes, context, source, tag, _STANDARD, note)
-        return self.engine.departed
-
-    def _refer(self, block: Any, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
-        """Send an eager message that is in a block; False if that cannot be done now."""
-        sharing = self._sharing
-        if sharing is None:
-            return False
-        envelope = EAGER, tag, source, context, nbytes, 0, note
-        return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.lend(header, block))
 
     @property
     def _sharing(self) -> Sharing | None:
@@ -148,7 +131,7 @@ class Peer(Creditor):
         payload, longer = request.payload, nbytes > self.engine.lend_limit
 
         def announce(header: bytes) -> bool:
-            return sharing.offer(header, payload) or (longer and sharing.expose(header, payload, nbytes))
+            return longer and sharing.expose(header, payload, nbytes)
 
         if self._give((frame.RTS, tag, source, context, nbytes, request.srqid, note), 0, announce):
             request.sent()
@@ -169,7 +152,7 @@ class Peer(Creditor):
     def _send_straight(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Send a message by one copy to where the peer reads it; False if that cannot be done now."""
         sharing = self._sharing
-        if sharing is None or not self.borrows(nbytes):
+        if sharing is None or not self._affords(nbytes + OVERHEAD) or self.engine.troubled:
             return False
         envelope = EAGER, tag, source, context, nbytes, 0, note
         return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiompi.wire.frame import Payload
-
-B = TypeVar("B")
 
 if TYPE_CHECKING:
     from aiompi.engine.party import Party
@@ -201,20 +199,8 @@ class Assembly(Protocol):
         """Read no more of what others exhibit, and write no more of what this rank has."""
 
 
-class Lending(Protocol[B]):
-    """Memory of this rank that others read: for what goes to several of them, what is long, and what they post.
-
-    Attributes:
-        offers: whether there may be messages in memory of `allocate`.
-    """
-
-    offers: bool
-
-    def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> B | None:
-        """Copy a message into a block there; None if there is no room, or not all peers can read it."""
-
-    def release(self, block: B) -> None:
-        """The block is lent no more: its memory is free once all to whom it was have read it."""
+class Lending(Protocol):
+    """Memory of this rank that others read: for what goes to several of them, what is long, and what they post."""
 
     def affords(self, context: int, peers: Sequence[Party]) -> bool:
         """Whether this process has descriptors and addresses for `assemble`; nothing is opened for it yet."""
@@ -227,9 +213,6 @@ class Lending(Protocol[B]):
             peers: all members but this rank.
         """
 
-    def allocate(self, nbytes: int) -> Any:
-        """An array of bytes from which long messages are copied by their receiver only; None if there is no memory."""
-
 
 class Sharing(Protocol):
     """Memory that this rank and a peer share: ways for messages whose payload is not in the frames of the link.
@@ -238,14 +221,8 @@ class Sharing(Protocol):
     been sent, and the message is to go another way.
     """
 
-    def lend(self, header: bytes, block: Any) -> bool:
-        """The payload is in a block of `Lending`; whether the frame was sent."""
-
     def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         """Copy a message to memory of this rank, where the peer reads it meanwhile; whether the frame was sent."""
-
-    def offer(self, header: bytes, payload: Payload) -> bool:
-        """Announce a message in memory of `Lending.allocate`, which the peer copies; whether the frame was sent."""
 
     def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         """Announce one in any memory of this process, which the peer copies; whether the frame was sent."""

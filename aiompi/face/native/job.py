@@ -62,8 +62,6 @@ class World(Intracomm):
     def Alloc_mem(self, size: int) -> buffer:
         """New memory (MPI_Alloc_mem, MPI-2); it is freed when nothing refers to it any more.
 
-        Long messages in it are copied by their receiver alone, if it is on this machine: no core waits for the other.
-
         Args:
             size: bytes.
 

@@ -17,11 +17,10 @@ from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.neighbour import has_ended
 from aiompi.wire import memory
 
-#: which area of a rank it is, as `pool`, `arena` and `board` say
+#: which area of a rank it is, as `pool` and `board` say
 POOL: Final = 0
-ARENA: Final = 1
-BOARD: Final = 2
-AREAS: Final = (POOL, ARENA, BOARD)
+BOARD: Final = 1
+AREAS: Final = (POOL, BOARD)
 
 #: ranks to whom an area can be handed over; each has a cache line of words of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
@@ -41,7 +40,7 @@ class Area:
     """The owner's side.
 
     Args:
-        kind: POOL, ARENA or BOARD.
+        kind: POOL or BOARD.
         nbytes: of memory; pages are taken when they are first written.
 
     Raises:
@@ -125,7 +124,7 @@ class Loan:
     """An area of a peer, as its reader knows it.
 
     Attributes:
-        kind: POOL, ARENA or BOARD.
+        kind: POOL or BOARD.
         memory: all of it, to be written only where it is this rank's for the time being.
     """
 
@@ -174,8 +173,3 @@ class Loan:
         """The next that the peer told of has been read."""
         self._read += 1
         self._words[self._index] = self._read
-
-    @property
-    def epoch(self) -> int:
-        """The word of the owner."""
-        return int(self._words[0])

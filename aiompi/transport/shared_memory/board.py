@@ -37,7 +37,7 @@ from aiompi.transport.shared_memory.area import BOARD, Area, Loan
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Peer
     from aiompi.transport.shared_memory.link import RingLink
-    from aiompi.transport.shared_memory.pool import Block, Pool
+    from aiompi.transport.shared_memory.pool import Pool, PoolBlock
 
 #: assemblies for which a board has a place
 PLACES: Final = 1024
@@ -247,7 +247,7 @@ class Assembly:
         self._board: Board | None = board
         self._pool = pool
         self._cells = cells
-        self._block: Block | None = None  # what this rank exposes
+        self._block: PoolBlock | None = None  # what this rank exposes
         self._others: Sequence[Attendee] = others
         self._number = 0
 

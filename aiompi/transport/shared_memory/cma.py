@@ -5,7 +5,7 @@ message from its beginning on (process_vm_readv(2)), and invites the sender to w
 (process_vm_writev(2)), until they meet: both cores work, and a sender that does something else costs time only. Then
 the receiver answers.
 
-Until that answer the memory is the message's, unless the sender takes it back: as in the arena it raises a number then,
+Until that answer the memory is the message's, unless the sender takes it back: it raises a number then,
 and the receiver asks for the message instead, as for any other. It also does where the kernel does not let it read,
 which depends on users, namespaces, Yama and seccomp.
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import ARENA, POOL, Loan
-from aiompi.transport.shared_memory.arena import Lying
+from aiompi.transport.shared_memory.area import Loan
 from aiompi.transport.shared_memory.pool import Inflow, moved
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
@@ -37,7 +36,7 @@ _YIELDING: Final = 30e-6
 _unpack_from: Final = HEADER.unpack_from
 
 
-def nothing_lent(kind: int) -> Loan:
+def nothing_lent() -> Loan:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
@@ -50,7 +49,7 @@ class Inbound(Ring):
 
     Attributes:
         landing: where the payload goes that is being read.
-        lender: gives the area of the writer, of that kind, which has been handed over.
+        lender: gives the pool of the writer, which has been handed over.
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
         stopped: set to hand out nothing any more.
@@ -65,7 +64,7 @@ class Inbound(Ring):
         self._tail = self._grant = self._missing = 0
         self._inflow: Inflow | None = None
         self.landing: Landing | None = None
-        self.lender: Callable[[int], Loan] = nothing_lent
+        self.lender: Callable[[], Loan] = nothing_lent
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = nothing_exposed
         self.stopped = False
 
@@ -184,7 +183,8 @@ class Inbound(Ring):
                     self._move((tail | self._mask) + 1)
                     continue
                 elif kind & LENT:
-                    budget -= _ELSEWHERE.get(kind, Inbound._lent)(self, sink, header, begin)
+                    hand_out = self._exposed if kind == RTS | EXPOSED else self._lent
+                    budget -= hand_out(sink, header, begin)
                     continue
                 elif kind == CTS:
                     budget -= header[5]
@@ -209,30 +209,18 @@ class Inbound(Ring):
         sink.offer((RTS, *header[1:]), self.exposed(self, pieces, retracted))
         return length + FRAME_COST  # it may have been copied at once
 
-    def _lying(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """A message is announced that lies in the arena of the writer."""
-        start, epoch = PLACE.unpack_from(self._memory, place)
-        self._move(self._tail + ALIGN)
-        length, loan = header[5], self.lender(ARENA)
-        sink.offer((RTS, *header[1:]), Lying(loan, loan.read(start, length), epoch))
-        return length + FRAME_COST
-
     def _lent(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """The payload of a frame is in the pool of the writer, or he is about to write it there."""
         start, flow = PLACE.unpack_from(self._memory, place)
         self._move(self._tail + ALIGN)
         header = (header[0] & ~LENT, *header[1:])
-        length, loan = header[5], self.lender(POOL)
-        if flow:
-            inflow = Inflow(loan, start, length, self.give_way, flow)
-            self.landing, self._inflow = Waste(length), inflow
-            self.landing = sink.land(header, inflow.keep)
-            return self._follow(inflow) + FRAME_COST
-        try:
-            sink.frame(header, loan.read(start, length))
-        finally:
-            loan.give_back()
-        return length + FRAME_COST
+        if header[0] != EAGER:
+            raise RemoteProtocolError(f"a frame of kind {header[0]} cannot have its payload in the pool")
+        length = header[5]
+        inflow = Inflow(self.lender(), start, length, self.give_way, flow)
+        self.landing, self._inflow = Waste(length), inflow
+        self.landing = sink.land(header, inflow.keep)
+        return self._follow(inflow) + FRAME_COST
 
     def _table(self, start: int, count: int) -> list[tuple[int, int]]:
         """Go on behind a frame that tells of so many pieces from that place on; address and length of each."""
@@ -357,7 +345,3 @@ class Inbound(Ring):
             return False
         self.due = wait
         return True
-
-
-#: kind of a frame whose payload is not in the ring -> what hands it out; all others have it in the pool
-_ELSEWHERE: Final = {RTS | EXPOSED: Inbound._exposed, RTS | LENT: Inbound._lying}

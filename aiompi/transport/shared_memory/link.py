@@ -12,9 +12,8 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.area import BOARD, POOL, Area
 from aiompi.transport.shared_memory.board import Poster
-from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import AHEAD, NOT
+from aiompi.transport.shared_memory.outbound import AHEAD, NOT, WakeUp
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.ring import CHUNK
 from aiompi.transport.shared_memory.segment import Segment
@@ -58,7 +57,7 @@ class RingLink:
         self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.sleepers
-        self._habit = transport.habits.setdefault(peer.rank, Habit())
+        self._wake_up = transport.wake_ups.setdefault(peer.rank, WakeUp())
         self._lingering = False
         self._seen = 0  # what had been read when `stale` was last called
         self._closed = False
@@ -116,8 +115,7 @@ class RingLink:
         self._segment = segment
         self.sharing = Sharing(self, self._transport, self._socket, segment)
         segment.inbound.give_way = segment.outbound.give_way = self._driver.give_way
-        segment.outbound.habit = self._habit
-        segment.outbound.now = self._driver.now
+        segment.outbound.wake_up = self._wake_up
         segment.outbound.uncrowded = self._transport.engine.uncrowded
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
@@ -149,7 +147,7 @@ class RingLink:
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
-        segment, sleepy = self._segment, self._habit.sleepy
+        segment, sleepy = self._segment, self._wake_up.expected
         if sleepy and segment is not None and not self._queue and segment.outbound.herald():
             segment.outbound.ring()
         elif not sleepy or segment is None:
@@ -263,9 +261,7 @@ class RingLink:
         """
         segment = self._segment
         assert segment is not None
-        inbound, peer, habit = segment.inbound, self.peer, self._habit
-        if habit.late:  # a look takes less than a call
-            habit.heard()
+        inbound, peer = segment.inbound, self.peer
         try:
             if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
                 return self._closed or not self._queue
@@ -304,8 +300,6 @@ class RingLink:
         for turn in _TURNS:
             left = inbound.read(self.peer, CHUNK)
             budget -= CHUNK - left
-            if left < CHUNK:
-                self._habit.heard()
             if self._queue:
                 if not turn:
                     self._flush(segment, _WRITTEN)

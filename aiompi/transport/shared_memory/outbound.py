@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.ring import ALIGN, ALIGNED, CHUNK, PADDING, Ring, aligned
 from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire.frame import HEADER_BYTES, Payload
@@ -28,8 +27,17 @@ REWIND: Final = 64 * 2**10
 _SKIP: Final = bytes(HEADER_BYTES)
 
 
-def _timeless() -> float:
-    return 0.0
+class WakeUp:
+    """Whether a reader is expected to sleep when the next frame is written; all links to it share this.
+
+    Attributes:
+        expected: frames that must find the reader awake until it is no longer expected to sleep.
+    """
+
+    __slots__ = ("expected",)
+
+    def __init__(self) -> None:
+        self.expected = 0
 
 
 class Outbound(Ring):
@@ -39,12 +47,11 @@ class Outbound(Ring):
         bell: wakes the reader.
 
     Attributes:
-        now: the clock, as of the driver.
         uncrowded: whether the reader has a core of his own, so that he can wake up while a frame is written.
-        habit: of the reader.
+        wake_up: whether the reader is expected to sleep.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "bell", "habit", "now", "uncrowded")
+    __slots__ = ("_announced", "_granted", "_limit", "bell", "uncrowded", "wake_up")
 
     def __init__(self, memory: memoryview, words: memoryview, bell: Callable[[], object]) -> None:
         super().__init__(memory, words)
@@ -52,8 +59,7 @@ class Outbound(Ring):
         self._limit = self._size
         self._granted = 0
         self._announced = -1  # where the frame begins for which the reader was rung early
-        self.habit = Habit()
-        self.now: Callable[[], float] = _timeless
+        self.wake_up = WakeUp()
         self.uncrowded = False
 
     def put(
@@ -82,7 +88,7 @@ class Outbound(Ring):
         if rest:
             nbytes += sum(map(len, rest))
         head = self._head
-        if (self.habit.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
+        if (self.wake_up.expected or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
             return AHEAD
         place = head & self._mask
         if place >= REWIND and nbytes <= place and self._rewound():
@@ -110,24 +116,21 @@ class Outbound(Ring):
             pass
         wait = words[WATCHING]
         if not wait or wait == self.answered:
-            if self.habit.sleepy:
-                self.habit.sleepy -= 1
+            if self.wake_up.expected:
+                self.wake_up.expected -= 1
             return HEARD
         self.due = wait
-        self.habit.sleepy = _SLEEPY
+        self.wake_up.expected = _SLEEPY
         self.ring()
         return RUNG
 
     def ring(self) -> None:
-        """Wake the reader, and learn how long it takes."""
-        now = self.now
-        start = now()
+        """Wake the reader."""
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
             self.bell()
         except BlockingIOError:
             pass  # he has been rung for without end, and will find it readable
         self.answered = self.due
-        self.habit.rung(now() - start)
 
     def begin(self) -> None:
         """A frame follows that is written in pieces."""
@@ -216,7 +219,7 @@ class Outbound(Ring):
         if not wait or wait == self.answered or head == self._announced or not self.uncrowded:
             return False
         self.due = wait
-        self.habit.sleepy = _SLEEPY
+        self.wake_up.expected = _SLEEPY
         words[COMING] = head + 1
         self._announced = head
         return True

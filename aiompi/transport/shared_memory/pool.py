@@ -54,14 +54,14 @@ def moved(words: memoryview, place: int, value: int) -> Callable[[], bool]:
     return lambda: words[place] != value
 
 
-class Reader(Protocol):
+class PoolReader(Protocol):
     """To whom blocks are lent."""
 
     def returned(self, number: int) -> bool:
         """Whether it has read the block of this number, or will not."""
 
 
-class Block:
+class PoolBlock:
     """A piece of a pool with a message.
 
     Attributes:
@@ -78,7 +78,7 @@ class Block:
         self.end = end
         self.open = True
         self.flow = 0
-        self.lent: list[tuple[Reader, int]] = []
+        self.lent: list[tuple[PoolReader, int]] = []
 
     @property
     def free(self) -> bool:
@@ -86,7 +86,7 @@ class Block:
         return not self.open and all(reader.returned(number) for reader, number in self.lent)
 
 
-class Guest:
+class ZeroCopyReader:
     """The reader of a message that may stay."""
 
     __slots__ = ("_borrower", "_words")
@@ -110,28 +110,14 @@ class Pool(Area):
     def __init__(self) -> None:
         super().__init__(POOL, SIZE)
         self._numbers = self._memory.cast("Q")
-        self._blocks: list[Block] = []  # in the order of their places
+        self._blocks: list[PoolBlock] = []  # in the order of their places
 
-    def place(self, payload: Payload, nbytes: int) -> Block | None:
-        """Copy a message into the pool; None if there is no room."""
-        block = self._reserve(nbytes)
-        if block is not None:
-            self._copy(payload, block.start)
-        return block
-
-    def exhibit(self, nbytes: int) -> tuple[Block, memoryview] | None:
+    def exhibit(self, nbytes: int) -> tuple[PoolBlock, memoryview] | None:
         """A block, and its memory; None if there is no room."""
         block = self._reserve(max(nbytes, 1))
         return None if block is None else (block, self._memory[block.start : block.start + nbytes])
 
-    def _copy(self, payload: Payload, place: int) -> int:
-        """Copy a message to a place; where it ends."""
-        for piece in payload:
-            self._memory[place : place + len(piece)] = piece
-            place += len(piece)
-        return place
-
-    def begin(self, nbytes: int) -> Block | None:
+    def begin(self, nbytes: int) -> PoolBlock | None:
         """Room for a message that is read while it is written, by `pour`; None if there is none."""
         block = self._reserve(PREFACE + nbytes)
         if block is not None:
@@ -141,19 +127,19 @@ class Pool(Area):
                 block.flow |= STAYING
         return block
 
-    def lend(self, block: Block, borrower: Borrower) -> None:
+    def lend(self, block: PoolBlock, borrower: Borrower) -> None:
         """Count a reader of a block, who will be told of it next."""
-        reader: Reader = borrower
+        reader: PoolReader = borrower
         if block.flow & STAYING:
-            reader = Guest(borrower, self._memory[block.start : block.start + PREFACE].cast("Q"))
+            reader = ZeroCopyReader(borrower, self._memory[block.start : block.start + PREFACE].cast("Q"))
         block.lent.append((reader, borrower.borrow()))
 
-    def take_back(self, block: Block, borrower: Borrower) -> None:
+    def take_back(self, block: PoolBlock, borrower: Borrower) -> None:
         """Undo `lend`: he has not been told."""
         block.lent.pop()
         borrower.forget()
 
-    def pour(self, block: Block, payload: Payload) -> None:
+    def pour(self, block: PoolBlock, payload: Payload) -> None:
         """Copy a message into its room, and count what is there; to go on if that was interrupted.
 
         What has been counted is the reader's, who may have changed it.
@@ -171,12 +157,12 @@ class Pool(Area):
                     numbers[index] = end - start
                 place = end
 
-    def _reserve(self, nbytes: int) -> Block | None:
+    def _reserve(self, nbytes: int) -> PoolBlock | None:
         found = self._room(nbytes)
         if found is None:
             return None
         start, index = found
-        block = Block(start, start + -(-nbytes // _GRAIN) * _GRAIN)
+        block = PoolBlock(start, start + -(-nbytes // _GRAIN) * _GRAIN)
         self._blocks.insert(index, block)
         return block
 

@@ -47,8 +47,8 @@ ALIGNED: Final = -ALIGN
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 256 * 2**10
 
-#: bit of the kind of a frame whose payload is in an area of the writer: an eager one in the pool, one that is announced
-#: in the arena; behind the header is its place, and for the arena its epoch, for the pool how it is to be read
+#: bit of the kind of an eager frame whose payload is in the pool of the writer; behind the header are its place and how
+#: it is to be read
 LENT: Final = 0x80
 #: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
 #: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aiompi.datatype.buffer.process import address_of
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import Area, Borrower, Loan
-from aiompi.transport.shared_memory.arena import Arena
+from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
 from aiompi.transport.shared_memory.inbound import nothing_exposed, nothing_lent
 from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour, process_of
 from aiompi.transport.shared_memory.outbound import NOT
-from aiompi.transport.shared_memory.pool import Block
+from aiompi.transport.shared_memory.pool import Pool, PoolBlock
 from aiompi.transport.shared_memory.ring import EXPOSED, LENT, PIECES, PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.words import RETRACTED
@@ -61,7 +60,6 @@ class Sharing:
         self._inbound.exposed = self._exposed
         self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
         self.loans: Final[dict[int, Loan]] = {}
-        self._offered: Arena | None = None  # where messages to the peer may lie
         self._exposing = False  # whether they may lie in any memory
         self._neighbour: Neighbour | None = None
 
@@ -88,24 +86,21 @@ class Sharing:
             raise RemoteProtocolError("it handed over the same memory twice")
         return loan
 
-    def _lender(self, kind: int) -> Loan:
-        """An area of the peer, which this rank has told it to have."""
-        loan = self.loans.get(kind)
+    def _lender(self) -> Loan:
+        """The pool of the peer, which this rank has told it to have."""
+        loan = self.loans.get(POOL)
         if loan is None:
             raise RemoteProtocolError("it told of memory that this rank has not got")
         return loan
 
     # Messages.
 
-    def lend(self, header: bytes, block: Block) -> bool:
-        pool = self._transport.pool
-        borrower = None if pool is None else self.open_to(pool)
-        if pool is None or borrower is None:
-            return False
+    def _lend(self, header: bytes, pool: Pool, block: PoolBlock, borrower: Borrower) -> bool:
+        """Tell the peer of a block that it can read; False if that cannot be done now."""
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
         pool.lend(block, borrower)
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
-        quiet = block.flow != 0 and not self._outbound.uncrowded
+        quiet = not self._outbound.uncrowded
         if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
             return True
         pool.take_back(block, borrower)
@@ -113,14 +108,15 @@ class Sharing:
 
     def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         pool = self._transport.own_pool()
-        if pool is None or self._link.closed or self.open_to(pool) is None:
+        borrower = None if pool is None or self._link.closed else self.open_to(pool)
+        if pool is None or borrower is None:
             return False
         block = pool.begin(nbytes)
         if block is None:
             return False
         awaited = True  # for all that is known when this is interrupted: then the peer has been told
         try:
-            awaited = self.lend(header, block)
+            awaited = self._lend(header, pool, block, borrower)
             if not awaited:
                 return False
             pool.pour(block, payload)
@@ -132,16 +128,6 @@ class Sharing:
             block.open = False
             if not self._link.closed and self._outbound.unheard():
                 self._segment.ring()
-
-    def offer(self, header: bytes, payload: Payload) -> bool:
-        arena = self._transport.arena
-        if arena is None or len(payload) != 1:
-            return False
-        place = arena.locate(payload[0])
-        if place is None or self.open_to(arena) is None or not self._refer(header, PLACE.pack(place, arena.epoch)):
-            return False
-        self._offered = arena
-        return True
 
     def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         pays = nbytes >= max(LONG, len(payload) * LONG_PIECE) and len(payload) <= PIECES
@@ -169,8 +155,6 @@ class Sharing:
 
     def take_back(self) -> None:
         """Nothing that the peer has been told to copy is the message any more."""
-        if self._offered is not None:
-            self._offered.take_back()
         if self._exposing:
             self._outbound.words[RETRACTED] += 1
 

@@ -12,17 +12,15 @@ from aiompi.engine import Engine, Party, Peer
 from aiompi.errors import OtherError
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.area import Loan
-from aiompi.transport.shared_memory.arena import Arena
 from aiompi.transport.shared_memory.board import SIZE as BOARD_BYTES
 from aiompi.transport.shared_memory.board import Assembly, Attendee, Board, Poster, cells_of
-from aiompi.transport.shared_memory.habit import Habit
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.pool import Block, Pool
+from aiompi.transport.shared_memory.outbound import WakeUp
+from aiompi.transport.shared_memory.pool import Pool
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
-from aiompi.wire.frame import Payload
 
 #: links that two ranks make who connect to each other at once
 _LINKS: Final = 2
@@ -38,10 +36,10 @@ class SharedMemory(Unix):
 
     Attributes:
         ring_size: bytes of each new ring.
-        habits: by rank, how others wait.
+        wake_ups: by rank, whether a peer is expected to sleep.
         posters: by rank, the boards of others that this rank sees.
         pools: by rank, those of others that this rank reads.
-        pool, arena: memory of this rank that others read, once there is some.
+        pool: memory of this rank that others read, once there is some.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -53,11 +51,9 @@ class SharedMemory(Unix):
         self.ring_size = engine.settings.ring_size
         self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
         self.pool: Pool | None = None
-        self.arena: Arena | None = None
-        self.offers = False
         self._board: Board | None = None
         self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
-        self.habits: dict[int, Habit] = {}
+        self.wake_ups: dict[int, WakeUp] = {}
         self.posters: dict[int, Poster] = {}
         self.pools: dict[int, Loan] = {}
         engine.lending = self
@@ -77,35 +73,12 @@ class SharedMemory(Unix):
     def link(self, peer: Peer, dialled: bool) -> RingLink:
         return RingLink(self, peer, dialled)
 
-    def place(self, payload: Payload, nbytes: int, peers: Sequence[Party]) -> Block | None:
-        links = [peer.link for peer in peers if isinstance(peer.link, RingLink)]
-        if len(links) < len(peers):
-            return None
-        pool = self.own_pool()
-        if pool is None:
-            return None
-        # each, so that all can have it by the next time
-        able = [link.opened_to(pool) and link.idle for link in links]
-        return pool.place(payload, nbytes) if all(able) else None
-
     def own_pool(self) -> Pool | None:
         """Made when it is first needed; None if there is no memory."""
         if self.pool is None:
             with contextlib.suppress(OSError):
                 self.pool = Pool()
         return self.pool
-
-    def release(self, block: Block) -> None:
-        block.open = False
-
-    def allocate(self, nbytes: int) -> Any:
-        if self.arena is None:
-            try:
-                self.arena = Arena()
-            except OSError:
-                return None
-            self.offers = True
-        return self.arena.allocate(nbytes)
 
     def affords(self, context: int, peers: Sequence[Party]) -> bool:
         if cells_of(context) is None or self.engine.error is not None:
@@ -149,10 +122,10 @@ class SharedMemory(Unix):
     def close(self) -> None:
         super().close()
         self.engine.lending = None
-        for area in (self.pool, self.arena, self._board):
+        for area in (self.pool, self._board):
             if area is not None:
                 area.close()
-        self.pool = self.arena = self._board = None
+        self.pool = self._board = None
         self.posters.clear()
         self.pools.clear()
         self.engine.rounds.clear()

@@ -195,33 +195,6 @@ print([thread.finish() for thread in threads])
     assert site.ok(2, HEAD + body, env=MULTIPLE).lines == [str(list(range(6)))] * 2
 
 
-def test_threads_allocate_memory_at_once(site: Site) -> None:
-    """The memory that other ranks read is made by the first of them, once."""
-    body = """
-import time
-from aiompi.transport.shared_memory import transport
-
-made, Arena = [], transport.Arena
-def make():
-    made.append(threading.current_thread())
-    time.sleep(0.1)
-    return Arena()
-transport.Arena = make
-
-MPI.Init_thread()
-start = threading.Barrier(4)
-def work(number):
-    start.wait()
-    room = MPI.Alloc_mem(100_000)
-    room[:] = bytes([number]) * len(room)
-    return room
-rooms = [thread.finish() for thread in [Thread(work, number) for number in range(4)]]
-assert [room.tobytes() for room in rooms] == [bytes([number]) * 100_000 for number in range(4)]
-print(len(made))
-"""
-    assert site.ok(2, HEAD + body).lines == ["1", "1"]
-
-
 def test_completion_of_several_requests_in_threads(site: Site) -> None:
     body = """
 def any_of(tags):

@@ -68,7 +68,7 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
     w.engines[0].uncrowded = True
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
-    own.release(own.place([b"x"], 1, []))
+    own.own_pool()
     w.open(0, own.pool)
     for _ in range(10):
         w.poll()
@@ -112,17 +112,11 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
     assert nothing_held(w)
 
 
-def test_it_needs_no_request_of_its_own_unless_memory_is_offered(world: PolledWorld) -> None:
+def test_it_needs_no_request_of_its_own(world: PolledWorld) -> None:
     w, engine = world, world.engines[0]
-
-    def send() -> bool:
-        request = w.comms[0].send((memoryview(pattern(LONG)),), LONG, 1, 0)
-        assert w.finish(request, irecv(w.comms[1])) == [None, pattern(LONG)]
-        return request is not engine.departed
-
-    assert not send()
-    assert w.transports[0].allocate(LONG) is not None  # type: ignore[attr-defined]
-    assert send()
+    request = w.comms[0].send((memoryview(pattern(LONG)),), LONG, 1, 0)
+    assert request is engine.departed
+    assert w.finish(request, irecv(w.comms[1])) == [None, pattern(LONG)]
     assert not engine.sends
     assert nothing_held(w)
 

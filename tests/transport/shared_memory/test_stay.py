@@ -38,7 +38,7 @@ def world(polled: Callable[..., PolledWorld]) -> Iterator[PolledWorld]:
     w = polled(2, lend_limit=4 * 2**20)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
-    own.release(own.place([b"x"], 1, []))
+    own.own_pool()
     w.open(0, own.pool)
     yield w
     gc.collect()
