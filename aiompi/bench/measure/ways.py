@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from aiompi import MPI
 from aiompi.bench.measure import payloads
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.point_to_point import leads, peer_of
@@ -20,19 +19,19 @@ from aiompi.bench.measure.turns import timed
 #: both of two ranks together are more than the caches of most machines hold
 CYCLE: Final = 96 * 2**20
 
-#: memory of this rank, by kind and purpose: made once
-_memory: Final[dict[tuple[str, str], npt.NDArray[np.uint8]]] = {}
+#: memory of this rank by purpose, made once
+_memory: Final[dict[str, npt.NDArray[np.uint8]]] = {}
 
 
 def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blocks: int) -> list[list[float]]:
     """Send messages to and fro.
 
     Args:
-        payload: "buffer"; "allocated" for buffers in memory of `MPI.Alloc_mem`; "object" for a dict with an array.
+        payload: "buffer", or "object" for a dict with an array.
         nbytes: of each buffer or array.
-        memory: "again": each message is sent from the same memory and received into the same other memory, and nobody
-            looks at it. "fresh": the sender writes each message before it sends it, and the receiver reads it.
-            "cycling": as "again", in `CYCLE` bytes of memory one after the other.
+        memory: "again": each message is sent from the same memory and received into the same other memory, and is not
+            looked at. "fresh": the sender writes each message before it sends it, and the receiver reads it.
+            "cycling": like "again", but messages follow each other in `CYCLE` bytes of memory.
         rounds: round trips per block.
         blocks: to be timed.
 
@@ -42,9 +41,9 @@ def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blo
     Raises:
         ValueError: a message was not received as it was sent.
     """
-    number = CYCLE // nbytes if memory == "cycling" else 1
-    kind, fresh = "allocated" if payload == "allocated" else "plain", memory == "fresh"
-    sent, received = (_parts(kind, purpose, nbytes, number) for purpose in ("sent", "received"))
+    number = max(1, CYCLE // nbytes) if memory == "cycling" else 1
+    fresh = memory == "fresh"
+    sent, received = (_parts(purpose, nbytes, number) for purpose in ("sent", "received"))
     values, writing, latest = itertools.cycle(range(1, 256)), 0.0, next(received)
     peer, clock = peer_of(comm), time.perf_counter
 
@@ -91,20 +90,12 @@ def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blo
     return [list(block) for block in zip(seconds, spent[1:], strict=False)]
 
 
-def _parts(kind: str, purpose: str, nbytes: int, number: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _parts(purpose: str, nbytes: int, number: int) -> Iterator[npt.NDArray[np.uint8]]:
     """Parts of memory of this rank, again and again."""
-    wanted = max(nbytes * number, nbytes)
-    whole = _memory.get((kind, purpose))
-    if whole is None or len(whole) < wanted:
-        make: Callable[[int], npt.NDArray[np.uint8]] = _allocated if kind == "allocated" else payloads.touched
-        whole = _memory[kind, purpose] = make(wanted)
+    whole = _memory.get(purpose)
+    if whole is None or len(whole) < nbytes * number:
+        whole = _memory[purpose] = payloads.touched(nbytes * number)
     return itertools.cycle([*whole[: nbytes * number].reshape(number, nbytes)])
-
-
-def _allocated(nbytes: int) -> npt.NDArray[np.uint8]:
-    array = np.frombuffer(MPI.Alloc_mem(nbytes), np.uint8)
-    array.fill(1)
-    return array
 
 
 WORKS: Final[dict[str, Callable[..., Any]]] = {"exchange": exchange}

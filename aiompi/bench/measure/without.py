@@ -9,66 +9,67 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from aiompi.transport.shared_memory import board, cma, habit, halves, link, outbound, pool, posted, sharing, transport
+from aiompi.transport.shared_memory import board, cma, outbound, pool, sharing, transport
 
-_EAGER: Final = 128 * 2**10
-_LENT: Final = 2 * 2**20
+#: bytes up to which messages go through the ring, and those above it through the pool, by default
+_RING: Final = 128 * 2**10
+_POOL: Final = 2 * 2**20
 _MOST: Final = 2**40
+#: bytes that fit into a slot of the first communicators
+_SLOT: Final = 32 * 2**10 - 64
 
 
 class Way(NamedTuple):
     """A way of a message, or a refinement of one.
 
     Attributes:
-        about: what it is.
-        off: switches it off in this process.
-        sizes: the shortest message that it serves, and the longest, in bytes.
-        payloads: what it serves: "buffer", "object", "allocated", or the name of a collective.
+        about: what it is, for the table.
+        replaced: object, name of its attribute, and what replaces it, for each change that switches the way off.
+        sizes: bytes of the shortest message that it serves, and of the longest.
+        payloads: what it serves: "buffer", "object", or the name of a collective, with "_object" for one on objects.
         variables: of the environment, NAME=VALUE, that are part of switching it off.
     """
 
     about: str
-    off: Callable[[], None]
+    replaced: tuple[tuple[Any, str, Any], ...]
     sizes: tuple[int, int]
     payloads: tuple[str, ...] = ("buffer", "object")
     variables: tuple[str, ...] = ()
 
 
-def _replace(place: Any, name: str, value: Any) -> Callable[[], None]:
-    return lambda: setattr(place, name, value)
-
-
-def _constant(value: Any) -> Callable[..., Any]:
+def _always(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
-def _several(*switches: Callable[[], None]) -> Callable[[], None]:
-    def off() -> None:
-        for switch in switches:
-            switch()
-
-    return off
-
-
-_NO_POSTED: Final = _several(*(_replace(place, "shortest", _constant(sys.maxsize)) for place in (link, sharing)))
+_NO_POOL: Final = (sharing.Sharing, "stream", _always(False))
+_COLLECTIVES: Final = ("barrier", "bcast", "allgather", "allreduce", "allreduce_object")
 
 WAYS: Final[dict[str, Way]] = {
-    "posted": Way("into a posted receive", _NO_POSTED, (48 * 2**10, _LENT), ("buffer",)),
-    "halves": Way("both copy into a posted receive", _several(*(_replace(place, "LONG", sys.maxsize) for place in (halves, posted))), (512 * 2**10, _LENT), ("buffer",)),
-    "pool": Way("pool", _several(_NO_POSTED, _replace(sharing.Sharing, "stream", _constant(False))), (_EAGER + 1, _LENT)),
-    "pool_cma": Way("pool, against cma", _several(_NO_POSTED, _replace(sharing.Sharing, "stream", _constant(False)), _replace(sharing, "LONG", 1), _replace(sharing, "LONG_PIECE", 1)), (_EAGER + 1, _LENT), variables=("AIOMPI_LEND_LIMIT=131072",)),
-    "stay": Way("stay", _replace(pool, "_CROWD", -1), (32 * 2**10, _LENT), ("object",)),
-    "lent": Way("one copy for several ranks", _replace(transport.SharedMemory, "place", _constant(None)), (16 * 2**10, _LENT), ("bcast", "bcast_object")),
-    "cma": Way("exposed", _replace(sharing.Sharing, "expose", _constant(False)), (_LENT + 1, _MOST)),
-    "invite": Way("both copy what is exposed", _replace(cma.Exposed, "invite", _constant(None)), (_LENT + 1, _MOST)),
-    "arena": Way("Alloc_mem", _replace(transport.SharedMemory, "allocate", _constant(None)), (_EAGER + 1, _MOST), ("allocated",)),
-    "board": Way("boards", _replace(transport.SharedMemory, "affords", _constant(False)), (0, 32 * 2**10 - 64), ("barrier", "allreduce", "bcast", "allgather", "allreduce_object")),
-    "exhibit": Way("exhibitions", _replace(board.Assembly, "exhibit", _constant(None)), (32 * 2**10 - 63, _MOST), ("allreduce", "allgather", "alltoall")),
-    "herald": Way("early bells", _replace(outbound.Outbound, "herald", _constant(False)), (0, _MOST)),
-    "late": Way("late bells", _replace(habit.Habit, "rung", _constant(None)), (0, _MOST)),
-    "rewind": Way("the ring's beginning used again", _replace(outbound, "REWIND", _MOST), (0, _EAGER)),
-    "eager_limit": Way("eager up to 128 KiB, not 32", _NO_POSTED, (32 * 2**10 + 1, _EAGER), variables=("AIOMPI_EAGER_LIMIT=32768",)),
-    "ring_256": Way("eager up to 128 KiB, not 512", _NO_POSTED, (_EAGER + 1, 512 * 2**10), variables=("AIOMPI_EAGER_LIMIT=524288",)),
+    "pool": Way("through the pool of the sender, not in chunks", (_NO_POOL,), (_RING + 1, _POOL)),
+    "pool_copy": Way(
+        "through the pool of the sender, not copied by the kernel",
+        (_NO_POOL, (sharing, "LONG", 1), (sharing, "LONG_PIECE", 1)),
+        (_RING + 1, _POOL),
+        variables=(f"AIOMPI_LEND_LIMIT={_RING}",),
+    ),
+    "zero_copy": Way("objects stay in the pool of the sender", ((pool, "_CROWD", -1),), (_RING, _POOL), ("object",)),
+    "cma": Way("copied by the kernel", ((sharing.Sharing, "expose", _always(False)),), (_POOL + 1, _MOST)),
+    "invite": Way("both ranks copy", ((cma.Exposed, "invite", _always(None)),), (_POOL + 1, _MOST)),
+    "slots": Way("slots", ((transport.SharedMemory, "affords", _always(False)),), (0, _SLOT), _COLLECTIVES),
+    "window": Way(
+        "long blocks of collectives in the pool of each rank",
+        ((board.Assembly, "exhibit", _always(None)),),
+        (_SLOT + 1, _MOST),
+        ("allreduce", "allgather", "alltoall"),
+    ),
+    "early": Way("doorbell rung early", ((outbound.Outbound, "herald", _always(False)),), (0, _MOST)),
+    "lap": Way("the ring from end to end", ((outbound, "_LAP", 1), (outbound, "REWIND", 2**16)), (2**13, _RING)),
+    "ring": Way(
+        "through the ring up to 128 KiB, not 32", (), (2**15 + 1, _RING), variables=("AIOMPI_EAGER_LIMIT=32768",)
+    ),
+    "limit": Way(
+        "through the pool from 128 KiB on, not 256", (), (_RING + 1, 2**18), variables=("AIOMPI_EAGER_LIMIT=262144",)
+    ),
 }
 
 
@@ -78,9 +79,9 @@ def main(way: str = "") -> None:
     Args:
         way: which to switch off; empty for none.
     """
-    if way:
-        WAYS[way].off()
-    from aiompi.bench.measure import blocking  # which starts the rank
+    for place, name, value in WAYS[way].replaced if way else ():
+        setattr(place, name, value)
+    from aiompi.bench.measure import blocking  # this starts the rank
 
     blocking.main()
 

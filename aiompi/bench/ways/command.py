@@ -13,7 +13,7 @@ from aiompi.bench.contender import LAUNCHER, Answer, Contender, Conversation, ap
 from aiompi.bench.machine import idle_cores
 from aiompi.bench.measure.without import WAYS, Way
 from aiompi.bench.results import Results, show
-from aiompi.bench.samples import Side, call_time, calls_within, in_turns
+from aiompi.bench.samples import Side, calls_within, in_turns, slowest
 
 MEMORY: Final = ("again", "fresh", "cycling")
 #: how ranks wait -> the setting for it
@@ -33,12 +33,12 @@ _LOSS: Final = 0.95
 _WIDTH: Final = 40
 
 _EPILOG: Final = """\
-Two jobs take turns, of which one lacks the way: a ratio above x1 is how much longer it takes without. Ratios are medians
-of those of the turns, with how far the farthest turn is from that; the last column is the geometric mean over all sizes.
-again: messages are sent from the same memory, and received into the same other memory. fresh: they are written before
+Two jobs take turns, and one of them lacks the way. A ratio above x1 says how much longer messages take without it. Each
+ratio is the median of the turns, with the distance of the farthest turn; the last column is the geometric mean of all.
+again: messages are sent from the same memory and received into the same other memory. fresh: they are written before
 each send, which is not timed, and read after each receive, which is. cycling: they are in more memory than caches hold.
 spin: ranks that wait look for messages for 500 us before they sleep. asleep: they sleep at once (AIOMPI_SPIN=0).
-apart: two ranks on a core each. crowded: four ranks on two cores, of which each pair has both.
+apart: two ranks, each on its own core. crowded: four ranks on two cores; the two ranks of a pair have different ones.
 Collectives, whose calls begin after a barrier, are measured in the state again only.
 A way earns its lines if it gains 10 % in a state and loses no more than 5 % in another.
 """
@@ -66,11 +66,11 @@ def main(argv: Sequence[str]) -> None:
     measured: list[dict[str, Any]] = []
     with idle_cores(chosen.awake):
         for name in chosen.ways or WAYS:
-            rows = []
+            rows: list[dict[str, Any]] = []
             for row in _rows(name, WAYS[name], chosen):
                 if not rows:
-                    show(f"\n{name}: {WAYS[name].about}")
-                    show(" " * _WIDTH + "".join(f"{numerals.size(nbytes):>13}" for nbytes in row["ratios"]))
+                    sizes = "".join(f"{numerals.size(nbytes):>13}" for nbytes in row["ratios"])
+                    show(f"\n{name}: {WAYS[name].about}\n{' ' * _WIDTH}{sizes}")
                 rows.append(row)
                 measured.append(row)
                 show(_line(row))
@@ -93,7 +93,7 @@ def _rows(name: str, way: Way, chosen: argparse.Namespace) -> Iterator[dict[str,
             if number > 2:
                 bind(jobs, apart(cores(), number))
             for payload in way.payloads:
-                exchanged = payload in ("buffer", "object", "allocated")
+                exchanged = payload in ("buffer", "object")
                 for memory in chosen.memory if exchanged else chosen.memory[:1]:
                     state = State(waiting, placed, payload, memory)
                     turns = {nbytes: _ratios(jobs, state, nbytes, chosen) for nbytes in sizes}
@@ -108,20 +108,17 @@ def _contender(processes: int, *variables: str, way: str = "") -> Contender:
 
 def _ratios(jobs: Sequence[Conversation], state: State, nbytes: int, chosen: argparse.Namespace) -> list[float]:
     """By turns: the time without the way, in parts of that with it."""
-    if state.payload in ("buffer", "object", "allocated"):
+    if state.payload in ("buffer", "object"):
         work = {"work": "exchange", "payload": state.payload, "nbytes": nbytes, "memory": state.memory}
-        sides = [Side(job, {**work, "blocks": _BLOCKS, "rounds": _TRIAL}, _round_trip) for job in jobs]
-        rounds = _TRIAL if chosen.quick else calls_within(_TURN / _BLOCKS, max(side() for side in sides), _MOST_ROUNDS)
-        sides = [Side(side.conversation, {**side.work, "rounds": max(rounds, 2)}, _round_trip) for side in sides]
+        work, count, most, value = {**work, "blocks": _BLOCKS}, "rounds", _TURN / _BLOCKS, _round_trip
     else:
         name = state.payload.removesuffix("_object")
-        work = {"work": "collective", "name": name, "nbytes": nbytes}
-        if name != state.payload:
-            work = {"work": "collective_objects", "name": name, "payload": "array", "nbytes": nbytes}
-        sides = [Side(job, {**work, "calls": _TRIAL}, call_time) for job in jobs]
-        seconds = max(side() for side in sides) * 1e-6
-        calls = _TRIAL if chosen.quick else calls_within(_TURN, seconds, _MOST_ROUNDS)
-        sides = [Side(side.conversation, {**side.work, "calls": calls}, call_time) for side in sides]
+        kind = {"work": "collective"} if name == state.payload else {"work": "collective_objects", "payload": "array"}
+        work, count, most, value = {**kind, "name": name, "nbytes": nbytes}, "calls", _TURN, slowest
+    number = _TRIAL
+    if not chosen.quick:
+        number = calls_within(most, max(Side(job, {**work, count: _TRIAL}, value)() for job in jobs), _MOST_ROUNDS)
+    sides = [Side(job, {**work, count: max(number, 2)}, value) for job in jobs]
     base, without = in_turns(1 if chosen.quick else chosen.repeat, *sides)
     return [b / a for a, b in zip(base, without, strict=True)]
 
@@ -133,12 +130,12 @@ def _round_trip(answer: Answer) -> float:
     for lead, follow in zip(answer[:half], answer[half:], strict=True):
         blocks = [seconds - own - other for (seconds, own), (_, other) in zip(lead, follow, strict=True)]
         pairs.append(statistics.median(blocks))
-    return statistics.mean(pairs)
+    return float(statistics.mean(pairs))
 
 
 def _mean(row: dict[str, Any]) -> float:
     """The geometric mean over all sizes."""
-    return statistics.geometric_mean([statistics.median(turns) for turns in row["ratios"].values()])
+    return float(statistics.geometric_mean([statistics.median(turns) for turns in row["ratios"].values()]))
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -159,8 +156,8 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    known = ", ".join(WAYS)
-    parser = arguments.parser("ways", "Show what each way of a message is worth.", f"{_EPILOG}\nways: {known}\n")
+    ways = ", ".join(WAYS)
+    parser = arguments.parser("ways", "Show what each way of a message is worth.", f"{_EPILOG}\nways: {ways}\n")
     add = parser.add_argument
     add("ways", nargs="*", action=arguments.Once, metavar="way", type=arguments.name(WAYS), help="(all)")
     arguments.add_sizes(parser, SIZES)

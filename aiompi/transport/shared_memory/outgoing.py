@@ -15,19 +15,15 @@ class Outgoing:
         owner: whose memory it is, if he is still to be told.
     """
 
-    __slots__ = ("_begun", "owner", "pieces")
+    __slots__ = ("owner", "pieces")
 
     def __init__(self, header: bytes, payload: Payload, owner: Owner | None) -> None:
         self.pieces: list[bytes | memoryview] = [piece for piece in reversed(payload) if len(piece)]
         self.pieces.append(header)
         self.owner = owner
-        self._begun = False
 
     def write(self, ring: Outbound) -> int:
         """Write a part of it; how many bytes, 0 if there is no room."""
-        if not self._begun:
-            self._begun = True
-            ring.begin()
         pieces = self.pieces
         piece = memoryview(pieces[-1])
         length, last = len(piece), len(pieces) == 1

@@ -43,7 +43,7 @@ STAYING: Final = 2
 _HOME: Final = SIZE // 2
 _CROWD: Final = 16
 #: bytes that are written before they are counted: more, and the reader copies later, fewer, and both count more often
-_STEP: Final = 128 * 2**10
+_STEP: Final = 32 * 2**10
 #: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
 #: step takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
 _PATIENCE: Final = 100e-6

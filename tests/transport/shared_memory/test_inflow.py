@@ -22,9 +22,8 @@ from aiompi.transport.shared_memory import area, pool
 from aiompi.transport.shared_memory.area import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, Outbound
+from aiompi.transport.shared_memory.outbound import AHEAD, EARLY
 from aiompi.transport.shared_memory.ring import LENT, PLACE
-from aiompi.transport.shared_memory.words import HEAD, TAIL
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER, HEADER_BYTES
@@ -338,90 +337,6 @@ def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
     assert len(rung) == 1, "he has not looked meanwhile"
     w.drivers[1].poll()
     assert receive.result() == b"y"
-
-
-class Bell:
-    """What becomes of the rings of rank 0, each of which takes so long by its clock.
-
-    Attributes:
-        seconds: how long.
-        late: of each ring whether there was a frame by then.
-    """
-
-    def __init__(self, w: PolledWorld) -> None:
-        link: Any = w.engines[0].peer(1).link
-        outbound: Outbound = link._segment.outbound
-        self._words, self._bell = outbound.words, outbound.bell
-        self._now = self.seconds = 0.0
-        self.late: list[bool] = []
-        outbound.bell = self._rung
-        outbound.now = lambda: self._now
-
-    def _rung(self) -> None:
-        self.late.append(self._words[HEAD] != self._words[TAIL])
-        self._bell()
-        self._now += self.seconds
-
-
-def answer(w: PolledWorld, prepare: bool = True, turn: bool = False) -> None:
-    """Let rank 0 hear of a message, in a turn without a bell if need be, and answer it, while rank 1 sleeps."""
-    question, receive = irecv(w.comms[0]), irecv(w.comms[1])
-    isend(w.comms[1], b"question", 0)
-    w.drivers[1].poll()
-    if turn:
-        for link in w.links(0, 1):
-            link._turn()  # type: ignore[attr-defined]
-    w.drivers[0].poll()
-    assert question.result() == b"question"
-    if prepare:
-        w.comms[0].wake(1)
-    isend(w.comms[0], b"answer", 1)
-    w.drivers[1].poll()
-    assert receive.result() == b"answer"
-    w.drivers[1].poll()
-
-
-@pytest.mark.parametrize("turn", [False, True])
-@pytest.mark.parametrize("prepare", [False, True])
-def test_who_answers_rings_when_the_frame_is_there_if_early_rings_take_long(
-    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, prepare: bool, turn: bool
-) -> None:
-    w, bell = world, Bell(world)
-    sleeping(w)
-    for seconds, late in ((1e-6, [False, False, False]), (20e-6, [False, True, True, False, False, True])):
-        bell.seconds = seconds
-        bell.late.clear()
-        for _ in late:
-            answer(w, prepare, turn)
-        assert bell.late == late, "once for each"
-
-
-def test_who_asks_rings_early_all_the_same(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    w, bell = world, Bell(world)
-    sleeping(w)
-    bell.seconds = 20e-6
-    answer(w)
-    bell.late.clear()
-    sleeping(w)
-    assert bell.late == [False, False], "nothing has come from him"
-
-
-def test_who_is_heard_by_one_link_is_rung_for_late_by_the_other(
-    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    w = polled()
-    w.engines[0].uncrowded = True
-    w.finish(*(isend(w.comms[own], b"x", 1 - own) for own in range(2)), *(irecv(comm) for comm in w.comms))
-    assert len(w.links(0, 1)) == 2, "each rank sends by the link that it has made"
-    for _ in range(10):
-        w.poll()
-    bell = Bell(w)
-    sleeping(w)
-    bell.seconds = 20e-6
-    bell.late.clear()
-    for _ in range(3):
-        answer(w)
-    assert bell.late == [False, True, True]
 
 
 def test_a_reader_who_looks_before_the_message_is_made_is_rung_for_again(world: PolledWorld) -> None:
