@@ -52,7 +52,7 @@ class Settings:
             host either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
         single_copy: whether long messages between ranks of one host are copied once, straight from memory to memory,
-            where the kernel lets ranks do that: those of more than 2 MiB, and shorter ones whose receive is posted.
+            where the kernel lets ranks do that: those of more than 2 MiB.
         spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
             default: 500e-6, but never with more ranks on the host than its control group has time for. With more ranks
             than cores whoever else wants the core gets it at once.

@@ -1,4 +1,4 @@
-"""`python -m aiompi.bench ways` as a user runs it: each way is switched off in ranks that take turns with all others."""
+"""`python -m aiompi.bench ways` as a user runs it: each way is switched off in ranks that take turns with others."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ AHEAD: Final = 3
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
 #: place from which a writer goes back to the beginning of a ring in which the reader has read everything, so that short
-#: messages touch little memory; and how many messages of this length must fit before it. Memory that was just read is slow
-#: to write, since the cache of the reader still holds it: messages of 64 KiB take 1.5 times as long in the same 64 KiB
+#: messages touch little memory; and how many messages of this length must fit before it. Memory that was just read is
+#: slow to write, since the cache of the reader holds it: messages of 64 KiB take 1.5 times as long in the same 64 KiB
 REWIND: Final = 192 * 2**10
 _LAP: Final = 16
 
