@@ -10,7 +10,7 @@ async def linear(channel: Channel, slot: Slot, root: int) -> None:
     """The root sends to every other rank.
 
     Steps: 1. Per rank, for m bytes: 1 message received, except at the root, which sends n - 1, that is (n - 1) * m
-    bytes; in shared memory it makes one copy, which all read. Any number of ranks.
+    bytes. Any number of ranks.
 
     Five ranks, root 0:
 
