@@ -12,7 +12,8 @@ async def linear(channel: Channel, slots: Sequence[Slot]) -> None:
     """Start the receives from all ranks, then the sends of the own contribution to all, and wait for them.
 
     A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per rank,
-    for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks. Blocks may differ in length.
+    for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks.
+    Blocks may differ in length.
 
     Five ranks; the order in which the sends are started:
 

@@ -11,7 +11,8 @@ async def linear(channel: Channel, operand: Operand) -> None:
 
     Order-safe: a rank combines what it has with that of the rank below, and so on, and then upwards. A segment is
     completed by one rank, so that all ranks get the same bits. Steps: 2. Per rank, for m bytes: 2 * (n - 1) messages
-    and 2 * (n - 1) / n * m bytes sent, as many received, half of which are combined. Any number of ranks; segments differ by at most one item.
+    and 2 * (n - 1) / n * m bytes sent, as many received, half of which are combined. Any number of
+    ranks; segments differ by at most one item.
 
     Five ranks; the segments a to e of each rank, and in capital letters those of the result:
 
