@@ -43,8 +43,8 @@ class Settings:
 
     Attributes:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
-        lend_limit: bytes; messages up to this size are sent without asking the receiver if it shares memory with the
-            sender, where they lie until it takes them; 0: none that is longer than eager_limit.
+        shm_eager_limit: bytes; messages up to this size are sent without asking a receiver that shares memory with the
+            sender. They lie there until the receiver takes them. 0: none that is longer than eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
         transports: names of transports that may be used, comma-separated in the environment; empty means all, TCP only
@@ -86,7 +86,7 @@ class Settings:
     """
 
     eager_limit: int = 128 * 2**10
-    lend_limit: int = 2 * 2**20
+    shm_eager_limit: int = 2 * 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True
     transports: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Settings:
     thread_level: str = "funneled"
 
     def __post_init__(self) -> None:
-        limits = {name: getattr(self, name) for name in ("eager_limit", "lend_limit", "eager_window")}
+        limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
         if min(limits.values()) < 0 or self.eager_window > MAX_WINDOW:
             given = ", ".join(f"{name} {value}" for name, value in limits.items())
             raise InvalidArgumentError(

@@ -30,7 +30,7 @@ from aiompi.engine.seams import Owner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.area import Area
+from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.words import HEAD
 from aiompi.transport.stream import StreamLink, StreamTransport
@@ -320,7 +320,9 @@ class _Sockets(_World):
     """Engines with a stream transport each; unless set, up to 64 KiB are eager, and nothing is lent or exposed."""
 
     def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
-        super().__init__(size, driver, **{"eager_limit": 64 * 2**10, "lend_limit": 0, "single_copy": False, **settings})
+        super().__init__(
+            size, driver, **{"eager_limit": 64 * 2**10, "shm_eager_limit": 0, "single_copy": False, **settings}
+        )
         site = Site(KEY, directory)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
@@ -382,7 +384,7 @@ class PolledWorld(_Sockets):
             assert time.monotonic() < deadline, "the world stands still"
             self.poll()
 
-    def open(self, own: int, area: Area) -> None:
+    def open(self, own: int, area: Export) -> None:
         """Let all that a rank is connected with have an area of its memory."""
         for link in list[Any](self.transports[own].links):
             self.until(lambda link=link: link.opened_to(area))  # type: ignore[misc]

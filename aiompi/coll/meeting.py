@@ -232,13 +232,13 @@ async def _turn(channel: Channel, meeting: Meeting, run: Callable[[], Coroutine[
 
 
 def _affords(comm: Communicator) -> bool:
-    lending = comm.engine.lending
-    return lending is not None and lending.affords(comm.context_id, _others(comm))
+    slot_provider = comm.engine.slot_provider
+    return slot_provider is not None and slot_provider.affords(comm.context_id, _others(comm))
 
 
 def _assemble(comm: Communicator) -> Assembly | None:
-    lending = comm.engine.lending
-    return None if lending is None else lending.assemble(comm.context_id, _others(comm))
+    slot_provider = comm.engine.slot_provider
+    return None if slot_provider is None else slot_provider.assemble(comm.context_id, _others(comm))
 
 
 def _others(comm: Communicator) -> list[Party]:

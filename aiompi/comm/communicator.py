@@ -148,9 +148,9 @@ class Communicator:
         Args:
             dest: rank, which need not be valid.
         """
-        sleepers = self.engine.sleepers
-        if sleepers and isinstance(dest, int) and 0 <= dest < self._reach:
-            wake = sleepers.get(self.targets[dest])
+        wake_callbacks = self.engine.wake_callbacks
+        if wake_callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
+            wake = wake_callbacks.get(self.targets[dest])
             if wake is not None:
                 wake()
 

@@ -21,7 +21,7 @@ from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
-from aiompi.engine.seams import Driver, Failable, Lending, Link
+from aiompi.engine.seams import Driver, Failable, Link, SlotProvider
 from aiompi.engine.send import Send
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -57,9 +57,9 @@ class Engine:
         gateway: the way to ranks of other clients, None where all ranks are reached by links of their own.
         windows: bytes of eager memory that each rank grants to each other.
         connect: makes the link to a peer when the first frame is sent to it; given by the runtime.
-        lending: memory that other ranks read, None if there is none.
+        slot_provider: makes slots that other ranks read, None if there is no shared memory.
         uncrowded: whether there is a core for each rank of this host.
-        sleepers: by rank, what wakes a peer who slept lately when something was sent to him, if he sleeps now.
+        wake_callbacks: by rank, the wake-up callback for each peer that was recently asleep.
         homes: by rank, equal of those who read each other's memory; None: of those whose memory nobody reads.
         peer_lost: judges a connection that broke, by `peer.gone` or `peer.part`; given by the runtime.
         rounds: those in which this rank has posted, and others have not.
@@ -86,7 +86,7 @@ class Engine:
         self.settings = settings
         self.driver = driver
         self.eager_limit = settings.eager_limit
-        self.lend_limit = settings.lend_limit
+        self.shm_eager_limit = settings.shm_eager_limit
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
@@ -110,9 +110,9 @@ class Engine:
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Party], Link] = self._unconnected
-        self.lending: Lending | None = None
+        self.slot_provider: SlotProvider | None = None
         self.uncrowded = False
-        self.sleepers: dict[int, Callable[[], object]] = {}
+        self.wake_callbacks: dict[int, Callable[[], object]] = {}
         self.peer_lost: Callable[[Party, str], object] = Party.gone
         self.enrol(rank, size)
 

@@ -1,10 +1,12 @@
 """What passes between this rank and one other: the protocols behind a send and a receive.
 
 Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it
-(`credit`). In memory that the receiver reads, one of up to `lend_limit` bytes may be lent to it, as an eager message,
-and may stay there. Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes
-from user memory to user memory (DATA); or, where the receiver can read the memory that it is in, it is copied when it
-is matched (SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
+(`credit`). If the receiver shares memory with this rank, the same holds up to `shm_eager_limit` bytes: the message is
+written into memory that the receiver reads, and an object may stay there.
+
+Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes from user memory to
+user memory (DATA). Where the receiver can read the memory of the message, it copies it when it is matched, and answers
+(SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Peer(Creditor):
         engine = self.engine
         cost = nbytes + OVERHEAD
         if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
-            streamable = mode is _STANDARD and engine.eager_limit < nbytes <= engine.lend_limit
+            streamable = mode is _STANDARD and engine.eager_limit < nbytes <= engine.shm_eager_limit
             if streamable and self._send_straight(payload, nbytes, context, source, tag, note):
                 return engine.departed
             request = Send(engine, self, payload, nbytes)
@@ -128,7 +130,7 @@ class Peer(Creditor):
         sharing, nbytes = self._sharing, request.nbytes
         if sharing is None:
             return False
-        payload, longer = request.payload, nbytes > self.engine.lend_limit
+        payload, longer = request.payload, nbytes > self.engine.shm_eager_limit
 
         def announce(header: bytes) -> bool:
             return longer and sharing.expose(header, payload, nbytes)

@@ -199,7 +199,7 @@ class Assembly(Protocol):
         """Read no more of what others exhibit, and write no more of what this rank has."""
 
 
-class Lending(Protocol):
+class SlotProvider(Protocol):
     """Memory of this rank that others read: for what goes to several of them, what is long, and what they post."""
 
     def affords(self, context: int, peers: Sequence[Party]) -> bool:

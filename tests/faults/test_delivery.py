@@ -190,7 +190,7 @@ def test_detaching_waits(site: Site, face: str) -> None:
             await comm.send("before", dest=0, tag=2)
             await comm.Recv(bytearray({NBYTES}), source=0, tag=0)
     """
-    env = {"AIOMPI_LEND_LIMIT": "0"}  # so that it has to be asked for
+    env = {"AIOMPI_SHM_EAGER_LIMIT": "0"}  # so that it has to be asked for
     assert site.ok(2, in_face(face, body), env=env).out == "False True\nTrue True\n"
 
 

@@ -192,15 +192,15 @@ def stress(face: str, count: int, program: str = STRESS) -> str:
 
 
 @pytest.mark.parametrize(
-    ("ring_size", "spin", "lend_limit"),
+    ("ring_size", "spin", "shm_eager_limit"),
     [("4K", "0", "0"), ("1M", "0", "0"), ("4K", "20e-6", "0"), ("1M", "1e-3", "0"), ("1M", "0", "2M")],
 )
 @pytest.mark.parametrize("face", FACES)
 def test_messages_of_both_directions_are_whole(
-    site: Site, face: str, ring_size: str, spin: str, lend_limit: str
+    site: Site, face: str, ring_size: str, spin: str, shm_eager_limit: str
 ) -> None:
     env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
-    env["AIOMPI_LEND_LIMIT"] = lend_limit
+    env["AIOMPI_SHM_EAGER_LIMIT"] = shm_eager_limit
     # ten thousands of wake-ups, each of which a busy machine delays
     result = site.launch("-n", "2", site.program(stress(face, 1000)), env=env).finish(50.0)
     assert (result.code, result.err, result.lines) == (0, "", ["whole", "whole"])

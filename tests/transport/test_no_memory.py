@@ -37,7 +37,7 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 def connected(polled: NewPolled) -> PolledWorld:
     """Ranks that read each other's memory, if they can."""
-    w = polled(eager_limit=LARGE, lend_limit=2 * LARGE)
+    w = polled(eager_limit=LARGE, shm_eager_limit=2 * LARGE)
     for _ in range(3):
         w.finish(isend(w.comms[0], pattern(2 * LARGE), 1), irecv(w.comms[1]))
     return w
@@ -99,7 +99,7 @@ def test_who_has_probed_for_it_is_told(
 
 def by_rendezvous(w: PolledWorld) -> bool:
     """Whether long messages announce themselves, and need no memory before they are received."""
-    return w.engines[0].lending is None
+    return w.engines[0].slot_provider is None
 
 
 def test_one_that_is_recalled(polled: NewPolled, exhausted: Callable[[bool], None]) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from aiompi.transport.shared_memory import board, cma, outbound, pool, sharing, transport
+from aiompi.transport.shared_memory import cma, outbound, pool, sharing, slots, transport
 
 #: bytes up to which messages go through the ring, and those above it through the pool, by default
 _RING: Final = 128 * 2**10
@@ -50,7 +50,7 @@ WAYS: Final[dict[str, Way]] = {
         "through the pool of the sender, not copied by the kernel",
         (_NO_POOL, (sharing, "LONG", 1), (sharing, "LONG_PIECE", 1)),
         (_RING + 1, _POOL),
-        variables=(f"AIOMPI_LEND_LIMIT={_RING}",),
+        variables=(f"AIOMPI_SHM_EAGER_LIMIT={_RING}",),
     ),
     "zero_copy": Way("objects stay in the pool of the sender", ((pool, "_CROWD", -1),), (_RING, _POOL), ("object",)),
     "cma": Way("copied by the kernel", ((sharing.Sharing, "expose", _always(False)),), (_POOL + 1, _MOST)),
@@ -58,11 +58,11 @@ WAYS: Final[dict[str, Way]] = {
     "slots": Way("slots", ((transport.SharedMemory, "affords", _always(False)),), (0, _SLOT), _COLLECTIVES),
     "window": Way(
         "long blocks of collectives in the pool of each rank",
-        ((board.Assembly, "exhibit", _always(None)),),
+        ((slots.Assembly, "exhibit", _always(None)),),
         (_SLOT + 1, _MOST),
         ("allreduce", "allgather", "alltoall"),
     ),
-    "early": Way("doorbell rung early", ((outbound.Outbound, "herald", _always(False)),), (0, _MOST)),
+    "early": Way("doorbell rung early", ((outbound.Outbound, "rings_early", _always(False)),), (0, _MOST)),
     "lap": Way("the ring from end to end", ((outbound, "_LAP", 1), (outbound, "REWIND", 2**16)), (2**13, _RING)),
     "ring": Way(
         "through the ring up to 128 KiB, not 32", (), (2**15 + 1, _RING), variables=("AIOMPI_EAGER_LIMIT=32768",)

@@ -62,7 +62,7 @@ class PointToPoint(Handle):
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
-        if core.engine.sleepers:  # a look takes less than a call
+        if core.engine.wake_callbacks:  # a look takes less than a call
             core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         request = core.send((memory,), len(memory), dest, tag)
@@ -222,7 +222,7 @@ class PointToPoint(Handle):
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
-        if core.engine.sleepers:  # a look takes less than a call
+        if core.engine.wake_callbacks:  # a look takes less than a call
             core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         request = core.send(payload, nbytes, dest, tag)
@@ -283,7 +283,7 @@ class PointToPoint(Handle):
         core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         own = len(payload) == 1 and type(payload[0]) is bytes
-        if not own and nbytes > core.engine.lend_limit:
+        if not own and nbytes > core.engine.shm_eager_limit:
             payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
         request = core.isend(payload, nbytes, dest, tag, mode)
         if not own and isinstance(request, Send) and not request.released and not request.done():

@@ -33,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.neighbour import Neighbour
+from aiompi.transport.shared_memory.peer_process import PeerProcess
 from aiompi.transport.shared_memory.ring import Ring
 from aiompi.transport.shared_memory.words import INVITED, READ, RETRACTED, WRITING, WRITTEN
 from aiompi.wire.frame import Payload
@@ -62,16 +62,16 @@ class Exposed:
     """A message that its sender has exposed (see `aiompi.wire.frame.Offer`).
 
     Args:
-        neighbour: the sender.
+        process: the sender.
         pieces: address there, and length, of each.
         ring: from the sender.
         retracted: what RETRACTED was when it was exposed.
     """
 
-    __slots__ = ("_addresses", "_complete", "_lengths", "_neighbour", "_number", "_retracted", "_ring")
+    __slots__ = ("_addresses", "_complete", "_lengths", "_process", "_number", "_retracted", "_ring")
 
-    def __init__(self, neighbour: Neighbour, pieces: Sequence[tuple[int, int]], ring: Ring, retracted: int) -> None:
-        self._neighbour = neighbour
+    def __init__(self, process: PeerProcess, pieces: Sequence[tuple[int, int]], ring: Ring, retracted: int) -> None:
+        self._process = process
         self._addresses, self._lengths = zip(*pieces, strict=True)
         self._ring = ring
         self._retracted = retracted
@@ -80,9 +80,9 @@ class Exposed:
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
         words = self._ring.words
-        if not memory or words[INVITED] or not self._neighbour.reachable or len(memory) >> _BITS:
+        if not memory or words[INVITED] or not self._process.reachable or len(memory) >> _BITS:
             return None
-        self._number = self._neighbour.next_invitation()
+        self._number = self._process.next_invitation()
         words[READ] = 0
         words[INVITED] = self._number
         return self._number, process.address_of(memory)
@@ -102,7 +102,7 @@ class Exposed:
     def _read(self, memory: memoryview, start: int, stop: int) -> bool:
         for number, begin, end in _parts(self._lengths, start, stop):
             room = memory[start : start + end - begin]
-            if room and not self._neighbour.read(self._addresses[number] + begin, room):
+            if room and not self._process.read(self._addresses[number] + begin, room):
                 return False
             start += end - begin
         return True
@@ -138,7 +138,7 @@ class Exposed:
 
     def stands(self) -> bool:
         unchanged: bool = self._ring.words[RETRACTED] == self._retracted
-        return self._complete and unchanged and self._neighbour.same()
+        return self._complete and unchanged and self._process.same()
 
     def close(self, wait: bool = True) -> bool:
         if not self._number:
@@ -147,7 +147,7 @@ class Exposed:
         if words[INVITED] == self._number:
             words[INVITED] = 0
         self._ring.fence()
-        if not self._neighbour.settled(lambda: self._position(WRITING) == self._position(WRITTEN), wait):
+        if not self._process.settled(lambda: self._position(WRITING) == self._position(WRITTEN), wait):
             return False
         self._number = 0
         return True
@@ -157,7 +157,7 @@ class Assistance:
     """The sender's part of copying a message, from its end on.
 
     Args:
-        neighbour: the receiver.
+        process: the receiver.
         pieces: of the message.
         wanted: bytes of it.
         address: where they are wanted.
@@ -165,12 +165,12 @@ class Assistance:
         ring: to the receiver.
     """
 
-    __slots__ = ("_address", "_lengths", "_low", "_mark", "_neighbour", "_number", "_pieces", "_ring")
+    __slots__ = ("_address", "_lengths", "_low", "_mark", "_process", "_number", "_pieces", "_ring")
 
     def __init__(
-        self, neighbour: Neighbour, pieces: Payload, wanted: int, address: int, number: int, ring: Ring
+        self, process: PeerProcess, pieces: Payload, wanted: int, address: int, number: int, ring: Ring
     ) -> None:
-        self._neighbour = neighbour
+        self._process = process
         self._pieces = [memoryview(piece) for piece in pieces]
         self._lengths = [len(piece) for piece in pieces]
         self._address = address
@@ -209,7 +209,7 @@ class Assistance:
 
     def _write(self, start: int) -> bool:
         for number, begin, end in _parts(self._lengths, start, self._low):
-            if not self._neighbour.write(self._address + start, self._pieces[number][begin:end]):
+            if not self._process.write(self._address + start, self._pieces[number][begin:end]):
                 return False
             start += end - begin
         return True

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import Loan
-from aiompi.transport.shared_memory.pool import Inflow, moved
+from aiompi.transport.shared_memory.export import Import
+from aiompi.transport.shared_memory.pool import PoolStream, moved
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
     ALIGNED,
     CHUNK,
     EXPOSED,
-    LENT,
+    IN_POOL,
     PADDING,
     PIECES,
     PLACE,
@@ -36,7 +36,7 @@ _YIELDING: Final = 30e-6
 _unpack_from: Final = HEADER.unpack_from
 
 
-def nothing_lent() -> Loan:
+def no_pool() -> Import:
     raise RemoteProtocolError("it told of memory that it has not handed over")
 
 
@@ -49,22 +49,22 @@ class Inbound(Ring):
 
     Attributes:
         landing: where the payload goes that is being read.
-        lender: gives the pool of the writer, which has been handed over.
+        peer_pool: gives the pool of the writer, which has been handed over.
         exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
             what came with them.
         stopped: set to hand out nothing any more.
     """
 
     __slots__ = (
-        "_grant", "_inflow", "_missing", "_tail", "exposed", "landing", "lender", "stopped",
+        "_grant", "_stream", "_missing", "_tail", "exposed", "landing", "peer_pool", "stopped",
     )  # fmt: skip
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._tail = self._grant = self._missing = 0
-        self._inflow: Inflow | None = None
+        self._stream: PoolStream | None = None
         self.landing: Landing | None = None
-        self.lender: Callable[[], Loan] = nothing_lent
+        self.peer_pool: Callable[[], Import] = no_pool
         self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = nothing_exposed
         self.stopped = False
 
@@ -160,11 +160,11 @@ class Inbound(Ring):
         """
         frame, memory, words, size = sink.frame, self._memory, self.words, self._size
         words[WATCHING] = 0
-        if self._inflow is not None:
-            budget -= self._follow(self._inflow)
+        if self._stream is not None:
+            budget -= self._follow(self._stream)
         self._look()
         try:
-            while self._tail != self._head and budget > 0 and self._inflow is None and not self.stopped:
+            while self._tail != self._head and budget > 0 and self._stream is None and not self.stopped:
                 tail = self._tail
                 if self.landing is not None:
                     self._fill(self.landing)
@@ -182,8 +182,8 @@ class Inbound(Ring):
                 elif not kind:
                     self._move((tail | self._mask) + 1)
                     continue
-                elif kind & LENT:
-                    hand_out = self._exposed if kind == RTS | EXPOSED else self._lent
+                elif kind & IN_POOL:
+                    hand_out = self._exposed if kind == RTS | EXPOSED else self._in_pool
                     budget -= hand_out(sink, header, begin)
                     continue
                 elif kind == CTS:
@@ -209,18 +209,18 @@ class Inbound(Ring):
         sink.offer((RTS, *header[1:]), self.exposed(self, pieces, retracted))
         return length + FRAME_COST  # it may have been copied at once
 
-    def _lent(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
+    def _in_pool(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """The payload of a frame is in the pool of the writer, or he is about to write it there."""
         start, flow = PLACE.unpack_from(self._memory, place)
         self._move(self._tail + ALIGN)
-        header = (header[0] & ~LENT, *header[1:])
+        header = (header[0] & ~IN_POOL, *header[1:])
         if header[0] != EAGER:
             raise RemoteProtocolError(f"a frame of kind {header[0]} cannot have its payload in the pool")
         length = header[5]
-        inflow = Inflow(self.lender(), start, length, self.give_way, flow)
-        self.landing, self._inflow = Waste(length), inflow
-        self.landing = sink.land(header, inflow.keep)
-        return self._follow(inflow) + FRAME_COST
+        stream = PoolStream(self.peer_pool(), start, length, self.give_way, flow)
+        self.landing, self._stream = Waste(length), stream
+        self.landing = sink.land(header, stream.keep)
+        return self._follow(stream) + FRAME_COST
 
     def _table(self, start: int, count: int) -> list[tuple[int, int]]:
         """Go on behind a frame that tells of so many pieces from that place on; address and length of each."""
@@ -230,25 +230,25 @@ class Inbound(Ring):
         self._move(aligned(self._tail + HEADER_BYTES + PLACE.size + stop - start))
         return list(PLACE.iter_unpack(self._memory[start:stop]))
 
-    def _follow(self, inflow: Inflow) -> int:
+    def _follow(self, stream: PoolStream) -> int:
         """Copy what is there of a message that is read while it is written; how many bytes."""
-        landing, before = self.landing, inflow.read
+        landing, before = self.landing, stream.read
         assert landing is not None
         while not self.stopped:
-            piece = inflow.next()
-            if inflow.memory is None or inflow.memory is not landing.memory:
+            piece = stream.next()
+            if stream.memory is None or stream.memory is not landing.memory:
                 room = landing.room()
                 piece = piece[: len(room)]
                 room[: len(piece)] = piece
             nbytes = len(piece)
             if not nbytes:
                 break
-            if inflow.advance(nbytes):
-                self._inflow = self.landing = None
+            if stream.advance(nbytes):
+                self._stream = self.landing = None
                 landing.advance(nbytes)
                 break
             landing.advance(nbytes)
-        return inflow.read - before
+        return stream.read - before
 
     def _look(self) -> None:
         """See how much there is to read."""
@@ -292,9 +292,9 @@ class Inbound(Ring):
 
     def pending(self) -> bool:
         """Whether there are frames, or the writer waits."""
-        words, inflow = self.words, self._inflow
+        words, stream = self.words, self._stream
         new = words[HEAD] != self._tail or words[WANTING] != self.answered
-        return new or (inflow is not None and inflow.pending)
+        return new or (stream is not None and stream.pending)
 
     def expect(self, midst: bool = False) -> bool:
         """Whether something comes from a writer that has rung early; others may run for a while until it does.
@@ -303,7 +303,7 @@ class Inbound(Ring):
             midst: whether to expect the rest of a message, too, which he may be writing.
         """
         words, tail = self.words, self._tail
-        if words[COMING] <= tail and not (midst and self.landing is not None and self._inflow is None):
+        if words[COMING] <= tail and not (midst and self.landing is not None and self._stream is None):
             return False
         for _ in PATIENCE:
             if words[HEAD] != tail:
@@ -322,7 +322,7 @@ class Inbound(Ring):
         words[WATCHING] = self._wait
         with self._lock:
             pass
-        if words[HEAD] == self._tail and (self._inflow is None or not self._inflow.pending):
+        if words[HEAD] == self._tail and (self._stream is None or not self._stream.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
         return False
@@ -330,11 +330,11 @@ class Inbound(Ring):
     def settle(self) -> bool:
         """Begin to wait for frames, if there are none and no writer waits, as most often; whether that is so."""
         words, tail = self.words, self._tail
-        if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self.answered or self._inflow is not None:
+        if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self.answered or self._stream is not None:
             return False
         return self.watch() and words[WANTING] == self.answered
 
-    def unheard(self) -> bool:
+    def must_ring(self) -> bool:
         """Whether the writer must be rung for, so that he sees that there is room.
 
         To be asked after a fence, or else again later. While much is left to be read the writer may sleep on: he will

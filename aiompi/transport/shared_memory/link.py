@@ -10,14 +10,14 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
-from aiompi.transport.shared_memory.area import BOARD, POOL, Area
-from aiompi.transport.shared_memory.board import Poster
+from aiompi.transport.shared_memory.export import POOL, SLOTS, Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import AHEAD, NOT, WakeUp
+from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, WakeUp
 from aiompi.transport.shared_memory.outgoing import Outgoing
 from aiompi.transport.shared_memory.ring import CHUNK
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
+from aiompi.transport.shared_memory.slots import PeerSlots
 from aiompi.transport.shared_memory.words import TAIL
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
@@ -56,7 +56,7 @@ class RingLink:
         self._segment: Segment | None = None
         self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
-        self._sleepers = transport.engine.sleepers
+        self._sleepers = transport.engine.wake_callbacks
         self._wake_up = transport.wake_ups.setdefault(peer.rank, WakeUp())
         self._lingering = False
         self._seen = 0  # what had been read when `stale` was last called
@@ -132,23 +132,23 @@ class RingLink:
         rest = payload[1:] if several else ()
         try:
             written = segment.outbound.put(header, piece, 0, False, rest)
-            if written == AHEAD:
+            if written == RING_FIRST:
                 segment.outbound.ring()
-                self.dozes()
+                self.expect_asleep()
                 written = segment.outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
-        return written != NOT
+        return written != NO_ROOM
 
-    def dozes(self) -> None:
+    def expect_asleep(self) -> None:
         """The peer has been found asleep: it is rung for at the beginning of the next call that sends to it."""
         self._sleepers[self.peer.rank] = self._wake
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
         segment, sleepy = self._segment, self._wake_up.expected
-        if sleepy and segment is not None and not self._queue and segment.outbound.herald():
+        if sleepy and segment is not None and not self._queue and segment.outbound.rings_early():
             segment.outbound.ring()
         elif not sleepy or segment is None:
             self._sleepers.pop(self.peer.rank, None)
@@ -199,7 +199,7 @@ class RingLink:
         self._queue.append(frame)
         return self._kept(frame)
 
-    def opened_to(self, area: Area) -> bool:
+    def opened_to(self, area: Export) -> bool:
         """Let the peer read an area of this rank; whether it can by now."""
         return self.sharing is not None and self.sharing.open_to(area) is not None
 
@@ -234,7 +234,7 @@ class RingLink:
             fresh += nbytes
             if nbytes and frame.pieces and fresh < CHUNK:
                 continue
-            if outbound.unheard():
+            if outbound.must_ring():
                 segment.ring()
             budget -= fresh + _WRITE_COST
             fresh = 0
@@ -312,7 +312,7 @@ class RingLink:
             else:
                 done = False
                 inbound.fence()
-            if inbound.unheard():
+            if inbound.must_ring():
                 segment.ring()
             if done:
                 return True
@@ -365,31 +365,31 @@ class RingLink:
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-        if segment.inbound.unheard():
+        if segment.inbound.must_ring():
             segment.ring()
         self._lingering = not watching
         return watching
 
     # The end.
 
-    def _receive_loan(self) -> bool:
+    def _receive_import(self) -> bool:
         """The peer hands over an area; False if it has closed."""
         sharing = self.sharing
         if sharing is None:
             return False
-        loan = sharing.receive()
-        if loan is None:
+        imported = sharing.receive()
+        if imported is None:
             return False
-        if loan.kind == BOARD:
-            self._transport.posters[self.peer.rank] = Poster(loan)
-        elif loan.kind == POOL:
-            self._transport.pools[self.peer.rank] = loan
+        if imported.kind == SLOTS:
+            self._transport.peer_slots[self.peer.rank] = PeerSlots(imported)
+        elif imported.kind == POOL:
+            self._transport.pools[self.peer.rank] = imported
         return True
 
     def _spoken(self) -> None:
         """The peer hands over memory, or has closed."""
         try:
-            if self._receive_loan():
+            if self._receive_import():
                 return
         except (BlockingIOError, InterruptedError):
             return
@@ -455,7 +455,7 @@ class RingLink:
         for landing in self.peer.landings:
             landing.divert()  # as long as it is known whether the peer is alive
         if sharing is not None:
-            pools, pool = self._transport.pools, sharing.loans.get(POOL)
+            pools, pool = self._transport.pools, sharing.imports.get(POOL)
             if pool is not None and pools.get(self.peer.rank) is pool:
                 del pools[self.peer.rank]
             sharing.close()

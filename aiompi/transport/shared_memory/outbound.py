@@ -11,10 +11,10 @@ from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WA
 from aiompi.wire.frame import HEADER_BYTES, Payload
 
 #: what became of a frame
-NOT: Final = 0
-HEARD: Final = 1
+NO_ROOM: Final = 0
+AWAKE: Final = 1
 RUNG: Final = 2
-AHEAD: Final = 3
+RING_FIRST: Final = 3
 
 #: frames that find the reader awake until the next one is written without a look whether he sleeps: that word is in the
 #: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
@@ -75,13 +75,13 @@ class Outbound(Ring):
         """Write a whole frame, if it fits in one piece.
 
         Args:
-            mark: LENT or EXPOSED if the payload tells where the true one is.
+            mark: IN_POOL or EXPOSED if the payload tells where the true one is.
             quiet: whether a reader who sleeps may sleep on.
             rest: of the payload, if it has several pieces.
 
         Returns:
-            NOT if it does not fit, and nothing is written; AHEAD if nothing is written because the reader sleeps, who
-            is to be rung for before this is called again; RUNG if he slept, and has been rung for, otherwise HEARD.
+            NO_ROOM if it does not fit; RING_FIRST if the reader sleeps, and `ring` must be called before this is called
+            again. In both cases nothing is written. RUNG if the reader slept and has been rung for, otherwise AWAKE.
 
         Raises:
             RemoteProtocolError: the reader has corrupted the ring.
@@ -90,14 +90,14 @@ class Outbound(Ring):
         if rest:
             nbytes += sum(map(len, rest))
         head = self._head
-        if (self.wake_up.expected or nbytes >= EARLY) and head != self._announced and not mark and self.herald():
-            return AHEAD
+        if (self.wake_up.expected or nbytes >= EARLY) and head != self._announced and not mark and self.rings_early():
+            return RING_FIRST
         place = head & self._mask
         if place >= REWIND and (place >= _LAP * nbytes or place + nbytes > self._size) and self._rewound():
             head, place = self._head, 0
         after = (head + nbytes + PADDING) & ALIGNED
         if place + nbytes > self._size or (after > self._limit and after > self._refreshed()):
-            return NOT
+            return NO_ROOM
         memory = self._memory
         begin = place + HEADER_BYTES
         memory[place:begin] = header
@@ -113,14 +113,14 @@ class Outbound(Ring):
         words = self.words
         words[HEAD] = self._head = after
         if quiet:
-            return HEARD
+            return AWAKE
         with self._lock:
             pass
         wait = words[WATCHING]
         if not wait or wait == self.answered:
             if self.wake_up.expected:
                 self.wake_up.expected -= 1
-            return HEARD
+            return AWAKE
         self.due = wait
         self.wake_up.expected = _SLEEPY
         self.ring()
@@ -197,7 +197,7 @@ class Outbound(Ring):
         wait = self.words[WATCHING]
         return wait != 0 and wait != self.answered
 
-    def unheard(self) -> bool:
+    def must_ring(self) -> bool:
         """Whether the reader must be rung for, so that he sees what has been written."""
         self.fence()
         wait = self.words[WATCHING]
@@ -206,7 +206,7 @@ class Outbound(Ring):
         self.due = wait
         return True
 
-    def herald(self) -> bool:
+    def rings_early(self) -> bool:
         """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
 
         The frame is found even if he is not rung for again: his next wait will have another number.

@@ -25,9 +25,9 @@ from typing import Final, Protocol
 
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
+from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
 from aiompi.transport.shared_memory.ring import GiveWay
-from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE, stay
+from aiompi.transport.shared_memory.zero_copy_recv import KEPT, PREFACE, THERE, keep_in_place
 from aiompi.wire.frame import Payload
 
 #: bytes of memory for blocks
@@ -37,7 +37,7 @@ _GRAIN: Final = mmap.PAGESIZE
 _BLANK: Final = bytes(PREFACE)
 #: how a message is to be read, as frames tell: while it is written, and whether it may stay
 FLOWING: Final = 1
-STAYING: Final = 2
+KEEPABLE: Final = 2
 #: bytes from the beginning of the pool in which messages may stay, and how many blocks are in use at most then: to find
 #: room takes longer the more there are
 _HOME: Final = SIZE // 2
@@ -67,7 +67,7 @@ class PoolBlock:
     Attributes:
         start, end: its place in the pool.
         open: whether it may still be lent.
-        flow: FLOWING if it is read while it is written, with STAYING if it may stay; otherwise 0.
+        flow: FLOWING if it is read while it is written, with KEEPABLE if it may stay; otherwise 0.
         lent: to whom, with the number that it has for the reader.
     """
 
@@ -89,18 +89,18 @@ class PoolBlock:
 class ZeroCopyReader:
     """The reader of a message that may stay."""
 
-    __slots__ = ("_borrower", "_words")
+    __slots__ = ("_importer", "_words")
 
-    def __init__(self, borrower: Borrower, words: memoryview) -> None:
-        self._borrower = borrower
+    def __init__(self, importer: Importer, words: memoryview) -> None:
+        self._importer = importer
         self._words = words
 
     def returned(self, number: int) -> bool:
         """Whether he has given it back, and it does not stay."""
-        return self._borrower.returned(number) and (not self._words[STAYS] or self._borrower.ended)
+        return self._importer.returned(number) and (not self._words[KEPT] or self._importer.ended)
 
 
-class Pool(Area):
+class Pool(Export):
     """The writer's side.
 
     Raises:
@@ -124,20 +124,20 @@ class Pool(Area):
             self._memory[block.start : block.start + PREFACE] = _BLANK
             block.flow = FLOWING
             if nbytes >= LARGE and block.end <= _HOME and len(self._blocks) <= _CROWD:
-                block.flow |= STAYING
+                block.flow |= KEEPABLE
         return block
 
-    def lend(self, block: PoolBlock, borrower: Borrower) -> None:
+    def lend(self, block: PoolBlock, importer: Importer) -> None:
         """Count a reader of a block, who will be told of it next."""
-        reader: PoolReader = borrower
-        if block.flow & STAYING:
-            reader = ZeroCopyReader(borrower, self._memory[block.start : block.start + PREFACE].cast("Q"))
-        block.lent.append((reader, borrower.borrow()))
+        reader: PoolReader = importer
+        if block.flow & KEEPABLE:
+            reader = ZeroCopyReader(importer, self._memory[block.start : block.start + PREFACE].cast("Q"))
+        block.lent.append((reader, importer.begin_read()))
 
-    def take_back(self, block: PoolBlock, borrower: Borrower) -> None:
+    def take_back(self, block: PoolBlock, importer: Importer) -> None:
         """Undo `lend`: he has not been told."""
         block.lent.pop()
-        borrower.forget()
+        importer.forget()
 
     def pour(self, block: PoolBlock, payload: Payload) -> None:
         """Copy a message into its room, and count what is there; to go on if that was interrupted.
@@ -179,11 +179,11 @@ class Pool(Area):
         return (start, len(blocks)) if SIZE - start >= nbytes else None
 
 
-class Inflow:
+class PoolStream:
     """A message that is read while it is written, as its reader knows it.
 
     Args:
-        loan: the pool of the writer.
+        imported: the pool of the writer.
         place, nbytes: of the message, as the writer has told.
         give_way: lets others run, as of the driver.
         flow: how it is to be read, as the writer has told.
@@ -196,13 +196,13 @@ class Inflow:
         RemoteProtocolError: it is not there.
     """
 
-    __slots__ = ("_flow", "_give_way", "_loan", "_memory", "_nbytes", "_number", "_place", "memory", "read")
+    __slots__ = ("_flow", "_give_way", "_imported", "_memory", "_nbytes", "_number", "_place", "memory", "read")
 
-    def __init__(self, loan: Loan, place: int, nbytes: int, give_way: GiveWay, flow: int = FLOWING) -> None:
-        memory = loan.read(place, PREFACE + nbytes)
+    def __init__(self, imported: Import, place: int, nbytes: int, give_way: GiveWay, flow: int = FLOWING) -> None:
+        memory = imported.read(place, PREFACE + nbytes)
         if place % PREFACE:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
-        self._loan = loan
+        self._imported = imported
         self._give_way = give_way
         self._flow = flow
         self._place = place
@@ -218,8 +218,8 @@ class Inflow:
         Returns:
             Its memory, to be used as if it were that of the reader; None if it may not stay.
         """
-        if self._flow & STAYING and not self._place % _GRAIN:
-            self.memory = stay(self._loan.memory[self._place : self._place + PREFACE + self._nbytes])
+        if self._flow & KEEPABLE and not self._place % _GRAIN:
+            self.memory = keep_in_place(self._imported.memory[self._place : self._place + PREFACE + self._nbytes])
         return self.memory
 
     def next(self) -> memoryview:
@@ -242,5 +242,5 @@ class Inflow:
         self.read += nbytes
         if self.read < self._nbytes:
             return False
-        self._loan.give_back()
+        self._imported.give_back()
         return True

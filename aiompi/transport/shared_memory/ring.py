@@ -49,10 +49,10 @@ CHUNK: Final = 256 * 2**10
 
 #: bit of the kind of an eager frame whose payload is in the pool of the writer; behind the header are its place and how
 #: it is to be read
-LENT: Final = 0x80
+IN_POOL: Final = 0x80
 #: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
 #: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
-EXPOSED: Final = LENT | 0x40
+EXPOSED: Final = IN_POOL | 0x40
 #: pieces of an exposed message at most
 PIECES: Final = 64
 PLACE: Final = struct.Struct("=QQ")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aiompi.datatype.buffer.process import address_of
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.area import POOL, Area, Borrower, Loan
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
-from aiompi.transport.shared_memory.inbound import nothing_exposed, nothing_lent
-from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour, process_of
-from aiompi.transport.shared_memory.outbound import NOT
+from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
+from aiompi.transport.shared_memory.inbound import no_pool, nothing_exposed
+from aiompi.transport.shared_memory.outbound import NO_ROOM
+from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess, process_of
 from aiompi.transport.shared_memory.pool import Pool, PoolBlock
-from aiompi.transport.shared_memory.ring import EXPOSED, LENT, PIECES, PLACE, Ring
+from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, Ring
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.words import RETRACTED
 from aiompi.wire.frame import Payload
@@ -34,7 +34,7 @@ class Frames(Protocol):
 
     def lost(self, cause: str) -> None: ...
 
-    def dozes(self) -> None: ...
+    def expect_asleep(self) -> None: ...
 
 
 class Sharing:
@@ -47,7 +47,7 @@ class Sharing:
         segment: the memory with the rings.
 
     Attributes:
-        loans: by kind, the areas of the peer.
+        imports: by kind, the areas of the peer.
     """
 
     def __init__(self, link: Frames, transport: SharedMemory, sock: socket.socket, segment: Segment) -> None:
@@ -56,67 +56,67 @@ class Sharing:
         self._socket = sock
         self._segment = segment
         self._inbound, self._outbound = segment.inbound, segment.outbound
-        self._inbound.lender = self._lender
+        self._inbound.peer_pool = self._peer_pool
         self._inbound.exposed = self._exposed
-        self._borrowers: dict[Area, Borrower] = {}  # the peer, as reader of the areas of this rank
-        self.loans: Final[dict[int, Loan]] = {}
+        self._importers: dict[Export, Importer] = {}  # the peer, as reader of the areas of this rank
+        self.imports: Final[dict[int, Import]] = {}
         self._exposing = False  # whether they may lie in any memory
-        self._neighbour: Neighbour | None = None
+        self._process: PeerProcess | None = None
 
     # Areas.
 
-    def open_to(self, area: Area) -> Borrower | None:
+    def open_to(self, area: Export) -> Importer | None:
         """Let the peer read an area of this rank; the peer as its reader once it can."""
-        borrower = self._borrowers.get(area)
-        if borrower is None:
-            borrower = area.open_to(self._socket)
-            if borrower is not None:
-                self._borrowers[area] = borrower
-        return borrower if borrower is not None and borrower.able else None
+        importer = self._importers.get(area)
+        if importer is None:
+            importer = area.open_to(self._socket)
+            if importer is not None:
+                self._importers[area] = importer
+        return importer if importer is not None and importer.able else None
 
-    def receive(self) -> Loan | None:
+    def receive(self) -> Import | None:
         """An area that the peer hands over; None if it has closed.
 
         Raises:
             RemoteProtocolError: what came is no area, or it has been handed over before.
-            OSError: as of `Loan.receive`.
+            OSError: as of `Import.receive`.
         """
-        loan = Loan.receive(self._socket)
-        if loan is not None and self.loans.setdefault(loan.kind, loan) is not loan:
+        imported = Import.receive(self._socket)
+        if imported is not None and self.imports.setdefault(imported.kind, imported) is not imported:
             raise RemoteProtocolError("it handed over the same memory twice")
-        return loan
+        return imported
 
-    def _lender(self) -> Loan:
+    def _peer_pool(self) -> Import:
         """The pool of the peer, which this rank has told it to have."""
-        loan = self.loans.get(POOL)
-        if loan is None:
+        imported = self.imports.get(POOL)
+        if imported is None:
             raise RemoteProtocolError("it told of memory that this rank has not got")
-        return loan
+        return imported
 
     # Messages.
 
-    def _lend(self, header: bytes, pool: Pool, block: PoolBlock, borrower: Borrower) -> bool:
+    def _announce(self, header: bytes, pool: Pool, block: PoolBlock, importer: Importer) -> bool:
         """Tell the peer of a block that it can read; False if that cannot be done now."""
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
-        pool.lend(block, borrower)
+        pool.lend(block, importer)
         # Where ranks share cores, a reader who is woken early takes the core of his writer.
         quiet = not self._outbound.uncrowded
-        if self._refer(header, PLACE.pack(block.start, block.flow), LENT, quiet):
+        if self._refer(header, PLACE.pack(block.start, block.flow), IN_POOL, quiet):
             return True
-        pool.take_back(block, borrower)
+        pool.take_back(block, importer)
         return False
 
     def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         pool = self._transport.own_pool()
-        borrower = None if pool is None or self._link.closed else self.open_to(pool)
-        if pool is None or borrower is None:
+        importer = None if pool is None or self._link.closed else self.open_to(pool)
+        if pool is None or importer is None:
             return False
         block = pool.begin(nbytes)
         if block is None:
             return False
         awaited = True  # for all that is known when this is interrupted: then the peer has been told
         try:
-            awaited = self._lend(header, pool, block, borrower)
+            awaited = self._announce(header, pool, block, importer)
             if not awaited:
                 return False
             pool.pour(block, payload)
@@ -126,7 +126,7 @@ class Sharing:
             if awaited:
                 pool.pour(block, payload)
             block.open = False
-            if not self._link.closed and self._outbound.unheard():
+            if not self._link.closed and self._outbound.must_ring():
                 self._segment.ring()
 
     def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
@@ -143,12 +143,12 @@ class Sharing:
             return None
         return Assistance(self._met(), payload, nbytes, address, number, self._outbound).write
 
-    def _refer(self, header: bytes, where: bytes, mark: int = LENT, quiet: bool = False) -> bool:
+    def _refer(self, header: bytes, where: bytes, mark: int = IN_POOL, quiet: bool = False) -> bool:
         """Send a frame that tells where its payload is, if there is room and nothing is to leave before it."""
         if self._link.closed or not self._link.idle:
             return False
         try:
-            return self._outbound.put(header, where, mark, quiet) != NOT
+            return self._outbound.put(header, where, mark, quiet) != NO_ROOM
         except RemoteProtocolError as error:
             self._link.lost(str(error))
             return False
@@ -162,18 +162,18 @@ class Sharing:
         """A message in memory of the peer."""
         return Exposed(self._met(), pieces, inbound, number)
 
-    def _met(self) -> Neighbour:
-        if self._neighbour is None:
-            self._neighbour = Neighbour(self._socket)
-        return self._neighbour
+    def _met(self) -> PeerProcess:
+        if self._process is None:
+            self._process = PeerProcess(self._socket)
+        return self._process
 
     def close(self) -> None:
         """Part with the peer, as long as the socket is there."""
-        self._inbound.lender, self._inbound.exposed = nothing_lent, nothing_exposed  # nothing refers to itself any more
-        if self._neighbour is not None:
-            self._neighbour.close()
+        self._inbound.peer_pool, self._inbound.exposed = no_pool, nothing_exposed  # nothing refers to itself any more
+        if self._process is not None:
+            self._process.close()
         number = process_of(self._socket)
-        for borrower in self._borrowers.values():
-            borrower.leave(number)
-        self._borrowers.clear()
-        self.loans.clear()
+        for importer in self._importers.values():
+            importer.leave(number)
+        self._importers.clear()
+        self.imports.clear()

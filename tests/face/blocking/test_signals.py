@@ -133,7 +133,7 @@ else:
     signal.sigwait([signal.SIGUSR1])  # what cannot be copied without this rank does not come before
     request.wait()
 """
-    job = site.ok(2, HEAD + body, env={"AIOMPI_SINGLE_COPY": "0", "AIOMPI_LEND_LIMIT": "0"})
+    job = site.ok(2, HEAD + body, env={"AIOMPI_SINGLE_COPY": "0", "AIOMPI_SHM_EAGER_LIMIT": "0"})
     assert job.out.splitlines() == ["True True", "1000000 False"]
 
 

@@ -20,9 +20,9 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.datatype.buffer import process
 from aiompi.engine import Mode, Peer
-from aiompi.transport.shared_memory import cma, neighbour
+from aiompi.transport.shared_memory import cma, peer_process
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
-from aiompi.transport.shared_memory.neighbour import NUMBERS, Neighbour
+from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess
 from aiompi.transport.shared_memory.ring import EXPOSED, PIECES, PLACE, Ring
 from aiompi.transport.shared_memory.words import CONTROL_BYTES, INVITED, RETRACTED, WRITING, WRITTEN
 from aiompi.wire import frame
@@ -380,22 +380,22 @@ class Meeting:
         self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
         one, other = socket.socketpair()
         with one, other:
-            self.neighbour = Neighbour(one)
-        assert self.neighbour.same()
+            self.process = PeerProcess(one)
+        assert self.process.same()
         self.start(nbytes)
 
     def __enter__(self) -> Meeting:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.neighbour.close()
+        self.process.close()
 
     def start(self, nbytes: int) -> None:
         self.data = memoryview(bytearray(random.randbytes(nbytes)))
         self.place = memoryview(bytearray(nbytes))
         ends = [0, *self._cuts, nbytes]
         self.pieces = [memoryview(bytearray(self.data[a:b])) for a, b in itertools.pairwise(ends)]
-        self.exposed = Exposed(self.neighbour, self.places(), self.ring, self.ring.words[RETRACTED])
+        self.exposed = Exposed(self.process, self.places(), self.ring, self.ring.words[RETRACTED])
         invitation = self.exposed.invite(self.place)
         assert invitation is not None
         self.number, self.address = invitation
@@ -405,7 +405,7 @@ class Meeting:
 
     def accept(self, late: int = 0) -> Assistance:
         """Take the invitation, or one so many before it."""
-        return Assistance(self.neighbour, self.pieces, len(self.data), self.address, self.number - late, self.ring)
+        return Assistance(self.process, self.pieces, len(self.data), self.address, self.number - late, self.ring)
 
     def read(self) -> None:
         at, length = 0, len(self.data)
@@ -450,7 +450,7 @@ def test_a_piece_that_cannot_be_copied(copied: dict[str, int]) -> None:
     with Meeting(95, 40, 60) as meeting:
         places = meeting.places()
         places[1] = (0, 20)
-        exposed = Exposed(meeting.neighbour, places, meeting.ring, 0)
+        exposed = Exposed(meeting.process, places, meeting.ring, 0)
         meeting.exposed.close()
         assert exposed.copy(meeting.place, 0, 95, 95) == 95
         assert not exposed.stands()
@@ -543,14 +543,14 @@ def test_an_earlier_invitation_has_no_effect(meeting: Meeting, copied: dict[str,
 
 
 def test_there_is_one_invitation_at_a_time(meeting: Meeting) -> None:
-    other = Exposed(meeting.neighbour, meeting.places(), meeting.ring, 0)
+    other = Exposed(meeting.process, meeting.places(), meeting.ring, 0)
     assert other.invite(meeting.place) is None
     meeting.exposed.close()
     assert other.invite(meeting.place) is not None
 
 
 def test_numbers_of_invitations_begin_again(meeting: Meeting) -> None:
-    numbers = [meeting.neighbour.next_invitation() for _ in range(NUMBERS)]
+    numbers = [meeting.process.next_invitation() for _ in range(NUMBERS)]
     assert sorted(numbers) == [*range(1, NUMBERS + 1)]
 
 
@@ -576,7 +576,7 @@ def test_memory_is_given_back_only_when_nobody_writes_any_more(
     words[WRITING] -= 10
     assert not meeting.exposed.close(wait=False)
     naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
-    monkeypatch.setattr(neighbour, "_nobody", naps)
+    monkeypatch.setattr(peer_process, "_nobody", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 
@@ -585,7 +585,7 @@ def test_who_is_dead_writes_no_more(meeting: Meeting, monkeypatch: pytest.Monkey
     meeting.accept()
     meeting.ring.words[WRITING] -= 10
     naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
-    monkeypatch.setattr(neighbour, "_nobody", naps)
+    monkeypatch.setattr(peer_process, "_nobody", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 
@@ -621,7 +621,7 @@ def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, piece
         turns.append(None)
         there.release()
         thread.join()
-        meeting.neighbour.close()
+        meeting.process.close()
         sys.setswitchinterval(interval)
 
 

@@ -28,9 +28,9 @@ from aiompi import errors
 from aiompi.coll import buffers
 from aiompi.engine import ROOM
 from aiompi.op import BAND, MAX, MIN, PROD, SUM, Op
-from aiompi.transport.shared_memory import board as board_module
+from aiompi.transport.shared_memory import slots as board_module
 from aiompi.transport.shared_memory import transport
-from aiompi.transport.shared_memory.area import POOL
+from aiompi.transport.shared_memory.export import POOL
 from aiompi.transport.shared_memory.pool import SIZE
 
 allreduce = buffers.allreduce.using("shared")
@@ -239,14 +239,14 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
     w = readers(2)
     comm = w.comms[0]
     call = allreduce(comm, np.ones(9), np.ones(9), SUM)
-    board = bytes(w.transports[0]._board._memory[: 8 * 4 * board_module._CELL])
+    slots = bytes(w.transports[0]._slots._memory[: 8 * 4 * board_module._CELL])
     w.engines[0].abort(errors.OtherError("a copy"))
     with pytest.raises(errors.OtherError, match="a copy"):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(allreduce(comm, np.ones(9), np.ones(9), SUM))
     assert comm.meeting.assembly.exhibit(8) is None
-    assert bytes(w.transports[0]._board._memory[: 8 * 4 * board_module._CELL]) == board
+    assert bytes(w.transports[0]._slots._memory[: 8 * 4 * board_module._CELL]) == slots
 
 
 # What goes wrong.
@@ -391,7 +391,7 @@ def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     calls = [call(comm, np.full(EXPOSED, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()
-    for link in [link for link in w.transports[0].links if POOL in link.sharing.loans]:
+    for link in [link for link in w.transports[0].links if POOL in link.sharing.imports]:
         link.lost("its connection closed")  # before rank 0 has looked
     assert calls[0].result() is None
     assert results[0].tolist() == [[1.0] * EXPOSED, [2.0] * EXPOSED]

@@ -14,12 +14,12 @@ from fences import Fence
 from frames import Header
 
 from aiompi.transport.shared_memory import cma
-from aiompi.transport.shared_memory.board import Board
 from aiompi.transport.shared_memory.cma import Assistance, Exposed
 from aiompi.transport.shared_memory.inbound import Inbound
-from aiompi.transport.shared_memory.neighbour import Neighbour
-from aiompi.transport.shared_memory.outbound import HEARD, RUNG, Outbound
+from aiompi.transport.shared_memory.outbound import AWAKE, RUNG, Outbound
+from aiompi.transport.shared_memory.peer_process import PeerProcess
 from aiompi.transport.shared_memory.ring import Ring
+from aiompi.transport.shared_memory.slots import SlotArea
 from aiompi.transport.shared_memory.words import (
     CONTROL_BYTES,
     INVITED,
@@ -60,7 +60,7 @@ class Ends:
 def test_who_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
     ends = Ends()
     watching = ends.at_fence(ends.outbound, ends.inbound.watch)
-    assert ends.put() == HEARD, "he looks by himself"
+    assert ends.put() == AWAKE, "he looks by himself"
     assert watching == [False]
 
 
@@ -68,7 +68,7 @@ def test_who_begins_to_wait_while_a_part_of_a_frame_is_told_sees_it() -> None:
     ends = Ends()
     assert ends.outbound.write(bytes(HEADER_BYTES), last=True)
     watching = ends.at_fence(ends.outbound, ends.inbound.watch)
-    assert not ends.outbound.unheard()
+    assert not ends.outbound.must_ring()
     assert watching == [False]
 
 
@@ -81,10 +81,10 @@ def test_a_frame_that_is_put_while_its_reader_begins_to_wait_is_told_of_and_seen
 
 def test_the_rest_of_a_message_that_is_written_while_its_reader_begins_to_wait_is_seen() -> None:
     ends = Ends()
-    inflow: Any = SimpleNamespace(pending=False)
-    ends.inbound._inflow = inflow
+    stream: Any = SimpleNamespace(pending=False)
+    ends.inbound._stream = stream
     assert ends.inbound.watch()
-    seen = ends.at_fence(ends.inbound, lambda: setattr(inflow, "pending", True))
+    seen = ends.at_fence(ends.inbound, lambda: setattr(stream, "pending", True))
     assert not ends.inbound.watch()
     assert seen == [None]
 
@@ -96,7 +96,7 @@ def test_room_that_is_made_while_a_writer_begins_to_wait_for_it_is_seen() -> Non
 
     def read() -> bool:
         ends.inbound.read(ends, SIZE * 16)  # type: ignore[arg-type]
-        return ends.inbound.unheard()
+        return ends.inbound.must_ring()
 
     heard = ends.at_fence(ends.outbound, read)
     assert not ends.outbound.want()
@@ -105,20 +105,20 @@ def test_room_that_is_made_while_a_writer_begins_to_wait_for_it_is_seen() -> Non
 
 
 def test_what_is_on_a_board_is_there_before_its_owner_looks_at_others() -> None:
-    board = Board()
-    cells = board._cells
+    slots = SlotArea()
+    cells = slots._cells
     try:
         fence: Any = Fence(lambda: list(cells[:6]))
-        board._lock = fence
-        board.post(0, 7, 1, 2, b"x")
-        board.sleep(0, 7)
+        slots._lock = fence
+        slots.post(0, 7, 1, 2, b"x")
+        slots.sleep(0, 7)
         posted, asleep = fence.seen
         assert posted[0] == 7
         assert (posted, asleep).count(posted) == 1
         assert asleep.count(7) == 2
     finally:
         cells.release()
-        board.close()
+        slots.close()
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def at_fence(ring: Ring, step: Callable[[], object]) -> list[object]:
     return fence.seen  # type: ignore[no-any-return]
 
 
-class Living(Neighbour):
+class Living(PeerProcess):
     """A process that does not end."""
 
     def __init__(self) -> None:

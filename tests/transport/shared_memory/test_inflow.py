@@ -18,12 +18,12 @@ from aiompi import errors
 from aiompi.constants import PROC_NULL
 from aiompi.driver.spin import give_way
 from aiompi.engine.credit import OVERHEAD
-from aiompi.transport.shared_memory import area, pool
-from aiompi.transport.shared_memory.area import PREFIX
+from aiompi.transport.shared_memory import export, pool
+from aiompi.transport.shared_memory.export import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.outbound import AHEAD, EARLY
-from aiompi.transport.shared_memory.ring import LENT, PLACE
+from aiompi.transport.shared_memory.outbound import EARLY, RING_FIRST
+from aiompi.transport.shared_memory.ring import IN_POOL, PLACE
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER, HEADER_BYTES
@@ -63,7 +63,7 @@ class Counting:
 def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
     """Two ranks that have talked, of which rank 1 has the pool of rank 0; a message is written in 30 steps."""
     monkeypatch.setattr(pool, "_STEP", LONG // STEPS)
-    w = polled(2, lend_limit=LONG)
+    w = polled(2, shm_eager_limit=LONG)
     w.engines[0].uncrowded = True
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
@@ -123,9 +123,9 @@ def test_it_needs_no_request_of_its_own(world: PolledWorld) -> None:
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
     number = memoryview(bytearray(8)).cast("Q")
-    loan: Any = SimpleNamespace(read=lambda place, nbytes: memoryview(bytearray(nbytes)))
-    inflow = pool.Inflow(loan, 0, LONG, give_way)
-    inflow._number = number
+    imported: Any = SimpleNamespace(read=lambda place, nbytes: memoryview(bytearray(nbytes)))
+    stream = pool.PoolStream(imported, 0, LONG, give_way)
+    stream._number = number
     yields: list[int] = []
 
     def keep() -> None:
@@ -134,7 +134,7 @@ def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest
         number[0] = 100 * comes
 
     monkeypatch.setattr(os, "sched_yield", keep)
-    assert len(inflow.next()) == 100 * comes
+    assert len(stream.next()) == 100 * comes
     assert len(yields) == 1
 
 
@@ -324,9 +324,9 @@ def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world
-    assert not w.engines[0].sleepers
+    assert not w.engines[0].wake_callbacks
     sleeping(w)
-    assert [*w.engines[0].sleepers] == [1]
+    assert [*w.engines[0].wake_callbacks] == [1]
     rung: list[int] = []
     on_ring(w, rung.append)
     receive = irecv(w.comms[1])
@@ -363,7 +363,7 @@ def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch
     for _ in range(2):
         isend(w.comms[0], b"x", 1)
     w.comms[0].wake(1)
-    assert not w.engines[0].sleepers
+    assert not w.engines[0].wake_callbacks
 
 
 def test_a_reader_who_is_woken_early_begins_to_wait_again_only_when_the_frame_is_handed_out(
@@ -387,7 +387,7 @@ def test_a_reader_who_is_woken_early_begins_to_wait_again_only_when_the_frame_is
 def test_a_link_that_is_closed_wakes_nobody(world: PolledWorld) -> None:
     w = world
     sleeping(w).close()
-    assert not w.engines[0].sleepers
+    assert not w.engines[0].wake_callbacks
 
 
 def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +398,7 @@ def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, mon
     link._segment.ring()
     w.drivers[1].poll()
     assert not yields
-    assert link._segment.outbound.put(bytes(HEADER_BYTES), bytes(EARLY)) == AHEAD
+    assert link._segment.outbound.put(bytes(HEADER_BYTES), bytes(EARLY)) == RING_FIRST
     link._segment.ring()
     w.drivers[1].poll()
     assert yields
@@ -417,12 +417,12 @@ def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -
     fd, mapped = wire_memory.create(PREFIX + pool.SIZE)
     number = memoryview(mapped)[PREFIX:].cast("Q")
     number[place // 8 % len(number)] = there
-    socket.send_fds(raw.socket, [struct.pack("!IIQ", area.POOL, 0, pool.SIZE)], [fd])
+    socket.send_fds(raw.socket, [struct.pack("!IIQ", export.POOL, 0, pool.SIZE)], [fd])
     os.close(fd)
-    w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
+    w.until(lambda: bool(w.links(0, 1)[0].sharing.imports))  # type: ignore[attr-defined]
     assert raw.segment is not None
     header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
-    raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), LENT)
+    raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), IN_POOL)
     raw.segment.ring()
     return number
 

@@ -267,7 +267,7 @@ def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
 def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     w = polled(ring_size=2**16)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
-    message, unheard = pattern(100_000), Outbound.unheard
+    message, must_ring = pattern(100_000), Outbound.must_ring
     receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
     interrupted = 0
 
@@ -276,9 +276,9 @@ def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled, monk
         interrupted += 1
         if interrupted % 2:
             raise KeyboardInterrupt
-        return unheard(outbound)
+        return must_ring(outbound)
 
-    monkeypatch.setattr(Outbound, "unheard", interrupt)
+    monkeypatch.setattr(Outbound, "must_ring", interrupt)
     while not (send.done() and receive.done()):
         with contextlib.suppress(KeyboardInterrupt):
             w.poll()
@@ -635,7 +635,7 @@ def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
 
 def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> None:
     """As one does that nobody but the job can be told of: it was too long for a receive whose request was freed."""
-    w = polled(single_copy=False, lend_limit=0)
+    w = polled(single_copy=False, shm_eager_limit=0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     w.poll()
     engine, link = w.engines[1], w.links(1, 0)[0]

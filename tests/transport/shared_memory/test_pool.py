@@ -16,10 +16,10 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.comm import Channel
-from aiompi.transport.shared_memory import area, pool
-from aiompi.transport.shared_memory.area import PREFIX
+from aiompi.transport.shared_memory import export, pool
+from aiompi.transport.shared_memory.export import PREFIX
 from aiompi.transport.shared_memory.pool import Pool, PoolBlock
-from aiompi.transport.shared_memory.ring import ALIGN, LENT, PLACE
+from aiompi.transport.shared_memory.ring import ALIGN, IN_POOL, PLACE
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
 from aiompi.wire.frame import HEADER
@@ -35,7 +35,7 @@ def world(polled: NewPolled) -> Callable[..., PolledWorld]:
     """Makes a world whose ranks have all talked with rank 0, and have its pool."""
 
     def make(size: int = 4, *, shared: bool = True, **settings: Any) -> PolledWorld:
-        w = polled(size, **{"eager_limit": LEAST - 1, "lend_limit": 2**22, **settings})
+        w = polled(size, **{"eager_limit": LEAST - 1, "shm_eager_limit": 2**22, **settings})
         pairs = [(isend(w.comms[0], b"x", rank), irecv(w.comms[rank])) for rank in range(1, size)]
         w.finish(*(request for pair in pairs for request in pair))
         if shared:
@@ -79,7 +79,7 @@ def blocks(w: PolledWorld) -> int:
     return len(own.pool._blocks)
 
 
-# Lending.
+# SlotProvider.
 
 
 @pytest.mark.parametrize("nbytes", [LEAST, LONG, 2**21 + 1])
@@ -150,7 +150,7 @@ def test_credit_bounds_what_may_wait_at_a_rank_that_does_not_receive(world: NewP
 
 
 def test_a_long_message_to_one_rank_is_lent_too(world: NewPolled) -> None:
-    w = world(2, lend_limit=LONG)
+    w = world(2, shm_eager_limit=LONG)
     before = written(w, 1)
     sends = [isend(w.comms[0], pattern(LONG), 1), isend(w.comms[0], pattern(LONG + 1, 1), 1)]
     assert [send.done() for send in sends] == [True, False]
@@ -161,7 +161,7 @@ def test_a_long_message_to_one_rank_is_lent_too(world: NewPolled) -> None:
 
 
 def test_a_synchronous_one_waits_for_its_receive(world: NewPolled) -> None:
-    w = world(2, lend_limit=LONG)
+    w = world(2, shm_eager_limit=LONG)
     send = isend(w.comms[0], pattern(LONG), 1, sync=True)
     for _ in range(10):
         w.poll()
@@ -170,7 +170,7 @@ def test_a_synchronous_one_waits_for_its_receive(world: NewPolled) -> None:
 
 
 def test_what_waits_for_a_receive_is_bounded(world: NewPolled) -> None:
-    w = world(2, lend_limit=LONG, eager_window=5 * LONG)
+    w = world(2, shm_eager_limit=LONG, eager_window=5 * LONG)
     sends = [isend(w.comms[0], pattern(LONG, number), 1) for number in range(9)]
     for _ in range(10):
         w.poll()
@@ -246,8 +246,8 @@ def test_room_is_found_around_what_is_still_read() -> None:
     mine, theirs = socket.socketpair()
     with mine, theirs:
         own = Pool()
-        borrower = own.open_to(mine)
-        assert borrower is not None
+        importer = own.open_to(mine)
+        assert importer is not None
         (fd,) = socket.recv_fds(theirs, 16, 1)[1]
         os.close(fd)
         alive: list[PoolBlock] = []
@@ -264,7 +264,7 @@ def test_room_is_found_around_what_is_still_read() -> None:
             block, _ = found
             assert all(block.end <= other.start or other.end <= block.start for other in alive)
             assert 0 <= block.start < block.end <= pool.SIZE
-            block.lent.append((borrower, borrower.borrow()))
+            block.lent.append((importer, importer.begin_read()))
             block.open = False
             alive.append(block)
         own.close()
@@ -284,7 +284,7 @@ def test_no_memory_for_a_pool(world: NewPolled, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_more_readers_than_there_is_place_for(world: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(area, "READERS", 2)
+    monkeypatch.setattr(export, "READERS", 2)
     w = world(shared=False)
     for number in range(3):
         receives = receive(w, number)
@@ -334,7 +334,7 @@ def test_a_reader_that_cannot_have_the_memory_does_without(
 
 def test_a_signal_handler_that_interrupts_the_sender(world: NewPolled) -> None:
     """The message is on its way: it is not overwritten, and counts."""
-    w = world(2, eager_window=4 * 2**20, lend_limit=2**20)
+    w = world(2, eager_window=4 * 2**20, shm_eager_limit=2**20)
     link: Any = w.engines[0].peer(1).link
     for _ in range(20):
         w.poll()  # so that the reader must be rung for
@@ -381,7 +381,7 @@ def memory(nbytes: int = PREFIX + pool.SIZE, seals: int = 2 | 4 | 1) -> int:
     return fd
 
 
-def label(kind: int = area.POOL, reader: int = 0, nbytes: int = pool.SIZE) -> bytes:
+def label(kind: int = export.POOL, reader: int = 0, nbytes: int = pool.SIZE) -> bytes:
     return struct.pack("!IIQ", kind, reader, nbytes)
 
 
@@ -390,7 +390,7 @@ BAD: dict[str, tuple[bytes, tuple[Callable[[], int], ...]]] = {
     "two descriptors": (label(), (memory, memory)),
     "part of a label": (label()[:3], (memory,)),
     "no such area": (label(3), (memory,)),
-    "no place for the reader": (label(reader=area.READERS), (memory,)),
+    "no place for the reader": (label(reader=export.READERS), (memory,)),
     "shorter than told": (label(), (lambda: memory(4096),)),
     "too long": (label(nbytes=2**63), (memory,)),
     "not sealed": (label(), (lambda: memory(seals=0),)),
@@ -440,10 +440,10 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
             os.pwrite(fd, struct.pack("=Q", 10), PREFIX)
             socket.send_fds(raw.socket, [label()], [fd])
             os.close(fd)
-            w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
+            w.until(lambda: bool(w.links(0, 1)[0].sharing.imports))  # type: ignore[attr-defined]
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
-        raw.segment.outbound.put(header, PLACE.pack(place, 0), LENT)
+        raw.segment.outbound.put(header, PLACE.pack(place, 0), IN_POOL)
         raw.segment.ring()
         w.until(one.done)
         if place == 0 and handed_over:
@@ -462,8 +462,8 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         fd = memory()
         socket.send_fds(raw.socket, [label()], [fd])
         os.close(fd)
-        w.until(lambda: bool(w.links(0, 1)[0].sharing.loans))  # type: ignore[attr-defined]
+        w.until(lambda: bool(w.links(0, 1)[0].sharing.imports))  # type: ignore[attr-defined]
         assert raw.segment is not None
-        raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), LENT)
+        raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), IN_POOL)
         raw.segment.ring()
         w.until(raw.dropped)

@@ -22,8 +22,8 @@ from aiompi.driver.spin import give_way
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST, Inbound
-from aiompi.transport.shared_memory.outbound import AHEAD, EARLY, HEARD, REWIND, RUNG, Outbound
-from aiompi.transport.shared_memory.ring import ALIGN, EXPOSED, LENT
+from aiompi.transport.shared_memory.outbound import AWAKE, EARLY, REWIND, RING_FIRST, RUNG, Outbound
+from aiompi.transport.shared_memory.ring import ALIGN, EXPOSED, IN_POOL
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.transport.shared_memory.words import COMING, CONTROL_BYTES, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire import frame
@@ -356,7 +356,7 @@ def message_in_pieces(pair: Pair) -> None:
         lambda pair: [pair.outbound.put(eager(b"x"), b"x") for _ in range(2)],
         lambda pair: pair.outbound.put(HEADER.pack(*Header(frame.SYNCACK)), b""),
         lambda pair: pair.outbound.put(HEADER.pack(*Header(frame.EAGER_SYNC, length=1)), b"x"),
-        lambda pair: pair.outbound.put(eager(bytes(16)), bytes(16), LENT),
+        lambda pair: pair.outbound.put(eager(bytes(16)), bytes(16), IN_POOL),
         message_in_pieces,
     ],
     ids=["nothing", "two messages", "no message", "a synchronous one", "a lent one", "the rest of one"],
@@ -523,14 +523,14 @@ def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
     for _ in range(3):
         pair.read()
         assert pair.inbound.watch()
-        assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+        assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
         pair.ring()
         assert not pair.inbound.pending(), "nothing is written"
         assert pair.words[COMING] == pair.words[HEAD] + 1
-        assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
     pair.read()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
     pair.ring()
     pair.read()
     assert pair.inbound.watch()
@@ -549,12 +549,12 @@ def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two
     pair.ring()
     for _ in range(2):
         pair.read()
-        assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
     pair.read()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
     pair.ring()
-    assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
 
 
 def test_reader_is_looked_at_before_a_long_frame() -> None:
@@ -565,10 +565,10 @@ def test_reader_is_looked_at_before_a_long_frame() -> None:
     pair.read()
     pair.outbound.uncrowded = True
     for _ in range(2):
-        assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == HEARD
+        assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AWAKE
         pair.read()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AHEAD
+    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RING_FIRST
     pair.ring()
 
 
@@ -596,11 +596,11 @@ def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that()
         pair.outbound.put(eager(b"x"), b"x")
     pair.outbound.bell = lambda: None
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
-    assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
     pair.read()
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == AHEAD
+    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "nobody has rung"
     pair.read()
     assert pair.inbound.pending() is False
@@ -645,17 +645,17 @@ def test_who_could_not_be_rung_for_is_still_to_be() -> None:
     segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *bells, first=True)
     outbound, inbound = segment.outbound, segment.inbound
     outbound.words[WATCHING] = inbound.words[WANTING] = 1
-    assert outbound.unheard()
-    assert inbound.unheard()
+    assert outbound.must_ring()
+    assert inbound.must_ring()
     bell, outbound.bell = outbound.bell, interrupt
     with pytest.raises(Interrupted):
         segment.ring()
     outbound.bell = bell
-    assert outbound.unheard()
-    assert inbound.unheard()
+    assert outbound.must_ring()
+    assert inbound.must_ring()
     segment.ring()
-    assert not outbound.unheard()
-    assert not inbound.unheard()
+    assert not outbound.must_ring()
+    assert not inbound.must_ring()
     segment.close()
 
 
@@ -665,7 +665,7 @@ def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None
     pair.inbound.give_way = lambda ready, seconds: pytest.fail("he lets others run")
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert not announced or pair.outbound.herald()
+    assert not announced or pair.outbound.rings_early()
     late: Any = Late(pair.words, 50)
     pair.inbound.words = late
     assert pair.outbound.put(eager(b"x"), b"x")
@@ -680,14 +680,14 @@ def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None
 
 def test_reader_is_rung_for_once_per_wait() -> None:
     pair = Pair()
-    assert not pair.outbound.unheard(), "it does not wait"
+    assert not pair.outbound.must_ring(), "it does not wait"
     assert pair.inbound.watch()
-    assert pair.outbound.unheard()
+    assert pair.outbound.must_ring()
     pair.ring()
-    assert not pair.outbound.unheard()
-    assert pair.outbound.put(eager(b"x"), b"x") == HEARD
+    assert not pair.outbound.must_ring()
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
     pair.read()
-    assert not pair.outbound.unheard()
+    assert not pair.outbound.must_ring()
     assert pair.inbound.watch()
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
     pair.ring()
@@ -697,9 +697,9 @@ def test_reader_does_not_wait_for_what_is_there() -> None:
     pair = Pair()
     assert pair.outbound.put(eager(b"x"), b"x")
     assert not pair.inbound.watch()
-    assert not pair.outbound.unheard(), "it will look by itself"
+    assert not pair.outbound.must_ring(), "it will look by itself"
     pair.read()
-    assert not pair.outbound.unheard()
+    assert not pair.outbound.must_ring()
     assert pair.inbound.watch()
 
 
@@ -716,24 +716,24 @@ def test_reader_settles_when_there_is_nothing_else_to_do() -> None:
     assert pair.inbound.settle()
     pair.words[WANTING] += 1
     assert not pair.inbound.settle(), "the writer waits"
-    assert pair.inbound.unheard()
+    assert pair.inbound.must_ring()
     pair.ring()
     assert pair.inbound.settle()
 
 
 def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
     pair = Pair()
-    assert not pair.inbound.unheard(), "it does not wait"
+    assert not pair.inbound.must_ring(), "it does not wait"
     payload = bytes(SIZE // 8 - HEADER_BYTES)
     while pair.outbound.put(eager(payload), payload):
         pass
     assert pair.outbound.want()
     pair.read(budget=1)
-    assert not pair.inbound.unheard(), "there is much to read still"
+    assert not pair.inbound.must_ring(), "there is much to read still"
     pair.read(budget=3 * (SIZE // 8 + FRAME_COST))
-    assert pair.inbound.unheard()
+    assert pair.inbound.must_ring()
     pair.ring()
-    assert not pair.inbound.unheard()
+    assert not pair.inbound.must_ring()
 
 
 def test_writer_does_not_wait_for_room_that_is_there() -> None:
@@ -842,7 +842,7 @@ def test_rubbish_is_bounded(seed: int) -> None:
     pair.memory[:] = chance.randbytes(SIZE)
     for place in range(0, SIZE, ALIGN):
         if chance.random() < 0.8:  # a frame of a kind that there is, of a length that there may be
-            kind = chance.randrange(16) | chance.choice((0, 0, 0, 0, LENT, EXPOSED))
+            kind = chance.randrange(16) | chance.choice((0, 0, 0, 0, IN_POOL, EXPOSED))
             length = chance.choice((0, 16, 17, 100, SIZE, chance.randrange(2**64)))
             pair.memory[place : place + HEADER_BYTES] = HEADER.pack(*Header(kind, length=length))
     for word in (HEAD, TAIL, WANTING, WATCHING):

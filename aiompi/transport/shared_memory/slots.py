@@ -1,6 +1,6 @@
-"""What each of a few ranks tells all the others, without a message: every rank has a board that the others see.
+"""What each of a few ranks tells all the others, without a message: every rank has a slots that the others see.
 
-Ranks that tell each other such things in rounds are an assembly, which has a place on the board of each member. There a
+Ranks that tell each other such things in rounds are an assembly, which has a place on the slots of each member. There a
 rank posts in each round, and looks whether the others have. Who comes last sees that all have, and wakes the others; so
 n ranks need n - 1 wake-ups, and none of them one after the other.
 
@@ -15,7 +15,7 @@ more.
 
 A place belongs to a communicator, by its context id, for ever: a member may look late, when the others have long freed
 the communicator. So the first `PLACES` communicators of a job have one, of which the `FIRST_COMMUNICATORS` have large
-cells: every member reserves addresses for the boards of all.
+cells: every member reserves addresses for the slots of all.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
 `ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
@@ -32,14 +32,14 @@ from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Exhibit, Posting, Round, ordinal
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
-from aiompi.transport.shared_memory.area import BOARD, Area, Loan
+from aiompi.transport.shared_memory.export import SLOTS, Export, Import
 
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Peer
     from aiompi.transport.shared_memory.link import RingLink
     from aiompi.transport.shared_memory.pool import Pool, PoolBlock
 
-#: assemblies for which a board has a place
+#: assemblies for which a slots has a place
 PLACES: Final = 1024
 #: bytes of the words of a cell; behind them, in cache lines of its own, is what is posted
 _HEAD: Final = 64
@@ -60,7 +60,7 @@ SIZE: Final = 8 * 2 * (FIRST_COMMUNICATORS * _CELL + (PLACES - FIRST_COMMUNICATO
 _NOTHING: Final = memoryview(b"")
 
 
-class Board(Area):
+class SlotArea(Export):
     """That of this rank.
 
     Raises:
@@ -68,7 +68,7 @@ class Board(Area):
     """
 
     def __init__(self) -> None:
-        super().__init__(BOARD, SIZE)
+        super().__init__(SLOTS, SIZE)
         self._cells = self._memory.cast("Q")
         self._lock = threading.Lock()  # to be taken and released as a fence
 
@@ -97,8 +97,8 @@ class Board(Area):
         self._cells[first + _READ] = number
 
 
-class Poster:
-    """The board of another rank, as one sees it.
+class PeerSlots:
+    """The slots of another rank, as one sees it.
 
     Attributes:
         memory: it, in bytes.
@@ -108,30 +108,30 @@ class Poster:
         RemoteProtocolError: it is none.
     """
 
-    def __init__(self, loan: Loan) -> None:
-        self.memory = loan.read(0, SIZE)
+    def __init__(self, imported: Import) -> None:
+        self.memory = imported.read(0, SIZE)
         self.words = self.memory.cast("Q")
 
 
-class Attendee:
+class SlotPeer:
     """Another member of an assembly.
 
     Args:
         peer: it.
         link: to it.
-        poster: its board.
+        peer_slots: its slots.
         cells: the words at which those of the assembly begin.
         pools: by rank, those that this rank reads by now.
 
     Attributes:
-        memory, words: of its board.
+        memory, words: of its slots.
         room: bytes behind the words of a cell.
     """
 
     __slots__ = ("_first", "_peer", "_pools", "link", "memory", "rank", "room", "words")
 
     def __init__(
-        self, peer: Peer, link: RingLink, poster: Poster, cells: tuple[int, int], pools: Mapping[int, Loan]
+        self, peer: Peer, link: RingLink, peer_slots: PeerSlots, cells: tuple[int, int], pools: Mapping[int, Import]
     ) -> None:
         self.rank = peer.rank
         self.link = link
@@ -139,8 +139,8 @@ class Attendee:
         self._pools = pools
         self._first, second = cells
         self.room = 8 * (second - self._first) - _HEAD
-        self.memory = poster.memory
-        self.words = poster.words
+        self.memory = peer_slots.memory
+        self.words = peer_slots.words
 
     def leave(self) -> None:
         """Post nothing any more, and have no memory."""
@@ -159,19 +159,19 @@ class Attendee:
 
 
 class _Round(Round):
-    """A round on boards.
+    """A round on slots.
 
     Args:
         sleep: tells the others, by that number, that this rank sleeps until all have posted.
-        others: whose boards are looked at.
-        first: word at which the cell begins in which all post, the same on each board.
+        others: whose slots are looked at.
+        first: word at which the cell begins in which all post, the same on each slots.
         number: of the round.
     """
 
     __slots__ = ("_number", "_others", "_present", "_sleep", "first")
 
     def __init__(
-        self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[Attendee], first: int, number: int
+        self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[SlotPeer], first: int, number: int
     ) -> None:
         # Spelled out instead of super().__init__: there is one of these per short call of a collective.
         self._engine = engine
@@ -238,22 +238,22 @@ class Assembly:
     def __init__(
         self,
         engine: Engine,
-        board: Board,
+        slots: SlotArea,
         cells: tuple[int, int],
-        others: Sequence[Attendee],
+        others: Sequence[SlotPeer],
         pool: Callable[[], Pool | None],
     ) -> None:
         self._engine = engine
-        self._board: Board | None = board
+        self._slots: SlotArea | None = slots
         self._pool = pool
         self._cells = cells
         self._block: PoolBlock | None = None  # what this rank exposes
-        self._others: Sequence[Attendee] = others
+        self._others: Sequence[SlotPeer] = others
         self._number = 0
 
     def post(self, content: bytes | memoryview, note: int, claim: int) -> Round:
-        board = self._board
-        if board is None:
+        slots = self._slots
+        if slots is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
         first = self._cells[number & 1]
@@ -262,7 +262,7 @@ class Assembly:
         if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
             current.fail(error)
             return current
-        board.post(first, number, note, claim, content)
+        slots.post(first, number, note, claim, content)
         if current.ready():
             current.wake()
             current.end()
@@ -271,11 +271,11 @@ class Assembly:
         return current
 
     def _sleep(self, first: int, number: int) -> None:
-        if self._board is not None:
-            self._board.sleep(first, number)
+        if self._slots is not None:
+            self._slots.sleep(first, number)
 
     def exhibit(self, nbytes: int) -> Exhibit | None:
-        if self._board is None or self._engine.error is not None:
+        if self._slots is None or self._engine.error is not None:
             return None  # in the copy of a fork it is the memory of its parent
         pool = self._pool()
         if pool is None:
@@ -296,19 +296,19 @@ class Assembly:
         block, self._block = self._block, None
         if block is not None:
             block.open = False
-        board = self._board
-        if board is not None and self._engine.error is None:
-            board.retire(self._cells[0], self._number)
+        slots = self._slots
+        if slots is not None and self._engine.error is None:
+            slots.retire(self._cells[0], self._number)
 
     def dissolve(self) -> None:
         """Let go of all memory, also for a round that never ends."""
         for other in self._others:
             other.leave()
-        self._board, self._others = None, ()
+        self._slots, self._others = None, ()
 
 
 def cells_of(context: int) -> tuple[int, int] | None:
-    """The words at which the cells of a communicator begin on the boards, None if it has no place there."""
+    """The words at which the cells of a communicator begin on the slots, None if it has no place there."""
     place = ordinal(context)
     if place >= PLACES:
         return None

@@ -14,13 +14,13 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import descriptors
-from aiompi.transport.shared_memory.neighbour import has_ended
+from aiompi.transport.shared_memory.peer_process import has_ended
 from aiompi.wire import memory
 
-#: which area of a rank it is, as `pool` and `board` say
+#: which area of a rank it is, as `pool` and `slots` say
 POOL: Final = 0
-BOARD: Final = 1
-AREAS: Final = (POOL, BOARD)
+SLOTS: Final = 1
+AREAS: Final = (POOL, SLOTS)
 
 #: ranks to whom an area can be handed over; each has a cache line of words of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
@@ -36,11 +36,11 @@ MOST: Final = 2**46
 _LABEL: Final = struct.Struct("!IIQ")
 
 
-class Area:
+class Export:
     """The owner's side.
 
     Args:
-        kind: POOL or BOARD.
+        kind: POOL or SLOTS.
         nbytes: of memory; pages are taken when they are first written.
 
     Raises:
@@ -56,7 +56,7 @@ class Area:
         self._memory = view[PREFIX:]
         self._readers = 0
 
-    def open_to(self, sock: socket.socket) -> Borrower | None:
+    def open_to(self, sock: socket.socket) -> Importer | None:
         """Hand the area over to one more reader; None if it cannot be."""
         if self._readers == READERS:
             return None
@@ -65,25 +65,25 @@ class Area:
         except OSError:
             return None  # if the connection is broken, the link will notice
         self._readers += 1
-        return Borrower(self._words, self._readers * _WORDS)
+        return Importer(self._words, self._readers * _WORDS)
 
     def close(self) -> None:
         """Hand over nothing any more; the memory goes when nobody uses it."""
         os.close(self._fd)
 
 
-class Borrower:
+class Importer:
     """A reader, as the owner knows it.
 
     In words of its own it counts what it has read, and tells that it can read at all.
     """
 
-    __slots__ = ("_gone", "_index", "_lent", "_process", "_words")
+    __slots__ = ("_gone", "_index", "_in_pool", "_process", "_words")
 
     def __init__(self, words: memoryview, index: int) -> None:
         self._words = words
         self._index = index
-        self._lent = 0
+        self._in_pool = 0
         self._gone = False
         self._process = 0
 
@@ -92,14 +92,14 @@ class Borrower:
         """Whether it has the memory."""
         return self._words[self._index + _TAKEN] == 1
 
-    def borrow(self) -> int:
+    def begin_read(self) -> int:
         """Be told of something to read; its number, from 1 on."""
-        self._lent += 1
-        return self._lent
+        self._in_pool += 1
+        return self._in_pool
 
     def forget(self) -> None:
         """Undo `borrow`: it has not been told."""
-        self._lent -= 1
+        self._in_pool -= 1
 
     def returned(self, number: int) -> bool:
         """Whether it has read the first `number` that it was told of, or will not."""
@@ -120,11 +120,11 @@ class Borrower:
         self._process = process
 
 
-class Loan:
+class Import:
     """An area of a peer, as its reader knows it.
 
     Attributes:
-        kind: POOL or BOARD.
+        kind: POOL or SLOTS.
         memory: all of it, to be written only where it is this rank's for the time being.
     """
 
@@ -141,7 +141,7 @@ class Loan:
         self._words[self._index + _TAKEN] = 1
 
     @classmethod
-    def receive(cls, sock: socket.socket) -> Loan | None:
+    def receive(cls, sock: socket.socket) -> Import | None:
         """An area that the peer hands over; None if it has closed the connection.
 
         Raises:

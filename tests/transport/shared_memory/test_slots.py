@@ -32,10 +32,10 @@ from aiompi.coll import buffers, meeting
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
 from aiompi.engine.round import Rounds
 from aiompi.op import MAX, SUM, Op
-from aiompi.transport.shared_memory import board, descriptors, transport
-from aiompi.transport.shared_memory.area import BOARD, Area
-from aiompi.transport.shared_memory.board import PLACES
+from aiompi.transport.shared_memory import descriptors, slots, transport
+from aiompi.transport.shared_memory.export import SLOTS, Export
 from aiompi.transport.shared_memory.link import RingLink
+from aiompi.transport.shared_memory.slots import PLACES
 from aiompi.watch.record import _awaited_ranks
 from aiompi.wire import memory
 
@@ -405,7 +405,7 @@ def refuse():
 
 
 def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
-    monkeypatch.setattr(transport, "Board", refuse)
+    monkeypatch.setattr(transport, "SlotArea", refuse)
     w = apart()
     for _ in range(2 * meeting._ATTEMPTS):
         everyone(w, buffers.barrier)
@@ -471,11 +471,11 @@ def lacking_descriptors(peer):
 
 
 def test_only_the_first_communicators_have_a_place():
-    cells = [board.cells_of(context) for context in range(0, 2 * PLACES, 2)]
-    assert board.cells_of(2 * PLACES) is None
-    ends = [8 * first for first, _ in cells[1:]] + [board.SIZE]
+    cells = [slots.cells_of(context) for context in range(0, 2 * PLACES, 2)]
+    assert slots.cells_of(2 * PLACES) is None
+    ends = [8 * first for first, _ in cells[1:]] + [slots.SIZE]
     for place, ((first, second), end) in enumerate(zip(cells, ends, strict=True)):
-        assert 8 * (second - first) == end - 8 * second == board._HEAD + room(2 * place), "nothing lies between or over"
+        assert 8 * (second - first) == end - 8 * second == slots._HEAD + room(2 * place), "nothing lies between or over"
     assert [room(2 * place) for place in (0, FIRST_COMMUNICATORS - 1, FIRST_COMMUNICATORS, PLACES - 1)] == [
         ROOM,
         ROOM,
@@ -495,11 +495,11 @@ def test_no_more_than_a_cell_is_read(together, place):
     comms = beside(w, place)
     assemblies = [comm.meeting.assembly for comm in comms]
     current = assemblies[0].post(b"", 0, 0)
-    theirs = w.transports[1]._board
+    theirs = w.transports[1]._slots
     assemblies[1]._number += 1
     first = assemblies[1]._cells[assemblies[1]._number & 1]
     theirs.post(first, assemblies[1]._number, 0, 0, b"x")
-    theirs._cells[first + board._LENGTH] = 2**40
+    theirs._cells[first + slots._LENGTH] = 2**40
     assert w.engines[0].rounds.poll()
     ((_, _, content),) = current.result()
     assert len(content) == room(2 * place)
@@ -520,14 +520,14 @@ def test_a_round_whose_end_a_signal_handler_interrupts_is_looked_at_again(togeth
     early = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[1])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        end = board._Round.end
+        end = slots._Round.end
 
         def interrupted(current):
             if begun:
                 end(current)
             raise KeyboardInterrupt
 
-        patch.setattr(board._Round, "end", interrupted)
+        patch.setattr(slots._Round, "end", interrupted)
         w.engines[0].rounds.poll()
     assert w.engines[0].rounds.poll()
     assert early.done()
@@ -563,14 +563,14 @@ def test_persistent_collectives_which_start_in_any_order_send(together):
 def test_a_board_of_another_size_is_refused(apart):
     w = apart(2)
     everyone(w, buffers.barrier)
-    small = Area(BOARD, board.SIZE // 2)
+    small = Export(SLOTS, slots.SIZE // 2)
     w.links(0, 1)[0].opened_to(small)
     w.until(lambda: w.engines[1].peer(0).error is not None)
     small.close()
 
 
 class Words(list):
-    """Those of a board; at the first look something happens, as a signal handler makes it happen."""
+    """Those of a slots; at the first look something happens, as a signal handler makes it happen."""
 
     def __init__(self, stamp, then=None):
         super().__init__([stamp])
@@ -589,7 +589,7 @@ def test_a_look_in_the_midst_of_another_counts_nobody_twice():
 
     words = [Words(1, look), Words(1), Words(0)]
     others = [SimpleNamespace(words=own, rank=rank) for rank, own in enumerate(words, 1)]
-    current = board._Round(None, lambda first, number: None, others, 0, 1)
+    current = slots._Round(None, lambda first, number: None, others, 0, 1)
     assert not current.ready()
     assert not current.ready()
     assert current.absent() == [3]

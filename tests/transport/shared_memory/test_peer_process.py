@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.neighbour import Neighbour
+from aiompi.transport.shared_memory.peer_process import PeerProcess
 
 
 def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -> None:
@@ -24,19 +24,19 @@ def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -
         sock, _ = listener.accept()
         (tmp_path / "socket").unlink()
     with sock:
-        neighbour = Neighbour(sock)
+        peer = PeerProcess(sock)
         into = bytearray(100)
-        assert neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
+        assert peer.read(process.address_of(memoryview(memory)), memoryview(into))
         assert into == memory
-        assert neighbour.same()
-        assert neighbour.alive()
+        assert peer.same()
+        assert peer.alive()
         sock.send(b".")
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert neighbour.same(), "nobody has waited for it"
-        assert not neighbour.alive()
+        assert peer.same(), "nobody has waited for it"
+        assert not peer.alive()
         os.waitpid(child, 0)
-        assert not neighbour.alive()
-        assert not neighbour.same()
-        assert not neighbour.read(process.address_of(memoryview(memory)), memoryview(into))
-        neighbour.close()
-        assert not neighbour.reachable
+        assert not peer.alive()
+        assert not peer.same()
+        assert not peer.read(process.address_of(memoryview(memory)), memoryview(into))
+        peer.close()
+        assert not peer.reachable

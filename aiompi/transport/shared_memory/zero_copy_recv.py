@@ -30,15 +30,15 @@ from aiompi.datatype.buffer import process
 
 #: the words in front of a message that is read while it is written: how many of its bytes are there, whether it stays
 THERE: Final = 0
-STAYS: Final = 1
+KEPT: Final = 1
 #: bytes in front of it, for these words
 PREFACE: Final = 64
 
 #: by id, since arrays have no hash
-_stays: Final[dict[int, weakref.ref[_Stay]]] = {}
+_kept: Final[dict[int, weakref.ref[_KeptMessage]]] = {}
 
 
-class _Stay(np.ndarray[Any, np.dtype[np.uint8]]):
+class _KeptMessage(np.ndarray[Any, np.dtype[np.uint8]]):
     """A message for as long as anything refers to it, directly or through views.
 
     As of a block of `aiompi.datatype.buffer.allocation`, arrays that are made of its memory refer to it.
@@ -49,13 +49,13 @@ class _Stay(np.ndarray[Any, np.dtype[np.uint8]]):
 
     words: memoryview | None = None
 
-    def __del__(self, stays: dict[int, weakref.ref[_Stay]] = _stays, word: int = STAYS) -> None:
+    def __del__(self, stays: dict[int, weakref.ref[_KeptMessage]] = _kept, word: int = KEPT) -> None:
         # In the copy of a fork it is none of them any more.
         if self.words is not None and stays.pop(id(self), None) is not None:
             self.words[word] = 0
 
 
-def stay(memory: memoryview) -> memoryview:
+def keep_in_place(memory: memoryview) -> memoryview:
     """Let a message stay where it is.
 
     Args:
@@ -64,10 +64,10 @@ def stay(memory: memoryview) -> memoryview:
     Returns:
         The bytes of the message. It has ended its stay when nothing refers to them any more.
     """
-    message = _Stay(len(memory) - PREFACE, np.uint8, memory, PREFACE)
+    message = _KeptMessage(len(memory) - PREFACE, np.uint8, memory, PREFACE)
     message.words = memory[:PREFACE].cast("Q")
-    _stays[id(message)] = weakref.ref(message)
-    message.words[STAYS] = 1
+    _kept[id(message)] = weakref.ref(message)
+    message.words[KEPT] = 1
     # Through a plain array, which the garbage collector does not look into: of a cycle that refers to the message it
     # would call `__del__` first, and a finalizer behind that may still use the message, or save it.
     return message.view(np.ndarray).data
@@ -84,15 +84,15 @@ class _Fork(threading.local):
     """
 
     def __init__(self) -> None:
-        self.copies: dict[int, tuple[_Stay, mmap.mmap]] = {}
+        self.copies: dict[int, tuple[_KeptMessage, mmap.mmap]] = {}
 
 
 _fork: Final = _Fork()
 
 
-def _whole() -> list[_Stay]:
+def _whole() -> list[_KeptMessage]:
     """Messages that are; what still arrives nobody has yet."""
-    found = [message for reference in [*_stays.values()] if (message := reference()) is not None]
+    found = [message for reference in [*_kept.values()] if (message := reference()) is not None]
     return [message for message in found if message.words is not None and message.words[THERE] == len(message)]
 
 
@@ -103,7 +103,7 @@ def _before() -> None:
             copies[id(message)] = message, _copy(message)
 
 
-def _copy(message: _Stay) -> mmap.mmap:
+def _copy(message: _KeptMessage) -> mmap.mmap:
     copy = mmap.mmap(-1, len(message))
     copy[:] = message.data
     return copy
@@ -116,7 +116,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     copies, messages = _fork.copies, _whole()
     _fork.copies = {}
-    _stays.clear()
+    _kept.clear()
     lost = 0
     for message in messages:
         assert message.words is not None
@@ -132,7 +132,7 @@ def _in_child() -> None:
         raise MemoryError(f"{lost} bytes of objects that were received are not in the copy of this process")
 
 
-def _late(message: _Stay) -> mmap.mmap | None:
+def _late(message: _KeptMessage) -> mmap.mmap | None:
     """The copy of one that became whole after the others were copied, or for which there was no memory then."""
     with contextlib.suppress(OSError):
         return _copy(message)

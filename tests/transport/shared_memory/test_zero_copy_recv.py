@@ -22,10 +22,10 @@ from aiompi.datatype.buffer import process
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.engine import Request
 from aiompi.objects.codec import Codec
-from aiompi.transport.shared_memory import pool, stay
-from aiompi.transport.shared_memory.area import POOL, PREFIX
-from aiompi.transport.shared_memory.neighbour import has_ended, process_of
-from aiompi.transport.shared_memory.stay import PREFACE, STAYS, THERE
+from aiompi.transport.shared_memory import pool, zero_copy_recv
+from aiompi.transport.shared_memory.export import POOL, PREFIX
+from aiompi.transport.shared_memory.peer_process import has_ended, process_of
+from aiompi.transport.shared_memory.zero_copy_recv import KEPT, PREFACE, THERE
 from aiompi.wire import memory as wire_memory
 
 LONG = 400_000
@@ -35,14 +35,14 @@ codec = Codec()
 @pytest.fixture
 def world(polled: Callable[..., PolledWorld]) -> Iterator[PolledWorld]:
     """Two ranks that have talked, of which rank 1 has the pool of rank 0."""
-    w = polled(2, lend_limit=4 * 2**20)
+    w = polled(2, shm_eager_limit=4 * 2**20)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
     own.own_pool()
     w.open(0, own.pool)
     yield w
     gc.collect()
-    assert not stay._stays
+    assert not zero_copy_recv._kept
 
 
 def send(w: PolledWorld, obj: Any) -> Request[None]:
@@ -67,8 +67,8 @@ def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
 
 def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
     """Whether an array lies in the pool of rank 0."""
-    loan = w.links(1, 0)[0].sharing.loans[POOL]  # type: ignore[attr-defined]
-    there = np.frombuffer(loan.memory, np.uint8)
+    imported = w.links(1, 0)[0].sharing.imports[POOL]  # type: ignore[attr-defined]
+    there = np.frombuffer(imported.memory, np.uint8)
     return bool(np.shares_memory(array, there))
 
 
@@ -306,11 +306,11 @@ def test_whether_a_process_has_ended() -> None:
 
 
 def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -> None:
-    loan = world.links(1, 0)[0].sharing.loans[POOL]  # type: ignore[attr-defined]
+    imported = world.links(1, 0)[0].sharing.imports[POOL]  # type: ignore[attr-defined]
     for place, stays in ((0, True), (4096, True), (64, False), (2048, False)):
-        inflow = pool.Inflow(loan, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.STAYING)
-        assert (inflow.keep() is not None) == stays
-    assert pool.Inflow(loan, 0, LONG, lambda ready, seconds: False, pool.FLOWING).keep() is None
+        stream = pool.PoolStream(imported, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.KEEPABLE)
+        assert (stream.keep() is not None) == stays
+    assert pool.PoolStream(imported, 0, LONG, lambda ready, seconds: False, pool.FLOWING).keep() is None
 
 
 # Forks.
@@ -337,7 +337,7 @@ def kept(shared: memoryview, data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]
     """A message that stays there."""
     shared[PREFACE : PREFACE + len(data)] = data
     shared[:PREFACE].cast("Q")[THERE] = len(data)
-    return np.frombuffer(stay.stay(shared[: PREFACE + len(data)]), np.uint8)
+    return np.frombuffer(zero_copy_recv.keep_in_place(shared[: PREFACE + len(data)]), np.uint8)
 
 
 def ended_well(*children: int) -> bool:
@@ -372,15 +372,15 @@ def test_the_copy_of_a_fork_has_a_copy() -> None:
         if not again:
             os._exit(0 if bytes(array) == b"\2" * 1000 + pattern(LONG)[1000:] else 1)
         del array
-        assert words[STAYS] == 0
+        assert words[KEPT] == 0
         shared[PREFACE : PREFACE + LONG] = bytes(LONG)
-        words[STAYS] = 3
+        words[KEPT] = 3
         ours.send(b"goes on")
         assert ours.recv(4) == b"gone"
     assert ended_well(child, again)
-    assert words[STAYS] == 3, "what ends in the copy does not end here"
+    assert words[KEPT] == 3, "what ends in the copy does not end here"
     assert bytes(shared[PREFACE : PREFACE + LONG]) == bytes(LONG)
-    assert not stay._fork.copies
+    assert not zero_copy_recv._fork.copies
 
 
 def test_a_fork_while_one_arrives() -> None:
@@ -388,13 +388,13 @@ def test_a_fork_while_one_arrives() -> None:
     shared = memory()
     words = shared[:PREFACE].cast("Q")
     words[THERE] = LONG // 2
-    message = stay.stay(shared[: PREFACE + LONG])
+    message = zero_copy_recv.keep_in_place(shared[: PREFACE + LONG])
     child = os.fork()
     if not child:
         del message
         os._exit(0)
     assert ended_well(child)
-    assert words[STAYS] == 1
+    assert words[KEPT] == 1
     shared[PREFACE : PREFACE + LONG] = pattern(LONG)
     words[THERE] = LONG
     assert bytes(message) == pattern(LONG)
@@ -403,15 +403,19 @@ def test_a_fork_while_one_arrives() -> None:
 def test_one_that_becomes_whole_on_the_way_to_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in another thread: it is copied, too."""
     array = kept(memory(), pattern(LONG))
-    monkeypatch.setattr(stay, "_whole", lambda found=stay._whole: found() if stay._fork.copies == {1: 1} else [])
-    stay._before()
-    assert not stay._fork.copies
+    monkeypatch.setattr(
+        zero_copy_recv,
+        "_whole",
+        lambda found=zero_copy_recv._whole: found() if zero_copy_recv._fork.copies == {1: 1} else [],
+    )
+    zero_copy_recv._before()
+    assert not zero_copy_recv._fork.copies
     monkeypatch.undo()
     child = os.fork()
     if not child:
         os._exit(0)
     assert ended_well(child)
-    monkeypatch.setattr(stay, "_before", lambda: None)
+    monkeypatch.setattr(zero_copy_recv, "_before", lambda: None)
     child = os.fork()
     if not child:
         array[:] = 1

@@ -22,7 +22,7 @@ _PAUSE: Final = 100e-6
 _nobody: Final = threading.Event()
 
 
-class Neighbour:
+class PeerProcess:
     """The process of a peer, as far as its memory can be reached.
 
     Args:
