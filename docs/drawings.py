@@ -166,7 +166,7 @@ def message() -> Drawing:
     sender = (
         (45, "face", "checks arguments, finds the memory"),
         (185, "engine", "makes a request, chooses the protocol"),
-        (330, "link to the peer", "header, then segments of memory"),
+        (330, "link to the peer", "header, then pieces of memory"),
     )
     receiver = (
         (45, "face", "returns the object or the status"),

@@ -236,6 +236,11 @@ def test_table_of_examples() -> None:
     assert sorted(listed) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py"))
 
 
+def test_glossary_is_sorted() -> None:
+    terms = [row[0].lower() for row in rows(ROOT / "docs/pages/explanation/glossary.md")]
+    assert terms == sorted(set(terms))
+
+
 def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every algorithm is there, with a drawing."""
     pytest.importorskip("mkdocs")
