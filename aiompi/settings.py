@@ -85,7 +85,7 @@ class Settings:
         thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
     """
 
-    eager_limit: int = 128 * 2**10
+    eager_limit: int = 256 * 2**10
     shm_eager_limit: int = 2 * 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True

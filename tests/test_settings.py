@@ -28,7 +28,7 @@ def fresh_rc() -> Iterator[None]:
 def test_defaults() -> None:
     assert load({}) == Settings()
     assert Settings() == Settings(
-        eager_limit=131072,
+        eager_limit=262144,
         eager_window=4194304,
         pickle=True,
         ring_size=1048576,

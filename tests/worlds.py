@@ -31,8 +31,8 @@ from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.export import Export
+from aiompi.transport.shared_memory.ring import HEAD
 from aiompi.transport.shared_memory.segment import Segment
-from aiompi.transport.shared_memory.words import HEAD
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site

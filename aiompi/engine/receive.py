@@ -107,7 +107,7 @@ class Receive(Request[Any]):
                 self._error = error
                 raise
             except BaseException:
-                self.data = data  # for who asks again
+                self.data = data  # for the next call
                 raise
         return self._value
 

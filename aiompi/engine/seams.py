@@ -39,7 +39,7 @@ class Poller(Protocol):
         """Do what there is to do; whether there was anything.
 
         Args:
-            looks: how often to look for it at most; who is called once for all of them finds it sooner.
+            looks: how often to look for it at most; one call for several looks finds it sooner.
         """
 
     def stale(self) -> bool:
@@ -87,7 +87,7 @@ class Driver(Protocol):
         """Before a sleep, ask pollers for so long, if that has paid lately; 0: never.
 
         Args:
-            gives_way: whether whoever else wants the core gets it, which ends that if he keeps it for long.
+            gives_way: whether other processes that want the core get it; if one keeps it for long, that ends the spin.
         """
 
     def linger(self, poller: Poller, *, first: bool = False) -> bool:
@@ -98,7 +98,7 @@ class Driver(Protocol):
         """
 
     def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
-        """Let whoever else wants the core have it until something is so, for so long; whether it is."""
+        """Yield the core until `ready` returns True, for `seconds` at most; return whether it does."""
 
     @property
     def now(self) -> Callable[[], float]:
@@ -149,7 +149,7 @@ class Failable(Protocol):
 
 
 class Owner(Failable, Protocol):
-    """Who lends memory to a link until it has been sent, or will not be."""
+    """An object whose memory a link reads until it has been sent, or will not be."""
 
     def sent(self) -> None:
         """The memory is no longer needed."""
@@ -282,7 +282,7 @@ class Link(Protocol):
         """Bytes of credit that the peer has granted so, and that have not been told before."""
 
     def detach(self, owner: Owner, lent: bool) -> None:
-        """Copy what has not left yet of the memory of this owner, so that he may have it back.
+        """Copy what has not left yet of the memory of this owner, so that it may have it back.
 
         Args:
             lent: whether the peer may have been told to copy it from there.

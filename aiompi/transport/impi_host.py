@@ -53,11 +53,11 @@ class HostLink(Connection):
 
     def write(self, data: Payload) -> Written | None:
         shared = self._shared
-        # The other half is for what leaves at once: who knows when these messages are received.
+        # The other half is for packets that leave at once: these messages may be received much later.
         if shared is None or 2 * self._written >= len(shared.outbound) or sum(map(len, data)) < slots.LONG:
             return None
-        # Whom a socket wakes may have to wait for the core of who woke him, even when others are idle. So the host, who
-        # has just been told of the packet before this one, gets it first.
+        # A process that a socket wakes may have to wait for the core of its waker, even when others are idle. The host
+        # has just been told of the packet before this one, so it gets the core first.
         os.sched_yield()
         slot = shared.outbound.take()
         if slot is None:

@@ -63,7 +63,7 @@ class LoopbackLink:
         return 0
 
     def detach(self, owner: Owner, lent: bool) -> None:
-        """Nothing: a frame is delivered before whoever sent it runs again."""
+        """Do nothing: a frame is delivered before its sender runs again."""
 
 
 class Loopback(Transport):

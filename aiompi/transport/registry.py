@@ -24,7 +24,7 @@ def select(names: Iterable[str]) -> list[type[Transport]]:
 
 
 def home(card: BusinessCard) -> Hashable:
-    """Which memory a rank shares: with all those for whom it is the same. None: it shares none."""
+    """Return a value that is equal for all ranks that share memory, or None if this rank shares none."""
     address = card.get("transports", {}).get(SharedMemory.name)
     return None if address is None else SharedMemory.home(address)
 

@@ -77,7 +77,7 @@ class Cutter(Protocol):
 
 
 class Keeper(Protocol):
-    """Who makes connections."""
+    """An object that makes connections."""
 
     engine: Engine
     links: set[Any]
@@ -85,7 +85,7 @@ class Keeper(Protocol):
 
 
 class Correspondent(Protocol):
-    """Who is told what becomes of a connection."""
+    """An object that is told what becomes of a connection."""
 
     def lost(self, cause: str) -> None:
         """It broke."""

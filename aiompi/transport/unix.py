@@ -53,7 +53,7 @@ class Unix(StreamTransport):
     def close(self) -> None:
         super().close()
         if self._path:
-            # The launcher, who will remove the directory, may have done so; this process may have given up privileges.
+            # The launcher removes the directory and may have done so; this process may have given up privileges.
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
             self._path = ""

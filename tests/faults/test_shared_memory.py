@@ -362,7 +362,7 @@ def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
     assert float(result.out) < 0.01
 
 
-#: Arrays that are kept for a while, changed by who has got them, and left to messages that come later.
+#: Arrays that are kept for a while, changed by their receiver, and left to messages that come later.
 KEEP = """
     import random, zlib
     import numpy as np

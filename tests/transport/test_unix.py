@@ -1,4 +1,4 @@
-"""Unix sockets: where they are, who is taken for a neighbour, and what is left."""
+"""Unix sockets: where they are, which process is taken for a peer, and what is left."""
 
 from __future__ import annotations
 

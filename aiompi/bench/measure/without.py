@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from aiompi.transport.shared_memory import cma, outbound, pool, sharing, slots, transport
 
 #: bytes up to which messages go through the ring, and those above it through the pool, by default
-_RING: Final = 128 * 2**10
+_RING: Final = 256 * 2**10
 _POOL: Final = 2 * 2**20
 _MOST: Final = 2**40
 #: bytes that fit into a slot of the first communicators
@@ -64,12 +64,8 @@ WAYS: Final[dict[str, Way]] = {
     ),
     "early": Way("doorbell rung early", ((outbound.Outbound, "rings_early", _always(False)),), (0, _MOST)),
     "lap": Way("the ring from end to end", ((outbound, "_LAP", 1), (outbound, "REWIND", 2**16)), (2**13, _RING)),
-    "ring": Way(
-        "through the ring up to 128 KiB, not 32", (), (2**15 + 1, _RING), variables=("AIOMPI_EAGER_LIMIT=32768",)
-    ),
-    "limit": Way(
-        "through the pool from 128 KiB on, not 256", (), (_RING + 1, 2**18), variables=("AIOMPI_EAGER_LIMIT=262144",)
-    ),
+    "ring": Way("the ring up to 256 KiB, not 32", (), (2**15 + 1, _RING), variables=("AIOMPI_EAGER_LIMIT=32768",)),
+    "limit": Way("the ring up to 256 KiB, not 512", (), (_RING + 1, 2**19), variables=("AIOMPI_EAGER_LIMIT=524288",)),
 }
 
 

@@ -6,7 +6,7 @@ first of these ways that is open to it. Limits are the defaults.
 
 | way            | messages                     | copied by    | frame in the ring      | modules                  |
 |----------------|------------------------------|--------------|------------------------|--------------------------|
-| the ring       | up to 128 KiB                | both         | the message            | `ring`                   |
+| the ring       | up to 256 KiB                | both         | the message            | `ring`                   |
 | the pool       | up to 2 MiB                  | both at once | IN_POOL, a place there | `pool`                   |
 | the same, kept | up to 2 MiB, objects         | the sender   | IN_POOL, a place there | `pool`, `zero_copy_recv` |
 | by the kernel  | longer than 2 MiB            | both at once | EXPOSED, addresses     | `cma`                    |

@@ -34,8 +34,7 @@ from typing import Final
 
 from aiompi.datatype.buffer import process
 from aiompi.transport.shared_memory.peer_process import PeerProcess
-from aiompi.transport.shared_memory.ring import Ring
-from aiompi.transport.shared_memory.words import INVITED, READ, RETRACTED, WRITING, WRITTEN
+from aiompi.transport.shared_memory.ring import INVITED, READ, RETRACTED, WRITING, WRITTEN, Ring
 from aiompi.wire.frame import Payload
 
 #: bytes of a message from which this takes less time than the ring

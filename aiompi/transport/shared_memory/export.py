@@ -1,7 +1,8 @@
-"""Memory of one rank that others read, and how it is handed over.
+"""Memory of one rank that its peers read, and how it is handed over.
 
-Not everybody can take it: a process may have no descriptor or no addresses left. So a reader tells in a word of its own
-that he has it, and before that is told of nothing in it.
+`Export` is this memory as its owner sees it, `Importer` a reader as the owner sees it, and `Import` the memory as a
+reader sees it. A reader may be unable to map it, because its process has no descriptors or addresses left. So a reader
+sets a word of its own when it has mapped the memory, and the owner tells it of nothing in that memory before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POOL: Final = 0
 SLOTS: Final = 1
 AREAS: Final = (POOL, SLOTS)
 
-#: ranks to whom an area can be handed over; each has a cache line of words of its own
+#: ranks that can map an export; each has a cache line of words of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
 _WORDS: Final = 8
 #: which of these words the reader sets when it has the memory; the first one counts

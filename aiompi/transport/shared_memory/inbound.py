@@ -12,25 +12,30 @@ from aiompi.transport.shared_memory.ring import (
     ALIGN,
     ALIGNED,
     CHUNK,
+    COMING,
     EXPOSED,
+    GRANTED,
+    HEAD,
     IN_POOL,
     PADDING,
     PIECES,
     PLACE,
+    TAIL,
+    WANTING,
+    WATCHING,
     Ring,
     aligned,
 )
-from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
 
 #: bytes that can be copied in the time that a frame takes beside its payload
 FRAME_COST: Final = 4096
 #: looks of a reader for what may have come
 _ONCE: Final = range(1)
-#: and for what is just being written for him: most often it takes a few microseconds
+#: looks for a frame that is just being written, which mostly takes a few microseconds
 PATIENCE: Final = range(100)
-#: seconds after those, in turns with whoever else wants the core: a system call slows down both sides. Not a number of
-#: times: who computes keeps the core for milliseconds each time.
+#: seconds after those in which the reader yields its core between two looks, since a system call slows down both sides.
+#: This is no number of looks, because a process that computes keeps the core for milliseconds each time.
 _YIELDING: Final = 30e-6
 
 _unpack_from: Final = HEADER.unpack_from
@@ -210,7 +215,7 @@ class Inbound(Ring):
         return length + FRAME_COST  # it may have been copied at once
 
     def _in_pool(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """The payload of a frame is in the pool of the writer, or he is about to write it there."""
+        """Begin to read the payload of a frame from the pool of the writer, which may still be writing it there."""
         start, flow = PLACE.unpack_from(self._memory, place)
         self._move(self._tail + ALIGN)
         header = (header[0] & ~IN_POOL, *header[1:])
@@ -300,7 +305,7 @@ class Inbound(Ring):
         """Whether something comes from a writer that has rung early; others may run for a while until it does.
 
         Args:
-            midst: whether to expect the rest of a message, too, which he may be writing.
+            midst: whether to expect the rest of a message, too, which the writer may be writing.
         """
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._stream is None):
@@ -324,7 +329,7 @@ class Inbound(Ring):
             pass
         if words[HEAD] == self._tail and (self._stream is None or not self._stream.pending):
             return True
-        words[WATCHING] = 0  # so that the writer does not ring for one who will look by himself
+        words[WATCHING] = 0  # so that the writer does not ring: the reader will look by itself
         return False
 
     def settle(self) -> bool:
@@ -335,10 +340,10 @@ class Inbound(Ring):
         return self.watch() and words[WANTING] == self.answered
 
     def must_ring(self) -> bool:
-        """Whether the writer must be rung for, so that he sees that there is room.
+        """Return True if the writer must be woken, so that it sees that there is room.
 
-        To be asked after a fence, or else again later. While much is left to be read the writer may sleep on: he will
-        write more at once when he is rung for later.
+        Call this after a fence, or again later. While much is left to be read the writer may sleep on: it writes more
+        at once when it is woken later.
         """
         wait = self.words[WANTING]
         if wait == self.answered or 2 * (self._head - self._tail) > self._size:

@@ -12,13 +12,11 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.export import POOL, SLOTS, Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, WakeUp
-from aiompi.transport.shared_memory.outgoing import Outgoing
-from aiompi.transport.shared_memory.ring import CHUNK
+from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoing, WakeUp
+from aiompi.transport.shared_memory.ring import CHUNK, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
 from aiompi.transport.shared_memory.slots import PeerSlots
-from aiompi.transport.shared_memory.words import TAIL
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
 
@@ -73,7 +71,7 @@ class RingLink:
     # The beginning.
 
     def open(self, sock: socket.socket) -> None:
-        """Use a socket whose peer has proven the key: who has dialled makes the memory, the other one gets it."""
+        """Use a socket whose peer has proven the key. The end that has dialled makes the memory for both."""
         self._socket = sock
         if not self._dialled:
             self._driver.add_reader(sock.fileno(), self._introduced)
@@ -240,7 +238,7 @@ class RingLink:
             fresh = 0
             if not frame.pieces:
                 if frame.owner is not None:
-                    frame.owner.sent()  # first: nobody would tell him if a signal handler raised before it
+                    frame.owner.sent()  # first: the owner would never be told if a signal handler raised before it
                 if queue and queue[0] is frame:
                     queue.popleft()
             elif not nbytes and (self._lingering or outbound.want()):
@@ -251,13 +249,13 @@ class RingLink:
                 return
         self._transport.drained()
 
-    # Receiving. When the peer has rung, the driver calls `_hand_out` at once, for those whom that makes continue, and
+    # Receiving. When the peer has rung, the driver calls `_hand_out` at once, so that waiting code continues, and
     # `_turn` then or in the next turn, for all else. While this lingers it calls `poll` instead, until `rest`.
 
     def _hand_out(self) -> bool:
-        """Hand out what the peer has rung for; whether everything else can be done in the next turn.
+        """Hand out what the peer has rung for; return True if everything else can be done in the next turn.
 
-        What he writes meanwhile may be seen only then, and also that he begins to wait for room.
+        Frames that the peer writes meanwhile may be seen only then, and also that it begins to wait for room.
         """
         segment = self._segment
         assert segment is not None
@@ -341,7 +339,7 @@ class RingLink:
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-        # Nothing read at all: it is the writer who waits.
+        # Nothing was read, so the writer waits for room.
         if not self._closed and (left <= 0 or left == CHUNK or queue):
             self._turn()
         return True

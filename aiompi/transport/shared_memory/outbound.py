@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from aiompi.engine.seams import Owner
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.ring import ALIGN, ALIGNED, CHUNK, PADDING, Ring, aligned
-from aiompi.transport.shared_memory.words import COMING, GRANTED, HEAD, TAIL, WANTING, WATCHING
+from aiompi.transport.shared_memory.ring import (
+    ALIGN,
+    ALIGNED,
+    CHUNK,
+    COMING,
+    GRANTED,
+    HEAD,
+    PADDING,
+    TAIL,
+    WANTING,
+    WATCHING,
+    Ring,
+    aligned,
+)
 from aiompi.wire.frame import HEADER_BYTES, Payload
 
 #: what became of a frame
@@ -16,8 +29,8 @@ AWAKE: Final = 1
 RUNG: Final = 2
 RING_FIRST: Final = 3
 
-#: frames that find the reader awake until the next one is written without a look whether he sleeps: that word is in the
-#: cache of his core, so the look would take longer than the call; but for a frame of so many bytes it always pays
+#: frames that find the reader awake until the next one is written without a look whether it sleeps: that word is in the
+#: cache of the other core, so that the look would take longer than the call. For a frame of EARLY bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
 #: place from which a writer goes back to the beginning of a ring in which the reader has read everything, so that short
@@ -49,7 +62,7 @@ class Outbound(Ring):
         bell: wakes the reader.
 
     Attributes:
-        uncrowded: whether the reader has a core of his own, so that he can wake up while a frame is written.
+        uncrowded: whether the reader has a core of its own, so that it can wake up while a frame is written.
         wake_up: whether the reader is expected to sleep.
     """
 
@@ -76,7 +89,7 @@ class Outbound(Ring):
 
         Args:
             mark: IN_POOL or EXPOSED if the payload tells where the true one is.
-            quiet: whether a reader who sleeps may sleep on.
+            quiet: whether a reader that sleeps may sleep on.
             rest: of the payload, if it has several pieces.
 
         Returns:
@@ -131,7 +144,7 @@ class Outbound(Ring):
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
             self.bell()
         except BlockingIOError:
-            pass  # he has been rung for without end, and will find it readable
+            pass  # the eventfd has been written without end, and the reader will find it readable
         self.answered = self.due
 
     def write(self, piece: bytes | memoryview, last: bool) -> int:
@@ -153,7 +166,7 @@ class Outbound(Ring):
         # No call from here on, in which a signal handler could raise: what has been written counts as a whole.
         self._head = head
         if last or not whole or nbytes != HEADER_BYTES:
-            # A header alone is of no use to the reader; also, he relies on it that a header is never alone.
+            # A header alone is of no use to the reader, which relies on it that a header is never alone.
             self.words[HEAD] = head
         return nbytes
 
@@ -198,7 +211,7 @@ class Outbound(Ring):
         return wait != 0 and wait != self.answered
 
     def must_ring(self) -> bool:
-        """Whether the reader must be rung for, so that he sees what has been written."""
+        """Return True if the reader must be woken, so that it sees what has been written."""
         self.fence()
         wait = self.words[WATCHING]
         if not wait or wait == self.answered:
@@ -207,9 +220,9 @@ class Outbound(Ring):
         return True
 
     def rings_early(self) -> bool:
-        """Whether the reader is to be rung for before a frame is written, once: he wakes up meanwhile.
+        """Return True, once, if the reader must be woken before a frame is written, so that it wakes up meanwhile.
 
-        The frame is found even if he is not rung for again: his next wait will have another number.
+        It finds the frame even if it is not woken again, because its next wait will have another number.
         """
         words, head = self.words, self._head
         wait = words[WATCHING]
@@ -227,3 +240,36 @@ class Outbound(Ring):
         self.words[WANTING] = self._wait
         self.fence()
         return self._refreshed() == self._head
+
+
+class Outgoing:
+    """A frame that is not yet in the ring, or only in part.
+
+    Attributes:
+        pieces: its memory that is still to be written, the last piece first.
+        owner: the owner of the memory, if it is still to be told.
+    """
+
+    __slots__ = ("owner", "pieces")
+
+    def __init__(self, header: bytes, payload: Payload, owner: Owner | None) -> None:
+        self.pieces: list[bytes | memoryview] = [piece for piece in reversed(payload) if len(piece)]
+        self.pieces.append(header)
+        self.owner = owner
+
+    def write(self, ring: Outbound) -> int:
+        """Write a part of it; how many bytes, 0 if there is no room."""
+        pieces = self.pieces
+        piece = memoryview(pieces[-1])
+        length, last = len(piece), len(pieces) == 1
+        nbytes = ring.write(piece, last)
+        # No call since the ring tells of it: a signal handler that raises in the next one finds both in step.
+        if nbytes == length:
+            del pieces[-1]
+        else:
+            pieces[-1] = piece[nbytes:]
+        return nbytes
+
+    def copy(self) -> None:
+        """Depend no longer on the memory of its owner."""
+        self.pieces = [bytes(piece) for piece in self.pieces]

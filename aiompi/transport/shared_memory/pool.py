@@ -1,20 +1,19 @@
-"""Messages that their sender writes into memory which the receivers read: all at once, and once for all of them.
+"""Messages that their sender writes into memory which its peers read, and long blocks of collectives there.
 
-Frames of such messages carry the place instead of the payload. A reader copies the payload from there when it comes
-to the frame, so that it gives the blocks back in the order in which they were lent to it: it counts them, in a word of
-its own. A block is free when all to whom it was lent have given it back, or are gone. The writer never waits for that:
-when there is no room the payload goes through the rings, once per reader, and a long one waits until it is asked for.
+The frame of such a message carries its place instead of the payload. The message is read while it is written: its
+frame goes first, so that a reader that sleeps wakes up meanwhile, and one that is awake copies at the same time. In
+front of the message is the number of its bytes that are there. A long message in the first half of the pool may stay
+there (see `zero_copy_recv`); the other half is for messages that do not.
 
-A message to one reader is read while it is written: its frame goes first, so that a reader who sleeps wakes up
-meanwhile, and one who does not copies at the same time. In front of it is the number of its bytes that are there. If it
-is long, and in the first half of the pool, it may stay there (see `stay`): the other half is for what goes to several.
+A reader counts the blocks that it has read, in a word of its own, in the order in which it was told of them. A block is
+free when all its readers have read it, or are gone. The writer never waits for that: when there is no room, a message
+goes in chunks, when it is asked for.
 
 Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
-(see `ring`). A reader's loads from a block come before the store of its count, as those from a ring do. Of a message
-that is read meanwhile the bytes are stored before their number, which the reader loads first; the number is cleared
-before the frame is written. A reader who will sleep before the message is whole stores his wait and then looks at the
-number once more; the writer stores the number of all bytes and then looks whether the reader waits; each with a fence
-in between.
+(see `ring`). A reader's loads from a block come before the store of its count, like those from a ring. The bytes of a
+message are stored before their number, which the reader loads first, and the number is cleared before the frame is
+written. A reader that is about to sleep before the message is whole stores its wait and then loads the number again.
+The writer stores the number of all bytes and then loads whether the reader waits. Each has a fence in between.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ _HOME: Final = SIZE // 2
 _CROWD: Final = 16
 #: bytes that are written before they are counted: more, and the reader copies later, fewer, and both count more often
 _STEP: Final = 32 * 2**10
-#: seconds for which a reader lets others run until the next bytes are there, before he sleeps: many times as long as a
+#: seconds for which a reader lets others run until the next bytes are there, before it sleeps: many times as long as a
 #: step takes, unless the writer has lost its core, and if that is the reader's, the writer will have it back at once
 _PATIENCE: Final = 100e-6
 
 
 def moved(words: memoryview, place: int, value: int) -> Callable[[], bool]:
-    """Whether a word has another value: as a function of its own, so that who need not wait has no closure."""
+    """Return a test whether a word has another value; a function of its own, so that other callers have no closure."""
     return lambda: words[place] != value
 
 
 class PoolReader(Protocol):
-    """To whom blocks are lent."""
+    """A rank that reads blocks."""
 
     def returned(self, number: int) -> bool:
         """Whether it has read the block of this number, or will not."""
@@ -68,7 +67,7 @@ class PoolBlock:
         start, end: its place in the pool.
         open: whether it may still be lent.
         flow: FLOWING if it is read while it is written, with KEEPABLE if it may stay; otherwise 0.
-        lent: to whom, with the number that it has for the reader.
+        lent: its readers, each with the number that the block has for it.
     """
 
     __slots__ = ("end", "flow", "lent", "open", "start")
@@ -96,7 +95,7 @@ class ZeroCopyReader:
         self._words = words
 
     def returned(self, number: int) -> bool:
-        """Whether he has given it back, and it does not stay."""
+        """Return True if the reader has given the block back, and the message does not stay."""
         return self._importer.returned(number) and (not self._words[KEPT] or self._importer.ended)
 
 
@@ -128,21 +127,21 @@ class Pool(Export):
         return block
 
     def lend(self, block: PoolBlock, importer: Importer) -> None:
-        """Count a reader of a block, who will be told of it next."""
+        """Count a reader of a block, which will be told of it next."""
         reader: PoolReader = importer
         if block.flow & KEEPABLE:
             reader = ZeroCopyReader(importer, self._memory[block.start : block.start + PREFACE].cast("Q"))
         block.lent.append((reader, importer.begin_read()))
 
     def take_back(self, block: PoolBlock, importer: Importer) -> None:
-        """Undo `lend`: he has not been told."""
+        """Undo `lend`: the reader has not been told."""
         block.lent.pop()
         importer.forget()
 
     def pour(self, block: PoolBlock, payload: Payload) -> None:
         """Copy a message into its room, and count what is there; to go on if that was interrupted.
 
-        What has been counted is the reader's, who may have changed it.
+        The bytes that have been counted belong to the reader, which may have changed them.
         """
         memory, numbers, index = self._memory, self._numbers, block.start // 8
         start = place = block.start + PREFACE

@@ -13,9 +13,10 @@ header would be, kind 0 says that the rest of the ring up to its end is not used
 | WATCHING | the reader | number of the wait for frames that it is in; 0: in none, it will look by itself   |
 | GRANTED  | the reader | bytes of credit that it has granted the writer, beside what frames tell           |
 
-`cma` has some words more; `words` is the table of all.
+`cma` explains the other words. A word has 8 bytes. The words of the writer and those of the reader lie in cache lines
+of their own, so that neither end takes those of the other away by writing its own.
 
-Who waits is woken by a doorbell, once per wait: the other side remembers for which number it has rung.
+An end that waits is woken by a doorbell, once per wait: the other end remembers for which number it has rung.
 
 Memory ordering. Only processors are served (`aiompi.wire.memory.ORDERED`) whose stores become visible in program order,
 and whose loads are not passed by later stores. A word is read and written by one aligned 8-byte access of memoryview,
@@ -24,11 +25,11 @@ hence never torn.
 * Data before HEAD, and the reader's loads before TAIL: stores in program order. String instructions (`rep movsb`)
   and the non-temporal stores of large copies in libc, which ends them with a store fence, keep that order towards
   later stores.
-* Nobody sleeps while the other side believes him awake. Whoever will sleep stores his wait and then loads the
-  position; whoever moves the position stores it and then loads the wait. A load may pass an earlier store to another
-  place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
-  fence is a lock of this process that is taken and released, by an instruction with a lock prefix; by `with`, in which
-  no signal handler runs that would leave it locked.
+* No end sleeps while the other end believes it awake. The end that is about to sleep stores its wait and then loads
+  the position. The end that moves the position stores it and then loads the wait. A load may pass an earlier store to
+  another place, so each has a full fence between the two: then at least one of them sees what the other has stored. The
+  fence is a lock of this process that is taken and released, by an instruction with a lock prefix. `with` does that,
+  since no signal handler runs in it that would leave the lock taken.
 * A number that has been rung for already needs no ringing again: it was loaded after the fence, so the next wait,
   with another number, is stored later, and its own load of the position, later still, finds the frame.
 """
@@ -39,6 +40,26 @@ import struct
 import threading
 from collections.abc import Callable
 from typing import Final, TypeAlias
+
+#: the words of the writer, and those of the reader behind them
+WRITERS: Final = range(16)
+READERS: Final = range(16, 32)
+CONTROL_BYTES: Final = 8 * READERS.stop
+
+# Written by the writer.
+HEAD: Final = 0  # of frames
+WANTING: Final = 1
+COMING: Final = 2
+RETRACTED: Final = 3  # of messages that are exposed: `cma`
+WRITING: Final = 4
+WRITTEN: Final = 5
+
+# Written by the reader.
+TAIL: Final = 16  # of frames
+WATCHING: Final = 17
+GRANTED: Final = 18
+READ: Final = 24  # of messages that are exposed
+INVITED: Final = 25
 
 ALIGN: Final = 64
 PADDING: Final = ALIGN - 1

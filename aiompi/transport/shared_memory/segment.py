@@ -15,7 +15,7 @@ from aiompi.settings import MAX_RING, MIN_RING
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.words import CONTROL_BYTES
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES
 from aiompi.wire import memory
 
 #: bytes before the rings, of which the control words of both take the first; a page, so that rings begin at one

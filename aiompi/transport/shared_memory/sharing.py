@@ -14,9 +14,8 @@ from aiompi.transport.shared_memory.inbound import no_pool, nothing_exposed
 from aiompi.transport.shared_memory.outbound import NO_ROOM
 from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess, process_of
 from aiompi.transport.shared_memory.pool import Pool, PoolBlock
-from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, Ring
+from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, RETRACTED, Ring
 from aiompi.transport.shared_memory.segment import Segment
-from aiompi.transport.shared_memory.words import RETRACTED
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Sharing:
         """Tell the peer of a block that it can read; False if that cannot be done now."""
         # First: whatever interrupts this, nothing that the peer may read is taken for free.
         pool.lend(block, importer)
-        # Where ranks share cores, a reader who is woken early takes the core of his writer.
+        # Where ranks share cores, a reader that is woken early takes the core of its writer.
         quiet = not self._outbound.uncrowded
         if self._refer(header, PLACE.pack(block.start, block.flow), IN_POOL, quiet):
             return True

@@ -1,7 +1,7 @@
 """What each of a few ranks tells all the others, without a message: every rank has a slots that the others see.
 
 Ranks that tell each other such things in rounds are an assembly, which has a place on the slots of each member. There a
-rank posts in each round, and looks whether the others have. Who comes last sees that all have, and wakes the others; so
+rank posts in each round, and looks whether the others have. The last one sees that all have, and wakes the others; so
 n ranks need n - 1 wake-ups, and none of them one after the other.
 
 A place has two cells, for the odd rounds and for the even ones. A rank posts in a round after it has taken what was
@@ -202,7 +202,7 @@ class _Round(Round):
         return not self.ready()
 
     def wake(self) -> None:
-        """Wake those who sleep: this rank was the last one."""
+        """Wake the members that sleep: this rank was the last one."""
         asleep = self.first + _ASLEEP
         for other in self._others:
             if other.words[asleep] == self._number:

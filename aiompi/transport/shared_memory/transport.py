@@ -22,7 +22,7 @@ from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
 
-#: links that two ranks make who connect to each other at once
+#: links that two ranks make when they connect to each other at once
 _LINKS: Final = 2
 #: descriptors of each: a socket, two doorbells, and what is just being handed over
 _PER_LINK: Final = 4

@@ -136,7 +136,7 @@ def _late(message: _KeptMessage) -> mmap.mmap | None:
     """The copy of one that became whole after the others were copied, or for which there was no memory then."""
     with contextlib.suppress(OSError):
         return _copy(message)
-    return None  # who touches it will be killed, but nothing is shared unnoticed
+    return None  # a process that touches it will be killed, but nothing is shared unnoticed
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

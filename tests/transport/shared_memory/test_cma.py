@@ -23,8 +23,17 @@ from aiompi.engine import Mode, Peer
 from aiompi.transport.shared_memory import cma, peer_process
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
 from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess
-from aiompi.transport.shared_memory.ring import EXPOSED, PIECES, PLACE, Ring
-from aiompi.transport.shared_memory.words import CONTROL_BYTES, INVITED, RETRACTED, WRITING, WRITTEN
+from aiompi.transport.shared_memory.ring import (
+    CONTROL_BYTES,
+    EXPOSED,
+    INVITED,
+    PIECES,
+    PLACE,
+    RETRACTED,
+    WRITING,
+    WRITTEN,
+    Ring,
+)
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 
@@ -717,7 +726,7 @@ def test_a_link_that_breaks_lets_the_sender_write_no_more(world: PolledWorld) ->
     (landing,) = world.engines[1].peer(0).landings
     for link in world.links(1, 0):
         link.close()
-    assert not seen[INVITED], "before it is known what has become of him"
+    assert not seen[INVITED], "before it is known what has become of the sender"
     assert world.engines[1].peer(0).landings == {landing}
     world.engines[1].peer(0).gone("a test")
     world.drivers[1].poll()

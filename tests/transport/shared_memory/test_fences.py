@@ -18,15 +18,15 @@ from aiompi.transport.shared_memory.cma import Assistance, Exposed
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import AWAKE, RUNG, Outbound
 from aiompi.transport.shared_memory.peer_process import PeerProcess
-from aiompi.transport.shared_memory.ring import Ring
-from aiompi.transport.shared_memory.slots import SlotArea
-from aiompi.transport.shared_memory.words import (
+from aiompi.transport.shared_memory.ring import (
     CONTROL_BYTES,
     INVITED,
     READ,
     WRITING,
     WRITTEN,
+    Ring,
 )
+from aiompi.transport.shared_memory.slots import SlotArea
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES
 
@@ -60,7 +60,7 @@ class Ends:
 def test_who_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
     ends = Ends()
     watching = ends.at_fence(ends.outbound, ends.inbound.watch)
-    assert ends.put() == AWAKE, "he looks by himself"
+    assert ends.put() == AWAKE, "it looks by itself"
     assert watching == [False]
 
 

@@ -1,4 +1,4 @@
-"""Messages that are read while they are written, and readers who are rung for before anything is."""
+"""Messages that are read while they are written, and readers that are woken before anything is."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_message_for_which_there_is_no_memory_is_read(world: PolledWorld, monk
 
 
 def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the beginning, so that he wakes up meanwhile, and at the end, if he has fallen asleep again."""
+    """At the beginning, so that the reader wakes up meanwhile, and at the end, if it has fallen asleep again."""
     w = world
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     rung: list[int] = []
@@ -176,7 +176,7 @@ def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monke
     numbers.then = lambda number: None
     receive = irecv(w.comms[1])
     isend(w.comms[0], pattern(LONG, 1), 1)
-    assert len(rung) == 1, "he has not looked meanwhile"
+    assert len(rung) == 1, "it has not looked meanwhile"
     w.drivers[1].poll()
     assert receive.result() == pattern(LONG, 1)
 
@@ -289,7 +289,7 @@ def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld) -
         heads.append(outbound._head)
         bell()
         if len(heads) == 1:
-            w.drivers[1].poll()  # he looks before there is anything, and sleeps again
+            w.drivers[1].poll()  # it looks before there is anything, and sleeps again
 
     outbound.bell = rung
     before = outbound._head
@@ -302,7 +302,7 @@ def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld) -
     receive = irecv(w.comms[1])
     w.drivers[1].poll()
     isend(w.comms[0], pattern(EARLY, 1), 1)
-    assert len(heads) == 4, "once, for he has not looked meanwhile"
+    assert len(heads) == 4, "once, for it has not looked meanwhile"
     w.drivers[1].poll()
     assert receive.result() == pattern(EARLY, 1)
 
@@ -334,7 +334,7 @@ def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
     w.comms[0].wake(1)
     assert len(rung) == 1, "once for each message"
     isend(w.comms[0], b"y", 1)
-    assert len(rung) == 1, "he has not looked meanwhile"
+    assert len(rung) == 1, "it has not looked meanwhile"
     w.drivers[1].poll()
     assert receive.result() == b"y"
 

@@ -1,4 +1,4 @@
-"""Links over shared memory: when memory is made, who is rung for, and peers that hand over something else."""
+"""Links over shared memory: when memory is made, which end is woken, and peers that hand over something else."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import ALIGN, CHUNK
+from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, GRANTED, HEAD, TAIL, WANTING
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
-from aiompi.transport.shared_memory.words import GRANTED, HEAD, TAIL, WANTING
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
@@ -188,7 +187,7 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
     assert send.result() is None
 
 
-# Who is rung for.
+# Which end is woken.
 
 
 def test_reader_that_is_awake_is_not_rung_for(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,7 +596,7 @@ def test_a_writer_who_begins_to_wait_while_its_reader_comes_to_rest_is_rung_for(
     monkeypatch.setattr(Segment, "ring", lambda segment: rung.append(segment))  # noqa: PLW0108
 
     def want() -> None:
-        link._segment.inbound.words[WANTING] += 1  # he has seen the ring as it was before the last look
+        link._segment.inbound.words[WANTING] += 1  # the peer has seen the ring as it was before the last look
 
     monkeypatch.setattr(link._segment.inbound, "_lock", Fence(want))
     assert link.rest()

@@ -23,9 +23,19 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST, Inbound
 from aiompi.transport.shared_memory.outbound import AWAKE, EARLY, REWIND, RING_FIRST, RUNG, Outbound
-from aiompi.transport.shared_memory.ring import ALIGN, EXPOSED, IN_POOL
+from aiompi.transport.shared_memory.ring import (
+    ALIGN,
+    COMING,
+    CONTROL_BYTES,
+    EXPOSED,
+    GRANTED,
+    HEAD,
+    IN_POOL,
+    TAIL,
+    WANTING,
+    WATCHING,
+)
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
-from aiompi.transport.shared_memory.words import COMING, CONTROL_BYTES, GRANTED, HEAD, TAIL, WANTING, WATCHING
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, Offer
 
@@ -497,7 +507,7 @@ def test_there_is_something_to_do_when_the_writer_waits() -> None:
     assert pair.inbound.take(pair) is None
     assert pair.inbound.pending()
     assert pair.outbound.put(eager(b"x"), b"x")
-    assert pair.inbound.take(pair) is None, "he is to be rung for, too"
+    assert pair.inbound.take(pair) is None, "the writer must be woken, too"
     pair.inbound.answered = 1
     assert pair.inbound.take(pair)
 
@@ -662,7 +672,7 @@ def test_who_could_not_be_rung_for_is_still_to_be() -> None:
 @pytest.mark.parametrize("announced", [True, False])
 def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None:
     pair = Pair()
-    pair.inbound.give_way = lambda ready, seconds: pytest.fail("he lets others run")
+    pair.inbound.give_way = lambda ready, seconds: pytest.fail("it lets others run")
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert not announced or pair.outbound.rings_early()

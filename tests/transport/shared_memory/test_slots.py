@@ -85,7 +85,7 @@ def test_several_at_once_end_one_after_the_other(together):
 @pytest.mark.parametrize("last", range(3))
 @pytest.mark.parametrize("assembled", [False, True])
 def test_a_call_that_meets_twice_is_not_overtaken_by_the_next_one(apart, assembled, last):
-    """Who comes last has ended the first round before he makes the next call, and others have not."""
+    """The last rank has ended the first round before it makes the next call, and others have not."""
     w = apart()
     if assembled:
         until_assembled(w)
@@ -176,7 +176,7 @@ def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
     assert [[int(result[0]) for result in own] for own in results] == [[2 * (nth + 1) for nth in range(40)]] * 2
 
 
-# Who sleeps.
+# Ranks that sleep.
 
 
 def test_only_those_are_woken_who_sleep(together, monkeypatch):
@@ -222,7 +222,7 @@ def test_links_on_which_nothing_comes_are_not_asked_meanwhile(together):
     assert w.finish(waiting, buffers.barrier(w.comms[1]), irecv(w.comms[0]), isend(w.comms[1], b"x", 0))[2] == b"x"
 
 
-# Who does not agree.
+# Ranks that do not agree.
 
 
 def test_another_collective_is_told_with_both_views(together):
@@ -281,7 +281,7 @@ def test_an_amount_that_is_sent_is_told(together):
 
 
 def test_messages_behind_a_round_disturb_nobody(together):
-    """Who comes last goes on by messages of the same call, before the others have looked."""
+    """The last rank goes on by messages of the same call, before the others have looked."""
     w = together(2)
     results = [np.zeros(2), np.zeros(2)]
     reduce_scatter = buffers.reduce_scatter.using("pairwise")
@@ -308,7 +308,7 @@ def test_another_amount_is_told(together):
             call.result()
 
 
-# Who does not come.
+# Ranks that do not come.
 
 
 def test_what_was_exposed_to_ranks_that_have_died_is_free_again(together):
@@ -441,7 +441,7 @@ def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatc
 
     def affords(number):
         asked.append(number)
-        return len(asked) % 6 != 4  # one of those who ask
+        return len(asked) % 6 != 4  # one of the ranks that ask
 
     module = {"descriptors": descriptors, "memory": memory}[lacking]
     monkeypatch.setattr(module, "affords", affords)

@@ -100,7 +100,7 @@ def test_an_array_is_copied_once(world: PolledWorld, early: bool) -> None:
 
 
 def test_it_is_its_receivers_own(world: PolledWorld) -> None:
-    """What he writes into it nobody sees, and what comes later is elsewhere."""
+    """No other process sees what the child writes into it, and later messages lie elsewhere."""
     w = world
     first = pass_on(w, np.full(LONG, 1, np.uint8))
     first[:] = 7
@@ -238,7 +238,7 @@ def test_one_that_the_next_receive_gets_midway(world: PolledWorld, monkeypatch: 
 
 
 def test_a_writer_who_is_interrupted_at_the_end(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """He does not write again what its receiver has changed since."""
+    """The sender does not write again what the receiver has changed since."""
     w = world
     receiving = receive(w)
     changed: list[Any] = []
