@@ -18,9 +18,67 @@ from aiompi.bench.measure.turns import timed
 #: bytes of the memory from which a rank sends messages one after the other, and of that into which it receives them:
 #: both of two ranks together are more than the caches of most machines hold
 CYCLE: Final = 96 * 2**20
+#: parts of it at most: each is an array
+_MOST: Final = 2**16
 
 #: memory of this rank by purpose, made once
 _memory: Final[dict[str, npt.NDArray[np.uint8]]] = {}
+
+
+class _Partner:
+    """A rank of a pair, with the memory of its messages.
+
+    Attributes:
+        writing: seconds in which this rank has written messages.
+        latest: the message that was received last.
+    """
+
+    def __init__(self, comm: Any, payload: str, nbytes: int, memory: str) -> None:
+        number = min(max(1, CYCLE // nbytes), _MOST) if memory == "cycling" else 1
+        self._comm = comm
+        self._peer = peer_of(comm)
+        self._object = payload == "object"
+        self._fresh = memory == "fresh"
+        self._sent, self._received = (_parts(purpose, nbytes, number) for purpose in ("sent", "received"))
+        self._values = itertools.cycle(range(1, 256))
+        self.writing = 0.0
+        self.latest = np.zeros(0, np.uint8)
+
+    def give(self) -> None:
+        """Send a message."""
+        array = next(self._sent)
+        if self._fresh:
+            start = time.perf_counter()
+            array.fill(next(self._values))
+            self.writing += time.perf_counter() - start
+        if self._object:
+            self._comm.send({"step": 1200, "gradient": array}, self._peer, TAG)
+        else:
+            self._comm.Send(array, self._peer, TAG)
+
+    def take(self) -> None:
+        """Receive a message."""
+        if self._object:
+            self.latest = self._comm.recv(source=self._peer, tag=TAG)["gradient"]
+        else:
+            self.latest = next(self._received)
+            self._comm.Recv(self.latest, self._peer, TAG)
+        if self._fresh:
+            self.latest.max()
+
+    def loop(self, n: int) -> None:
+        """Send messages to and fro."""
+        steps = (self.give, self.take) if leads(self._comm) else (self.take, self.give)
+        for _ in range(n):
+            for step in steps:
+                step()
+
+    def check(self, nbytes: int) -> None:
+        """Refuse to have measured what has not happened: exchange one more message, into blank memory."""
+        _memory["received"].fill(0)
+        self.loop(1)
+        if len(self.latest) != nbytes or not self.latest.all():
+            raise ValueError(f"what was received is not what was sent: {self.latest}")
 
 
 def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blocks: int) -> list[list[float]]:
@@ -41,53 +99,16 @@ def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blo
     Raises:
         ValueError: a message was not received as it was sent.
     """
-    number = max(1, CYCLE // nbytes) if memory == "cycling" else 1
-    fresh = memory == "fresh"
-    sent, received = (_parts(purpose, nbytes, number) for purpose in ("sent", "received"))
-    values, writing, latest = itertools.cycle(range(1, 256)), 0.0, next(received)
-    peer, clock = peer_of(comm), time.perf_counter
-
-    def give() -> None:
-        nonlocal writing
-        array = next(sent)
-        if fresh:
-            start = clock()
-            array.fill(next(values))
-            writing += clock() - start
-        if payload == "object":
-            comm.send({"step": 1200, "gradient": array}, peer, TAG)
-        else:
-            comm.Send(array, peer, TAG)
-
-    def take() -> None:
-        nonlocal latest
-        if payload == "object":
-            latest = comm.recv(source=peer, tag=TAG)["gradient"]
-        else:
-            latest = next(received)
-            comm.Recv(latest, peer, TAG)
-        if fresh:
-            latest.max()
-
-    steps = (give, take) if leads(comm) else (take, give)
-    spent = []
+    partner, spent = _Partner(comm, payload, nbytes, memory), []
 
     def loop(n: int) -> None:
-        nonlocal writing
-        writing = 0.0
-        for _ in range(n):
-            for step in steps:
-                step()
-        spent.append(writing / n)
+        partner.writing = 0.0
+        partner.loop(n)
+        spent.append(partner.writing / n)
 
     seconds = timed(loop, rounds, blocks, comm.Barrier)
-    latest = np.zeros(0, np.uint8)
-    for array in itertools.islice(received, number) if payload != "object" else ():
-        array.fill(0)
-    loop(1)
-    if len(latest) != nbytes or not latest.all():
-        raise ValueError(f"what was received is not what was sent: {latest}")
-    return [list(block) for block in zip(seconds, spent[1:], strict=False)]
+    partner.check(nbytes)
+    return [list(block) for block in zip(seconds, spent[1:], strict=True)]
 
 
 def _parts(purpose: str, nbytes: int, number: int) -> Iterator[npt.NDArray[np.uint8]]:

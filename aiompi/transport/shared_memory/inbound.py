@@ -163,47 +163,51 @@ class Inbound(Ring):
         Raises:
             RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
         """
-        frame, memory, words, size = sink.frame, self._memory, self.words, self._size
+        words = self.words
         words[WATCHING] = 0
         if self._stream is not None:
             budget -= self._follow(self._stream)
         self._look()
         try:
             while self._tail != self._head and budget > 0 and self._stream is None and not self.stopped:
-                tail = self._tail
-                if self.landing is not None:
+                if self.landing is None:
+                    budget -= self._next(sink)
+                else:
+                    tail = self._tail
                     self._fill(self.landing)
                     budget -= self._tail - tail
                     self._look()
-                    continue
-                if self._head - tail < HEADER_BYTES:
-                    raise RemoteProtocolError(f"the writer of a ring has stopped at {self._head}, in a header")
-                place = tail & self._mask
-                header = _unpack_from(memory, place)
-                begin = end = place + HEADER_BYTES
-                kind = header[0]
-                if kind in WITH_PAYLOAD:
-                    end += header[5]
-                elif not kind:
-                    self._move((tail | self._mask) + 1)
-                    continue
-                elif kind & IN_POOL:
-                    hand_out = self._exposed if kind == RTS | EXPOSED else self._in_pool
-                    budget -= hand_out(sink, header, begin)
-                    continue
-                elif kind == CTS:
-                    budget -= header[5]
-                after = (tail + end - place + PADDING) & ALIGNED
-                if end > size or after > self._head:
-                    self._land(sink, header)
-                    continue
-                # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
-                self._tail = after
-                budget -= after - tail + FRAME_COST
-                frame(header, memory[begin:end])
         finally:
             words[TAIL] = self._tail & ALIGNED
         return budget
+
+    def _next(self, sink: Sink) -> int:
+        """Hand out a frame, or begin to; return what that takes of the budget."""
+        tail, memory = self._tail, self._memory
+        if self._head - tail < HEADER_BYTES:
+            raise RemoteProtocolError(f"the writer of a ring has stopped at {self._head}, in a header")
+        place = tail & self._mask
+        header = _unpack_from(memory, place)
+        begin = end = place + HEADER_BYTES
+        kind, cost = header[0], 0
+        if kind in WITH_PAYLOAD:
+            end += header[5]
+        elif not kind:
+            self._move((tail | self._mask) + 1)
+            return 0
+        elif kind & IN_POOL:
+            hand_out = self._exposed if kind == RTS | EXPOSED else self._in_pool
+            return hand_out(sink, header, begin)
+        elif kind == CTS:
+            cost = header[5]
+        after = (tail + end - place + PADDING) & ALIGNED
+        if end > self._size or after > self._head:
+            self._land(sink, header)
+            return cost
+        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        self._tail = after
+        sink.frame(header, memory[begin:end])
+        return int(cost + after - tail + FRAME_COST)
 
     def _exposed(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """A message is announced that is in memory of the writer's process."""

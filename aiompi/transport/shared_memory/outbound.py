@@ -78,12 +78,7 @@ class Outbound(Ring):
         self.uncrowded = False
 
     def put(
-        self,
-        header: bytes,
-        payload: bytes | memoryview,
-        mark: int = 0,
-        quiet: bool = False,
-        rest: Payload = (),
+        self, header: bytes, payload: bytes | memoryview, mark: int = 0, quiet: bool = False, rest: Payload = ()
     ) -> int:
         """Write a whole frame, if it fits in one piece.
 
@@ -99,9 +94,7 @@ class Outbound(Ring):
         Raises:
             RemoteProtocolError: the reader has corrupted the ring.
         """
-        nbytes = HEADER_BYTES + len(payload)
-        if rest:
-            nbytes += sum(map(len, rest))
+        nbytes = HEADER_BYTES + len(payload) + (sum(map(len, rest)) if rest else 0)
         head = self._head
         if (self.wake_up.expected or nbytes >= EARLY) and head != self._announced and not mark and self.rings_early():
             return RING_FIRST
@@ -115,21 +108,25 @@ class Outbound(Ring):
         begin = place + HEADER_BYTES
         memory[place:begin] = header
         if rest:
-            for piece in (payload, *rest):
-                end = begin + len(piece)
-                memory[begin:end] = piece
-                begin = end
+            self._write_pieces(begin, (payload, *rest))
         elif payload:
             memory[begin : place + nbytes] = payload
         if mark:
             memory[place] |= mark
-        words = self.words
-        words[HEAD] = self._head = after
-        if quiet:
-            return AWAKE
+        self.words[HEAD] = self._head = after
+        return AWAKE if quiet else self._wake()
+
+    def _write_pieces(self, begin: int, pieces: Payload) -> None:
+        for piece in pieces:
+            end = begin + len(piece)
+            self._memory[begin:end] = piece
+            begin = end
+
+    def _wake(self) -> int:
+        """Wake the reader if it sleeps; return RUNG if it did, otherwise AWAKE."""
         with self._lock:
             pass
-        wait = words[WATCHING]
+        wait = self.words[WATCHING]
         if not wait or wait == self.answered:
             if self.wake_up.expected:
                 self.wake_up.expected -= 1
