@@ -17,7 +17,7 @@ from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores, throttled
-from aiompi.engine import Driver, Engine, Link, Party, Peer, Request, Schedule, Timer
+from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
 from aiompi.errors import JobAbortedError, LocalProtocolError, OtherError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
@@ -150,7 +150,7 @@ class Runtime:
             self.abort(1, cause)
             self.on_end(1)
 
-    def _connect(self, peer: Party, cards: list[control.BusinessCard]) -> Link:
+    def _connect(self, peer: Endpoint, cards: list[control.BusinessCard]) -> Link:
         if not isinstance(peer, Peer):
             assert self._host is not None
             return self._host.link
@@ -237,7 +237,7 @@ class Runtime:
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 
-    def _on_peer_lost(self, peer: Party, cause: str) -> None:
+    def _on_peer_lost(self, peer: Endpoint, cause: str) -> None:
         """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
         if peer.rank in self._departed:
             self._conclude(peer)
@@ -246,7 +246,7 @@ class Runtime:
                 self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
             )
 
-    def _conclude(self, peer: Party) -> None:
+    def _conclude(self, peer: Endpoint) -> None:
         """A rank has left: give up on it once all that it sent has come."""
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link tells

@@ -19,9 +19,9 @@ from worlds import NoDriver, pour
 
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Engine
-from aiompi.engine.foreign import ForeignPeer
 from aiompi.engine.gateway import Gateway
-from aiompi.engine.seams import Owner
+from aiompi.engine.impi_peer import ImpiPeer
+from aiompi.engine.seams import BufferOwner
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.job import _world
 from aiompi.impi.channel import Pair
@@ -53,11 +53,11 @@ class RelayLink:
     def idle(self) -> bool:
         return not self._relay.up[self._rank].bytes
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         self._relay.put(self._relay.up[self._rank], b"".join((header, *payload)))
         return True
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Nothing: a copy is on its way."""
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class ImpiWorld:
         engine.gateway = Gateway(engine, self.universe)
         host = self.relay.attach(engine)
         loopback = Loopback(engine, Site(b"", ""), self._hubs[self.universe.client_of(rank)])
-        engine.connect = lambda peer: host if isinstance(peer, ForeignPeer) else loopback.connect(peer, peer.rank)
+        engine.connect = lambda peer: host if isinstance(peer, ImpiPeer) else loopback.connect(peer, peer.rank)
         runtime._transports.append(loopback)
         runtime._make_communicators(rank, self.universe.size)
         return runtime
@@ -206,7 +206,7 @@ class ImpiWorld:
     def pair(self, own: int, other: int) -> Pair:
         """What a rank has said to one of another client."""
         peer = self.engines[own].peer(other)
-        assert isinstance(peer, ForeignPeer)
+        assert isinstance(peer, ImpiPeer)
         return peer.pair
 
     def balanced(self, sender: int, receiver: int) -> bool:

@@ -17,7 +17,7 @@ from worlds import LocalWorld, PolledWorld, WireWorld
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.engine import Engine, Link, Peer
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.settings import MIN_RING
 from aiompi.wire.frame import Payload
 
@@ -100,7 +100,7 @@ class HeldLink:
 
     def __init__(self, inner: Link) -> None:
         self._inner = inner
-        self._frames: deque[tuple[bytes, Payload, Owner | None]] = deque()
+        self._frames: deque[tuple[bytes, Payload, BufferOwner | None]] = deque()
 
     @property
     def idle(self) -> bool:
@@ -109,7 +109,7 @@ class HeldLink:
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         return False
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         self._frames.append((header, payload, owner))
         return False
 
@@ -128,7 +128,7 @@ class HeldLink:
                 owner.sent()
         return count
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         self._frames = deque((header, [bytes(p) for p in payload], other) for header, payload, other in self._frames)
 
     def close(self) -> None:

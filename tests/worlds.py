@@ -26,7 +26,7 @@ from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Driver, Engine, Mode, Peer, Request
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
@@ -204,7 +204,7 @@ class Wire:
         self.to = to
         self.kinds: list[int] = []
         self.reader = Reader(to)
-        self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
+        self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
 
     @property
     def idle(self) -> bool:
@@ -218,7 +218,7 @@ class Wire:
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         return False
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         assert len(header) == HEADER_BYTES
         self.kinds.append(header[0])
         pieces: list[bytes | memoryview] = [piece for piece in (header, *payload) if len(piece)]
@@ -249,7 +249,7 @@ class Wire:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy the whole queue: the owner may have his memory back."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 

@@ -1,9 +1,9 @@
-"""Slots and operands whose messages are in external32, for collectives over IMPI clients."""
+"""Slots and accumulators whose messages are in external32, for collectives over IMPI clients."""
 
 from __future__ import annotations
 
-from aiompi.coll.operand import VectorOperand
-from aiompi.coll.slot import Slot
+from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.block import Block
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.buffer import Buffer
@@ -12,7 +12,7 @@ from aiompi.datatype.layout.layout import Layout
 from aiompi.op import Op
 
 
-class TypedSlot(Slot):
+class TypedSlot(Block):
     """Room for items in external32, of which it is known what they are.
 
     Args:
@@ -28,13 +28,13 @@ class TypedSlot(Slot):
         self._count = count
 
     @property
-    def native(self) -> Slot:
+    def native(self) -> Block:
         """The same items packed in the form of this machine, in memory of their own."""
-        slot = Slot.of(self._count * self._datatype.size)
+        slot = Block.of(self._count * self._datatype.size)
         external32.from_external32(self._form, self.data, slot.data)
         return slot
 
-    def copy_native(self, slot: Slot) -> None:
+    def copy_native(self, slot: Block) -> None:
         """Hold the items that a slot holds in the form of this machine."""
         external32.pack(self._form, slot.data, 0, self.data)
 
@@ -61,10 +61,10 @@ class ExternalOperand(VectorOperand):
         """Bytes of an item in a message."""
         return self._datatype.external.size
 
-    def slot(self) -> Slot:
+    def slot(self) -> Block:
         return TypedSlot(external32.to_external32(self._form, self._value), self._datatype, self.count)
 
-    def incoming(self) -> Slot:
+    def incoming(self) -> Block:
         self._arrived = room = allocate(self._form.size)
         return TypedSlot(room, self._datatype, self.count)
 
@@ -85,7 +85,7 @@ class ExternalOperand(VectorOperand):
         assert room is not None
         external32.from_external32(self._form, arrived, room)
 
-    def become(self, slot: Slot, count: int) -> None:
+    def become(self, slot: Block, count: int) -> None:
         """Become the first, or other, items of the whole.
 
         Args:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aiompi.coll.fold import Fold
-from aiompi.coll.operand import Operand, exchange
+from aiompi.coll.accumulator import Accumulator, exchange
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
@@ -20,14 +20,14 @@ class Half(NamedTuple):
         partner: rank.
     """
 
-    whole: Operand
-    kept: Operand
-    given: Operand
+    whole: Accumulator
+    kept: Accumulator
+    given: Accumulator
     distance: int
     partner: int
 
 
-async def halve(channel: Channel, operand: Operand, fold: Fold, position: int) -> list[Half]:
+async def halve(channel: Channel, accumulator: Accumulator, fold: Pof2, position: int) -> list[Half]:
     """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
 
     The partners hold neighbouring blocks of ranks, so that their order is kept. The position that has the lower bit
@@ -39,12 +39,12 @@ async def halve(channel: Channel, operand: Operand, fold: Fold, position: int) -
     halves = []
     distance = 1
     while distance < fold.power:
-        middle = operand.count // 2
-        low, high = operand.part(0, middle), operand.part(middle, operand.count)
+        middle = accumulator.count // 2
+        low, high = accumulator.part(0, middle), accumulator.part(middle, accumulator.count)
         kept, given = (high, low) if position & distance else (low, high)
         partner = fold.rank(position ^ distance)
         await exchange(channel, given, kept, partner)
-        halves.append(Half(operand, kept, given, distance, partner))
-        operand = kept
+        halves.append(Half(accumulator, kept, given, distance, partner))
+        accumulator = kept
         distance *= 2
     return halves

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.topology import Cartesian, Graph, Topology
 from aiompi.constants import PROC_NULL
@@ -77,7 +77,7 @@ def _one_way(graph: Graph) -> Edge | None:
 
 
 async def exchange(
-    channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Slot], incoming: dict[int, Slot]
+    channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Block], incoming: dict[int, Block]
 ) -> None:
     """Start the receives from all neighbours, then the sends to all, and wait for them.
 

@@ -10,30 +10,32 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
-from aiompi.coll.allgather.board import board as allgather_board
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allgather.bruck import bruck as allgather_bruck
 from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
-from aiompi.coll.allreduce.board import board as allreduce_board
+from aiompi.coll.allgather.shm import shm as allgather_shm
 from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
-from aiompi.coll.allreduce.shared import shared as allreduce_shared
-from aiompi.coll.alltoall.board import board as alltoall_board
+from aiompi.coll.allreduce.shm import shm as allreduce_shm
+from aiompi.coll.allreduce.shm_segments import shm_segments as allreduce_shm_segments
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
-from aiompi.coll.barrier.board import board as barrier_board
+from aiompi.coll.alltoall.shm import shm as alltoall_shm
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
+from aiompi.coll.barrier.shm import shm as barrier_shm
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
 from aiompi.coll.bcast.linear import linear as bcast_linear
 from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
 from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
 from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
-from aiompi.coll.exscan.board import board as exscan_board
+from aiompi.coll.block import Block
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
+from aiompi.coll.exscan.shm import shm as exscan_shm
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
 from aiompi.coll.impi import allreduce as impi_allreduce
@@ -50,20 +52,18 @@ from aiompi.coll.impi.gatherv import gatherv as impi_gatherv
 from aiompi.coll.impi.scan import scan as impi_scan
 from aiompi.coll.impi.scatter import scatter as impi_scatter
 from aiompi.coll.impi.scatterv import scatterv as impi_scatterv
-from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
-from aiompi.coll.reduce.board import board as reduce_board
 from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
-from aiompi.coll.reduce_scatter.board import board as reduce_scatter_board
+from aiompi.coll.reduce.shm import shm as reduce_shm
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
-from aiompi.coll.scan.board import board as scan_board
+from aiompi.coll.reduce_scatter.shm import shm as reduce_scatter_shm
 from aiompi.coll.scan.linear import linear as scan_linear
 from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recursive_doubling
+from aiompi.coll.scan.shm import shm as scan_shm
 from aiompi.coll.scatter.binomial import binomial as scatter_binomial
 from aiompi.coll.scatter.linear import linear as scatter_linear
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.errors import InvalidArgumentError
 
@@ -76,8 +76,8 @@ class Algorithm(Generic[P]):
 
     Attributes:
         run: the coroutine; it awaits nothing but requests of the channel.
-        order_safe: whether operands are combined in the order of ranks; if not, it serves only operations that commute.
-        any_form: whether it moves slots and operands as a whole; if not, it cuts them into pieces, and serves only
+        order_safe: whether it combines in the order of ranks; if not, it serves only operations that commute.
+        any_form: whether it moves slots and accumulators as a whole; if not, it cuts them into pieces, and serves only
             buffers whose length all ranks know.
         any_lengths: whether the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
             known to all ranks, an algorithm that cuts may serve as well.
@@ -120,10 +120,10 @@ class Collective(Generic[P]):
 
 BARRIER: Final[Collective[[]]] = Collective(
     "barrier",
-    {"board": Algorithm(barrier_board), "dissemination": Algorithm(barrier_dissemination)},
+    {"shm": Algorithm(barrier_shm), "dissemination": Algorithm(barrier_dissemination)},
     (Algorithm(impi_barrier),),
 )
-BCAST: Final[Collective[[Slot, int]]] = Collective(
+BCAST: Final[Collective[[Block, int]]] = Collective(
     "bcast",
     {
         "binomial": Algorithm(bcast_binomial),
@@ -134,7 +134,7 @@ BCAST: Final[Collective[[Slot, int]]] = Collective(
     },
     (Algorithm(impi_bcast),),
 )
-GATHER: Final[Collective[[Slot, Sequence[Slot] | None, int]]] = Collective(
+GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
     "gather",
     {
         "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
@@ -142,7 +142,7 @@ GATHER: Final[Collective[[Slot, Sequence[Slot] | None, int]]] = Collective(
     },
     (Algorithm(impi_gather, any_lengths=False), Algorithm(impi_gatherv)),
 )
-SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
+SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
     "scatter",
     {
         "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
@@ -150,10 +150,10 @@ SCATTER: Final[Collective[[Sequence[Slot] | None, Slot, int]]] = Collective(
     },
     (Algorithm(impi_scatter, any_lengths=False), Algorithm(impi_scatterv)),
 )
-ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
+ALLGATHER: Final[Collective[[Sequence[Block]]]] = Collective(
     "allgather",
     {
-        "board": Algorithm(allgather_board, any_lengths=False),
+        "shm": Algorithm(allgather_shm, any_lengths=False),
         "bruck": Algorithm(allgather_bruck, any_form=False),
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
@@ -161,60 +161,60 @@ ALLGATHER: Final[Collective[[Sequence[Slot]]]] = Collective(
     },
     (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
 )
-ALLTOALL: Final[Collective[[Sequence[Slot], Sequence[Slot]]]] = Collective(
+ALLTOALL: Final[Collective[[Sequence[Block], Sequence[Block]]]] = Collective(
     "alltoall",
     {
-        "board": Algorithm(alltoall_board, any_lengths=False),
+        "shm": Algorithm(alltoall_shm, any_lengths=False),
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
     },
     (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
 )
-REDUCE: Final[Collective[[Operand, int]]] = Collective(
+REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
     "reduce",
     {
         "binomial": Algorithm(reduce_binomial),
-        "board": Algorithm(reduce_board, any_form=False),
+        "shm": Algorithm(reduce_shm, any_form=False),
         "linear": Algorithm(reduce_linear, any_form=False),
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
     (Algorithm(impi_reduce.commutative, order_safe=False), Algorithm(impi_reduce.ordered)),
 )
-ALLREDUCE: Final[Collective[[Operand]]] = Collective(
+ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
     "allreduce",
     {
-        "board": Algorithm(allreduce_board),
+        "shm": Algorithm(allreduce_shm),
         "linear": Algorithm(allreduce_linear, any_form=False),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
-        "shared": Algorithm(allreduce_shared, any_form=False),
+        "shm_segments": Algorithm(allreduce_shm_segments, any_form=False),
     },
     (Algorithm(impi_allreduce.commutative, order_safe=False), Algorithm(impi_allreduce.ordered)),
 )
-REDUCE_SCATTER: Final[Collective[[Operand, Sequence[int]]]] = Collective(
+REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
     "reduce_scatter",
     {
         "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
-        "board": Algorithm(reduce_scatter_board, any_form=False),
+        "shm": Algorithm(reduce_scatter_shm, any_form=False),
     },
     (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
 )
-SCAN: Final[Collective[[Operand]]] = Collective(
+SCAN: Final[Collective[[Accumulator]]] = Collective(
     "scan",
     {
-        "board": Algorithm(scan_board, any_form=False),
+        "shm": Algorithm(scan_shm, any_form=False),
         "linear": Algorithm(scan_linear),
         "recursive_doubling": Algorithm(scan_recursive_doubling),
     },
     (Algorithm(impi_scan),),
 )
-EXSCAN: Final[Collective[[Operand]]] = Collective(
+EXSCAN: Final[Collective[[Accumulator]]] = Collective(
     "exscan",
     {
-        "board": Algorithm(exscan_board, any_form=False),
+        "shm": Algorithm(exscan_shm, any_form=False),
         "recursive_doubling": Algorithm(exscan_recursive_doubling),
     },
 )

@@ -38,8 +38,8 @@ from aiompi.engine import (
     room,
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
+from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
-from aiompi.engine.party import Party
 from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
 from aiompi.errors import (
@@ -116,7 +116,7 @@ class Communicator:
         self._reach = len(self.targets)
         self._matcher = engine.matcher(context_id)
         self._matcher.sources = self.targets
-        self._peers: list[Party | None] = [None] * self._reach
+        self._peers: list[Endpoint | None] = [None] * self._reach
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
@@ -194,7 +194,7 @@ class Communicator:
             raise self._bad_rank("destination", dest)
         return self.engine.departed
 
-    def _ibsend(self, peer: Party, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
+    def _ibsend(self, peer: Endpoint, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy in the buffer of the communicator, or else of the process."""
         buffer = self.attachment.buffer or self.engine.attachment.buffer
         if buffer is None:
@@ -379,11 +379,11 @@ class Communicator:
         """For persistent requests, which can still be started: handles are null by then."""
         return InvalidCommError(f"{self.label}, rank {self.rank}: the communicator has been freed")
 
-    def _peer(self, rank: int) -> Party:
+    def _peer(self, rank: int) -> Endpoint:
         peer = self._peers[rank] = self.engine.peer(self.targets[rank])
         return peer
 
-    def reached(self, rank: int) -> Party | None:
+    def reached(self, rank: int) -> Endpoint | None:
         """Whom a send to this rank goes to; None if that is nobody, or no rank at all."""
         try:
             return self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None

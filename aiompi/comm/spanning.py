@@ -12,7 +12,7 @@ from aiompi.datatype import memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
 from aiompi.engine import Message, Receive, Scattered
-from aiompi.engine.foreign import ForeignPeer
+from aiompi.engine.impi_peer import ImpiPeer
 from aiompi.engine.receive import Decode
 from aiompi.engine.spanning import SpanningReceive
 from aiompi.status import Status, check_status
@@ -29,7 +29,7 @@ class SpanningCommunicator(Communicator):
 
         def external(dest: int) -> bool:
             peer = self.reached(dest)
-            return isinstance(peer, ForeignPeer) and peer.external
+            return isinstance(peer, ImpiPeer) and peer.external
 
         def to_send(spec: object, dest: int) -> memoryview:
             return resolve_send(spec, "buf").to_external32() if external(dest) else memory_to_send(spec)

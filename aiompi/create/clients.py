@@ -8,14 +8,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from aiompi.coll.accumulator import ObjectAccumulator
 from aiompi.coll.bcast.binomial import binomial as native_bcast
+from aiompi.coll.block import Block
 from aiompi.coll.impi import allreduce, reduce
 from aiompi.coll.impi.allgather import allgather
 from aiompi.coll.impi.bcast import bcast
 from aiompi.coll.impi.tags import DUP_TAG, MERGE_TAG
-from aiompi.coll.operand import ObjectOperand
 from aiompi.coll.reduce.binomial import binomial as native_reduce
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.create.union import NUMBER, NUMBERS, Numbers, OneGroup, TwoGroups, Union, larger, pack, unpack
 from aiompi.errors import RemoteProtocolError
@@ -31,7 +31,7 @@ class OneGroupOverClients(OneGroup):
     __slots__ = ()
 
     async def maximum(self, *numbers: int) -> Numbers:
-        operand = ObjectOperand(numbers, larger, NUMBERS)
+        operand = ObjectAccumulator(numbers, larger, NUMBERS)
         await allreduce.commutative(self._channel, operand)
         return tuple(operand.value)
 
@@ -80,7 +80,7 @@ class Fan:
 
     async def swap(self, own: Numbers) -> Numbers:
         """As many of the remote rank 0; at rank 0."""
-        slot = Slot.of(NUMBER * len(own))
+        slot = Block.of(NUMBER * len(own))
         arrival = slot.irecv(self._channel, 0)
         await self._send(own, 0)
         await arrival
@@ -97,10 +97,10 @@ class Fan:
 
     async def _send(self, numbers: Numbers, dest: int) -> None:
         data = pack(numbers)
-        await Slot.holding((data,), len(data)).isend(self._channel, dest)
+        await Block.holding((data,), len(data)).isend(self._channel, dest)
 
     async def _receive(self, source: int, count: int) -> Numbers:
-        slot = Slot.of(NUMBER * count)
+        slot = Block.of(NUMBER * count)
         await slot.irecv(self._channel, source)
         return unpack(slot.data)
 
@@ -157,7 +157,7 @@ class Row(NamedTuple):
 
 async def split_table(channel: Channel, color: int, key: int) -> list[Row]:
     """The rows of all processes, in rank order (section 4.7)."""
-    slots = [Slot.of(_ROW.size) for _ in range(channel.size)]
+    slots = [Block.of(_ROW.size) for _ in range(channel.size)]
     slots[channel.rank].data[:] = _ROW.pack(color, key, channel.rank)
     await allgather(channel, slots)
     return [Row(*_ROW.unpack(slot.data)) for slot in slots]
@@ -190,7 +190,7 @@ class MeetingGroups(Union):
     async def maximum(self, *numbers: int) -> Numbers:
         """Reduce to the leader, who exchanges the maxima and the size of the group, and spreads what he gets; then he
         does the same with the members."""
-        operand = ObjectOperand(numbers, larger, NUMBERS)
+        operand = ObjectAccumulator(numbers, larger, NUMBERS)
         combine = native_reduce if self._local.comm.native else reduce.commutative
         await combine(self._local, operand, self._leader)
         ours = pack((*operand.value, len(self._own)))
@@ -218,14 +218,14 @@ class MeetingGroups(Union):
         """What the other leader gives, of this length; elsewhere anything of this length."""
         if not self._is_leader:
             return bytes(nbytes)
-        answer = Slot.of(nbytes)
+        answer = Block.of(nbytes)
         arrival = answer.irecv(self._bridge, self._remote_leader)
-        await Slot.holding((data,), len(data)).isend(self._bridge, self._remote_leader)
+        await Block.holding((data,), len(data)).isend(self._bridge, self._remote_leader)
         await arrival
         return bytes(answer.data)
 
     async def _spread(self, data: bytes) -> bytes:
         """What the leader gives, at all processes of the group, of the length of the data here."""
-        slot = Slot.holding((data,), len(data)) if self._is_leader else Slot.of(len(data))
+        slot = Block.holding((data,), len(data)) if self._is_leader else Block.of(len(data))
         await (native_bcast if self._local.comm.native else bcast)(self._local, slot, self._leader)
         return bytes(slot.data)

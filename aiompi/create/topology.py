@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from aiompi import errors
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
 from aiompi.create.agreement import Agreement, alike, construct
@@ -112,8 +112,8 @@ def dist_graph(
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
         union = members(channel)
         (any_weighted,) = await union.maximum(weighted)
-        outgoing = [Slot.holding((data,), len(data)) for data in map(_packed, parts)]
-        incoming = [Slot() for _ in parts]
+        outgoing = [Block.holding((data,), len(data)) for data in map(_packed, parts)]
+        incoming = [Block() for _ in parts]
         await linear(channel, outgoing, incoming)
         made = comm.derive(comm.group, await agreement.reach(union))
         made.topology = DistributedGraph.gathered([_edges(slot.data) for slot in incoming], bool(any_weighted))

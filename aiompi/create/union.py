@@ -6,11 +6,11 @@ import struct
 from abc import ABC, abstractmethod
 from typing import Final, TypeAlias
 
+from aiompi.coll.accumulator import ObjectAccumulator
 from aiompi.coll.allgather.ring import ring
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
 from aiompi.coll.bcast.binomial import binomial
-from aiompi.coll.operand import ObjectOperand
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.errors import InvalidCountError
 from aiompi.wire.frame import Payload
@@ -80,7 +80,7 @@ class TwoGroups(Union):
         Args:
             data: for the other group; that of the leader counts.
         """
-        answer = Slot()
+        answer = Block()
         if self._local.rank == self._leader:
             arrival = answer.irecv(self._bridge, self._remote_leader)
             await self._bridge.isend((data,), len(data), self._remote_leader)
@@ -91,8 +91,8 @@ class TwoGroups(Union):
 
 async def collect(channel: Channel, data: bytes) -> list[bytes]:
     """What each process of a group gives, of any length, in rank order."""
-    slots = [Slot() for _ in range(channel.size)]
-    slots[channel.rank] = Slot.holding((data,), len(data))
+    slots = [Block() for _ in range(channel.size)]
+    slots[channel.rank] = Block.holding((data,), len(data))
     await ring(channel, slots)
     return [bytes(slot.data) for slot in slots]
 
@@ -115,7 +115,7 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    operand = ObjectOperand(numbers, larger, NUMBERS)
+    operand = ObjectAccumulator(numbers, larger, NUMBERS)
     await recursive_doubling(channel, operand)
     return tuple(operand.value)
 

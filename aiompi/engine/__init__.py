@@ -5,24 +5,24 @@ request that runs a coroutine which awaits others. What waits, and how bytes mov
 `Driver` and one `Link` per peer (`seams`).
 """
 
+from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.engine import Engine
 from aiompi.engine.generalized import GeneralizedRequest
 from aiompi.engine.message import Message
-from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.probe import Alarm
 from aiompi.engine.receive import NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
-from aiompi.engine.round import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Posting, Round, ordinal, room
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import Schedule, Turn
-from aiompi.engine.seams import Assembly, Driver, Exhibit, Link, Poller, Timer, Waiter
+from aiompi.engine.seams import Driver, Link, Poller, SlotGroup, Timer, Waiter, WindowBlock
 from aiompi.engine.send import Mode, Send
+from aiompi.engine.shm_sync import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, SlotEntry, SlotExchange, ordinal, room
 
 __all__ = [
-    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "Alarm", "Assembly", "Driver", "Engine", "Exhibit",
-    "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Party", "Peer",
-    "PersistentRequest", "Poller", "Posting", "Receive", "Request", "Round", "Scattered", "ScatteredReceive",
+    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "Alarm", "SlotGroup", "Driver", "Engine", "WindowBlock",
+    "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Endpoint", "Peer",
+    "PersistentRequest", "Poller", "SlotEntry", "Receive", "Request", "SlotExchange", "Scattered", "ScatteredReceive",
     "Schedule", "Send", "Timer", "Turn", "Waiter", "ordinal", "room",
 ]  # fmt: skip

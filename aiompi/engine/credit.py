@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine.party import Party
+from aiompi.engine.endpoint import Endpoint
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire.frame import HEADER, PROTOACK
 
@@ -24,7 +24,7 @@ OVERHEAD: Final = 128
 _pack: Final = HEADER.pack
 
 
-class Creditor(Party):
+class Creditor(Endpoint):
     """A rank that grants this one memory for eager messages, and is granted as much.
 
     Attributes:

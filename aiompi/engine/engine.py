@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.copies import Copies
+from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.match import Matcher
 from aiompi.engine.message import Landing, Message
-from aiompi.engine.party import Party
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
 from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
-from aiompi.engine.round import Round, Rounds
 from aiompi.engine.schedule import Schedule, Turn
 from aiompi.engine.seams import Driver, Failable, Link, SlotProvider
 from aiompi.engine.send import Send
+from aiompi.engine.shm_sync import SlotExchange, SlotExchanges
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
 
@@ -90,7 +90,7 @@ class Engine:
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
-        self.rounds = Rounds(driver)
+        self.rounds = SlotExchanges(driver)
         self.copies = Copies(driver)
         self.assisting: dict[int, Callable[[], bool]] = {}
         self.schedules: set[Schedule[Any]] = set()
@@ -102,18 +102,18 @@ class Engine:
         self.troubled = False
         self.closing = self.finished = self.lenient = False
         self.unattended: set[Send] = set()
-        self._missed: list[Party] = []  # who is gone and had not finalized
+        self._missed: list[Endpoint] = []  # who is gone and had not finalized
         self.attachment = Attachment(self)
         self._dropped: deque[Callable[[], object]] = deque()  # what undoes it
         self.departed: Request[None] = Request(self)  # of every message that has left at once
         self.departed.complete()
         self.fatal: Callable[[BaseException], object] = self._ignore
         self.next_id = itertools.count(1).__next__
-        self.connect: Callable[[Party], Link] = self._unconnected
+        self.connect: Callable[[Endpoint], Link] = self._unconnected
         self.slot_provider: SlotProvider | None = None
         self.uncrowded = False
         self.wake_callbacks: dict[int, Callable[[], object]] = {}
-        self.peer_lost: Callable[[Party, str], object] = Party.gone
+        self.peer_lost: Callable[[Endpoint, str], object] = Endpoint.gone
         self.enrol(rank, size)
 
     def enrol(self, rank: int, size: int, universe: Universe | None = None) -> None:
@@ -130,9 +130,9 @@ class Engine:
         self.gateway: Gateway | None = None
         self.windows = [self.settings.eager_window] * size
         self.homes: list[Hashable] = [None] * size
-        self._peers: list[Party | None] = [None] * size
+        self._peers: list[Endpoint | None] = [None] * size
 
-    def peer(self, rank: int) -> Party:
+    def peer(self, rank: int) -> Endpoint:
         """Another rank of the world, or this one."""
         peer = self._peers[rank]
         if peer is None:
@@ -144,7 +144,7 @@ class Engine:
             self._peers[rank] = peer
         return peer
 
-    def peers(self) -> list[Party]:
+    def peers(self) -> list[Endpoint]:
         """The ranks that this one has had to do with."""
         return [peer for peer in self._peers if peer is not None]
 
@@ -267,7 +267,7 @@ class Engine:
                 receive.withdraw()
             raise
 
-    def convene(self, current: Round) -> None:
+    def convene(self, current: SlotExchange) -> None:
         """Wait for the others of a round, if they can still come."""
         error = None
         if self.troubled:
@@ -332,12 +332,12 @@ class Engine:
         missed = (peer for peer in self._missed if peer.farewell is None and peer.rank in matcher.sources)
         return next((peer.error for peer in missed), None)
 
-    def expect_nothing(self, peer: Party, error: Exception) -> None:
+    def expect_nothing(self, peer: Endpoint, error: Exception) -> None:
         """Fail what waits for a peer that starts no operation any more."""
         self._trouble()
         self._dismiss(peer, [send for send in self._unanswered(peer) if not send.recalling], error)
 
-    def give_up(self, peer: Party, error: Exception) -> None:
+    def give_up(self, peer: Endpoint, error: Exception) -> None:
         """Fail what waits for a peer that will not answer."""
         self._trouble()
         if peer.farewell is None:
@@ -354,10 +354,10 @@ class Engine:
         if not self.closing:
             self.driver.desert(self.deserted)
 
-    def _unanswered(self, peer: Party) -> list[Send]:
+    def _unanswered(self, peer: Endpoint) -> list[Send]:
         return [request for request in self.sends.values() if request.peer is peer]
 
-    def _dismiss(self, peer: Party, doomed: list[Failable], error: Exception) -> None:
+    def _dismiss(self, peer: Endpoint, doomed: list[Failable], error: Exception) -> None:
         """Fail some operations with a peer, and all receives, probes and rounds that wait for it.
 
         Those from anybody wait for it as well, unless it has finalized: the message that they want may be its.
@@ -416,5 +416,5 @@ class Engine:
         for request in doomed:
             request.fail(error)
 
-    def _unconnected(self, peer: Party) -> Link:
+    def _unconnected(self, peer: Endpoint) -> Link:
         raise LocalProtocolError(f"rank {self.rank} has no way to rank {peer.rank}: it is not initialised")

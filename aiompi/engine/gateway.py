@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiompi.engine.foreign import ForeignPeer, ForeignSend
+from aiompi.engine.impi_peer import ForeignSend, ImpiPeer
 from aiompi.errors import ProcessFailedError, RemoteProtocolError
 from aiompi.impi.channel import Limits, Phase
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_proc
@@ -44,9 +44,9 @@ class Gateway:
         """Whether a rank of the world belongs to another client."""
         return self._clients[rank] != self._client
 
-    def peer(self, rank: int) -> ForeignPeer:
+    def peer(self, rank: int) -> ImpiPeer:
         """A rank of another client."""
-        return ForeignPeer(
+        return ImpiPeer(
             self, rank, self._procs[self.engine.rank], self._procs[rank], external=rank not in self._native_order
         )
 
@@ -67,7 +67,7 @@ class Gateway:
         if packet.pk_dest != self._procs[self.engine.rank]:
             raise RemoteProtocolError(f"{describe(packet)} is not for rank {self.engine.rank}")
         peer = self.engine.peer(rank)
-        assert isinstance(peer, ForeignPeer)
+        assert isinstance(peer, ImpiPeer)
         if peer.error is None:
             peer.pair.receive(packet, whole[HEADER_BYTES:])
 
@@ -88,4 +88,4 @@ class Gateway:
     @property
     def idle(self) -> bool:
         """Whether nothing waits for flow control."""
-        return all(peer.pair.idle for peer in self.engine.peers() if isinstance(peer, ForeignPeer))
+        return all(peer.pair.idle for peer in self.engine.peers() if isinstance(peer, ImpiPeer))

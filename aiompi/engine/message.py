@@ -11,8 +11,8 @@ from aiompi.status import Status
 from aiompi.wire.frame import SCRATCH, Keep
 
 if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.match import Matcher
-    from aiompi.engine.party import Party
     from aiompi.engine.receive import Receive
     from aiompi.wire.frame import Offer
 
@@ -59,7 +59,7 @@ class Message:
 
     def __init__(
         self,
-        peer: Party,
+        peer: Endpoint,
         matcher: Matcher,
         source: int,
         tag: int,
@@ -157,7 +157,7 @@ class Landing:
     __slots__ = ("eager", "filled", "length", "memory", "offer", "peer", "target")
 
     def __init__(
-        self, peer: Party, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
+        self, peer: Endpoint, target: Receive | Message | Dropped, memory: memoryview, length: int, eager: int
     ) -> None:
         self.peer = peer
         self.target = target
@@ -191,7 +191,7 @@ class Landing:
         return self.offer is None or self.offer.close(wait)
 
     @classmethod
-    def dropped(cls, peer: Party, length: int, eager: int = 0) -> Self:
+    def dropped(cls, peer: Endpoint, length: int, eager: int = 0) -> Self:
         """For a payload that nobody gets."""
         return cls(peer, Dropped(), _NOTHING, length, eager)
 

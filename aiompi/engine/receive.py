@@ -18,10 +18,10 @@ from aiompi.wire.frame import Keep
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
-    from aiompi.engine.foreign import ForeignPeer
+    from aiompi.engine.impi_peer import ImpiPeer
     from aiompi.engine.match import Matcher
-    from aiompi.engine.party import Party
 
 
 class Receive(Request[Any]):
@@ -127,7 +127,7 @@ class Receive(Request[Any]):
     def noted(self, note: int) -> None:
         """What the sender has told beside the message; point-to-point communication has nothing to tell."""
 
-    def from_abroad(self, peer: ForeignPeer) -> None:
+    def from_abroad(self, peer: ImpiPeer) -> None:
         """The message that is matched comes from another IMPI client: its bytes are taken as they are."""
 
     def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
@@ -153,7 +153,7 @@ class Receive(Request[Any]):
             self._finish()
 
     def begin(
-        self, peer: Party, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
+        self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
     ) -> Landing:
         """A message has been matched that is still to arrive; `wanted` bytes of it will."""
         self.source = source

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
-    from aiompi.engine.party import Party
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.request import Request
-    from aiompi.engine.round import Round
+    from aiompi.engine.shm_sync import SlotExchange
 
 
 class Timer(Protocol):
@@ -148,14 +148,14 @@ class Failable(Protocol):
         """It is over."""
 
 
-class Owner(Failable, Protocol):
+class BufferOwner(Failable, Protocol):
     """An object whose memory a link reads until it has been sent, or will not be."""
 
     def sent(self) -> None:
         """The memory is no longer needed."""
 
 
-class Exhibit(NamedTuple):
+class WindowBlock(NamedTuple):
     """Memory of this rank that other ranks read.
 
     Attributes:
@@ -167,18 +167,18 @@ class Exhibit(NamedTuple):
     memory: memoryview
 
 
-class Assembly(Protocol):
+class SlotGroup(Protocol):
     """Ranks each of which posts where all the others see it."""
 
-    def post(self, content: bytes | memoryview, note: int, claim: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
         """Post in the next round; the round before must be complete.
 
         Args:
-            content: at most `room` bytes (see `aiompi.engine.round`).
+            content: at most `room` bytes (see `aiompi.engine.shm_sync`).
             note, claim: numbers beside it.
         """
 
-    def exhibit(self, nbytes: int) -> Exhibit | None:
+    def exhibit(self, nbytes: int) -> WindowBlock | None:
         """Memory that all others read once this rank has posted its place; None if there is no room, or not all can.
 
         Nobody writes into it after `retire`, and it is used again when all have called that.
@@ -202,10 +202,10 @@ class Assembly(Protocol):
 class SlotProvider(Protocol):
     """Memory of this rank that others read: for what goes to several of them, what is long, and what they post."""
 
-    def affords(self, context: int, peers: Sequence[Party]) -> bool:
+    def affords(self, context: int, peers: Sequence[Endpoint]) -> bool:
         """Whether this process has descriptors and addresses for `assemble`; nothing is opened for it yet."""
 
-    def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
+    def assemble(self, context: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
         """Prepare for rounds of a communicator; None if not all see what the others post, or not yet.
 
         Args:
@@ -267,7 +267,7 @@ class Link(Protocol):
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         """Let one frame leave now, as a whole; False if nothing of it has left, and it is to be sent."""
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         """Hand over one frame.
 
         Returns:
@@ -281,7 +281,7 @@ class Link(Protocol):
     def granted(self) -> int:
         """Bytes of credit that the peer has granted so, and that have not been told before."""
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy what has not left yet of the memory of this owner, so that it may have it back.
 
         Args:

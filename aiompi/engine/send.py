@@ -11,8 +11,8 @@ from aiompi.errors import OtherError
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
-    from aiompi.engine.party import Party
 
 
 class Mode(enum.Enum):
@@ -38,7 +38,7 @@ class Send(Request[None]):
 
     __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
-    def __init__(self, engine: Engine, peer: Party, payload: Payload, nbytes: int) -> None:
+    def __init__(self, engine: Engine, peer: Endpoint, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
         self._done = self.released = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from aiompi.engine.foreign import ForeignMessage
+from aiompi.engine.impi_peer import ForeignMessage
 from aiompi.engine.matched import Returning
 from aiompi.engine.message import Message
 from aiompi.engine.receive import Decode
@@ -18,7 +18,7 @@ from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.foreign import ForeignPeer
+    from aiompi.engine.impi_peer import ImpiPeer
     from aiompi.engine.match import Matcher
     from aiompi.engine.message import Landing
 
@@ -90,9 +90,9 @@ class SpanningReceive(Returning, ScatteredReceive):
         self.decode = decode
         self._typed = typed
         self.keep = keep
-        self._sender: ForeignPeer | None = None
+        self._sender: ImpiPeer | None = None
 
-    def from_abroad(self, peer: ForeignPeer) -> None:
+    def from_abroad(self, peer: ImpiPeer) -> None:
         self._sender = peer
         if self._typed is not None and peer.external and not self._typed.lies_external:
             self.memory = None

@@ -4,7 +4,7 @@ What the first byte of a message says (numbers are little-endian):
 
 | byte | message                                                                                          |
 |------|--------------------------------------------------------------------------------------------------|
-| 0xC1 | u32 n, n kinds of arrays (see `kinds`), a msgpack value                                          |
+| 0xC1 | u32 n, n kinds of arrays (see `type_tags`), a msgpack value                                          |
 | 0xC7 | a pickle, protocol 5                                                                             |
 | 0xC8 | 3 zero bytes, u32 n, u64 length of the body, n u64 lengths of buffers, the body (a message of    |
 |      | either kind above), the buffers, each at the next multiple of 64 bytes from the message's start  |

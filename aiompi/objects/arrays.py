@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from aiompi.objects import kinds
+from aiompi.objects import type_tags
 from aiompi.objects.decode import DecodeFunction, Decoder
 from aiompi.objects.encode import Encoder
-from aiompi.objects.kinds import InexpressibleError
+from aiompi.objects.type_tags import InexpressibleError
 
 #: codes of dtypes that memoryview can cast to bytes
 _MEMORYVIEWS: Final = frozenset("?bBhHiIlLqQefd")
@@ -34,7 +34,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     if dtype.char in _MEMORYVIEWS and dtype.isnative and flags.c_contiguous:  # the usual case
         brief = array.nbytes < encoder.out_of_band
         payload = array.tobytes() if brief else encoder.payload(memoryview(cast(Any, array)).cast("B"))
-        return encoder.node(kinds.ARRAY, [_name(dtype, dtype.num), False, payload, *array.shape])
+        return encoder.node(type_tags.ARRAY, [_name(dtype, dtype.num), False, payload, *array.shape])
     description = encoder.encode(describe(dtype))
     fortran = flags.f_contiguous and not flags.c_contiguous
     if not (fortran or flags.c_contiguous):
@@ -44,7 +44,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     else:
         memory: Any = (array.T if fortran else array).reshape(-1).view(np.uint8)
         payload = encoder.payload(memoryview(memory))
-    return encoder.node(kinds.ARRAY, [description, fortran, payload, *array.shape])
+    return encoder.node(type_tags.ARRAY, [description, fortran, payload, *array.shape])
 
 
 def decode_array(decoder: Decoder, items: list[Any]) -> Array:
@@ -62,9 +62,9 @@ def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
     if isinstance(scalar, (np.str_, np.bytes_)):
         # Not str(scalar), which drops trailing zeros.
         value = str.__str__(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
-        return encoder.node(kinds.SCALAR, [scalar.dtype.kind, value])
+        return encoder.node(type_tags.SCALAR, [scalar.dtype.kind, value])
     description = encoder.encode(describe(scalar.dtype))
-    return encoder.node(kinds.SCALAR, [description, scalar.tobytes()])
+    return encoder.node(type_tags.SCALAR, [description, scalar.tobytes()])
 
 
 def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
@@ -165,4 +165,4 @@ ENCODERS: Final[dict[type, Callable[[Encoder, Any], Any]]] = {
     np.ndarray: encode_array,
     **dict.fromkeys(_SCALARS, encode_scalar),
 }
-DECODERS: Final[dict[int, DecodeFunction]] = {kinds.ARRAY: decode_array, kinds.SCALAR: decode_scalar}
+DECODERS: Final[dict[int, DecodeFunction]] = {type_tags.ARRAY: decode_array, type_tags.SCALAR: decode_scalar}

@@ -13,10 +13,10 @@ import msgpack
 
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
-from aiompi.objects import kinds
+from aiompi.objects import type_tags
 from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
-from aiompi.objects.kinds import InexpressibleError
+from aiompi.objects.type_tags import InexpressibleError
 
 #: memory to send: unsigned bytes, contiguous
 Segment: TypeAlias = bytes | memoryview
@@ -30,7 +30,7 @@ _BUFFERS: Final = 0xC8
 _MARKS: Final = frozenset({_KINDS, _PICKLE, _BUFFERS})
 _KINDS_HEADER: Final = struct.Struct("<BI")
 _BUFFERS_HEADER: Final = struct.Struct("<BxxxIQ")
-_TUPLE: Final = bytes([kinds.TUPLE])
+_TUPLE: Final = bytes([type_tags.TUPLE])
 _FLAT_TUPLE: Final = _KINDS_HEADER.pack(_KINDS, 1) + _TUPLE
 _NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])

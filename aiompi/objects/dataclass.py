@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from aiompi.objects.kinds import InexpressibleError
+from aiompi.objects.type_tags import InexpressibleError
 
 _DATACLASS_STATE_METHODS: Final = frozenset({"_dataclass_getstate", "_dataclass_setstate"})
 _OBJECT_GETSTATE: Final = object.__getstate__

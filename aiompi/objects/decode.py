@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from aiompi.objects import dataclass, kinds
-from aiompi.objects.kinds import LIST, TUPLE
+from aiompi.objects import dataclass, type_tags
+from aiompi.objects.type_tags import LIST, TUPLE
 
 DecodeFunction: TypeAlias = "Callable[[Decoder, list[Any]], Any]"
 
@@ -124,17 +124,17 @@ def _decode_numpy(kind: int) -> DecodeFunction:
 
 
 _DECODERS: Final[dict[int, DecodeFunction]] = {
-    kinds.SET: lambda _decoder, items: set(items),
-    kinds.FROZENSET: lambda _decoder, items: frozenset(items),
-    kinds.PAIRS: _decode_pairs,
-    kinds.COMPLEX: _decode_complex,
-    kinds.INTEGER: _decode_integer,
-    kinds.BYTES: _decode_bytes,
-    kinds.BYTEARRAY: _decode_bytearray,
-    kinds.MEMORYVIEW: _decode_memoryview,
-    kinds.RANGE: _decode_range,
-    kinds.SLICE: _decode_slice,
-    kinds.DATACLASS: _decode_dataclass,
-    kinds.ARRAY: _decode_numpy(kinds.ARRAY),
-    kinds.SCALAR: _decode_numpy(kinds.SCALAR),
+    type_tags.SET: lambda _decoder, items: set(items),
+    type_tags.FROZENSET: lambda _decoder, items: frozenset(items),
+    type_tags.PAIRS: _decode_pairs,
+    type_tags.COMPLEX: _decode_complex,
+    type_tags.INTEGER: _decode_integer,
+    type_tags.BYTES: _decode_bytes,
+    type_tags.BYTEARRAY: _decode_bytearray,
+    type_tags.MEMORYVIEW: _decode_memoryview,
+    type_tags.RANGE: _decode_range,
+    type_tags.SLICE: _decode_slice,
+    type_tags.DATACLASS: _decode_dataclass,
+    type_tags.ARRAY: _decode_numpy(type_tags.ARRAY),
+    type_tags.SCALAR: _decode_numpy(type_tags.SCALAR),
 }

@@ -8,14 +8,14 @@ from itertools import chain
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
-from aiompi.objects import dataclass, kinds
-from aiompi.objects.kinds import InexpressibleError
+from aiompi.objects import dataclass, type_tags
+from aiompi.objects.type_tags import InexpressibleError
 
 # Types that msgpack packs and unpacks exactly. An int beyond 64 bits makes the packer raise OverflowError.
 ATOMS: Final[frozenset[type]] = frozenset({NoneType, bool, int, float, str})
 ATOMS_WITHOUT_INT: Final = ATOMS - {int}
 
-_ROWS: Final[dict[type, bytes]] = {list: bytes([kinds.LIST]), tuple: bytes([kinds.TUPLE]), dict: b""}
+_ROWS: Final[dict[type, bytes]] = {list: bytes([type_tags.LIST]), tuple: bytes([type_tags.TUPLE]), dict: b""}
 
 
 class Encoder:
@@ -86,32 +86,32 @@ def _encode_atom(_encoder: Encoder, obj: Any) -> Any:
 def _encode_int(encoder: Encoder, number: int) -> Any:
     if -(2**63) <= number < 2**64:
         return number
-    return encoder.node(kinds.INTEGER, [number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)])
+    return encoder.node(type_tags.INTEGER, [number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)])
 
 
 def _encode_complex(encoder: Encoder, number: complex) -> Any:
-    return encoder.node(kinds.COMPLEX, [number.real, number.imag])
+    return encoder.node(type_tags.COMPLEX, [number.real, number.imag])
 
 
 def _encode_list(encoder: Encoder, items: list[Any]) -> Any:
-    return encoder.node(kinds.LIST, encoder.encode_all(items))
+    return encoder.node(type_tags.LIST, encoder.encode_all(items))
 
 
 def _encode_tuple(encoder: Encoder, items: tuple[Any, ...]) -> Any:
-    return encoder.node(kinds.TUPLE, encoder.encode_all(items))
+    return encoder.node(type_tags.TUPLE, encoder.encode_all(items))
 
 
 def _encode_set(encoder: Encoder, items: set[Any]) -> Any:
-    return encoder.node(kinds.SET, list(encoder.encode_all(items)))
+    return encoder.node(type_tags.SET, list(encoder.encode_all(items)))
 
 
 def _encode_frozenset(encoder: Encoder, items: frozenset[Any]) -> Any:
-    return encoder.node(kinds.FROZENSET, list(encoder.encode_all(items)))
+    return encoder.node(type_tags.FROZENSET, list(encoder.encode_all(items)))
 
 
 def _encode_dict(encoder: Encoder, mapping: dict[Any, Any]) -> Any:
     if not encoder.atoms.issuperset(map(type, mapping)):
-        return encoder.node(kinds.PAIRS, encoder.encode_all(list(chain.from_iterable(mapping.items()))))
+        return encoder.node(type_tags.PAIRS, encoder.encode_all(list(chain.from_iterable(mapping.items()))))
     values = mapping.values()
     encoded = encoder.encode_all(values)
     return mapping if encoded is values else dict(zip(mapping, encoded, strict=True))
@@ -120,11 +120,11 @@ def _encode_dict(encoder: Encoder, mapping: dict[Any, Any]) -> Any:
 def _encode_bytes(encoder: Encoder, data: bytes) -> Any:
     if len(data) < encoder.out_of_band:
         return data
-    return encoder.node(kinds.BYTES, [encoder.payload(memoryview(data))])
+    return encoder.node(type_tags.BYTES, [encoder.payload(memoryview(data))])
 
 
 def _encode_bytearray(encoder: Encoder, data: bytearray) -> Any:
-    return encoder.node(kinds.BYTEARRAY, [encoder.payload(memoryview(data))])
+    return encoder.node(type_tags.BYTEARRAY, [encoder.payload(memoryview(data))])
 
 
 def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
@@ -135,20 +135,20 @@ def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
         data = memoryview(view.tobytes())
     else:
         data = view.cast("B")
-    return encoder.node(kinds.MEMORYVIEW, [view.readonly, code, encoder.payload(data), *shape])
+    return encoder.node(type_tags.MEMORYVIEW, [view.readonly, code, encoder.payload(data), *shape])
 
 
 def _encode_range(encoder: Encoder, steps: range) -> Any:
-    return encoder.node(kinds.RANGE, encoder.encode_all((steps.start, steps.stop, steps.step)))
+    return encoder.node(type_tags.RANGE, encoder.encode_all((steps.start, steps.stop, steps.step)))
 
 
 def _encode_slice(encoder: Encoder, part: slice) -> Any:
-    return encoder.node(kinds.SLICE, encoder.encode_all((part.start, part.stop, part.step)))
+    return encoder.node(type_tags.SLICE, encoder.encode_all((part.start, part.stop, part.step)))
 
 
 def _encode_dataclass(encoder: Encoder, obj: Any) -> Any:
     reference, values = dataclass.state(obj)
-    return encoder.node(kinds.DATACLASS, [reference, *encoder.encode_all(values)])
+    return encoder.node(type_tags.DATACLASS, [reference, *encoder.encode_all(values)])
 
 
 def _encode_other(encoder: Encoder, obj: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Final
 
 from aiompi.engine import Engine, Request
 from aiompi.engine.gateway import Gateway
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.errors import JobAbortedError
 from aiompi.impi import slots
 from aiompi.impi.packet import Reader
@@ -75,7 +75,7 @@ class HostLink(Connection):
         self._written -= 1
         data.slot.release()
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if isinstance(payload, Written):
             self._written -= 1
             return super().send(payload.complete(header), (), owner)
@@ -86,7 +86,7 @@ class HostLink(Connection):
                 return super().send(slot.reference, (), owner)
         return super().send(header, payload, owner)
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy everything: only the last packet of a message tells whose it is."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 
@@ -188,7 +188,7 @@ class ImpiHost:
         """The link broke."""
         self._on_lost(f"rank {self.engine.rank} has lost its IMPI host: {cause}")
 
-    def orphan(self, owner: Owner) -> None:
+    def orphan(self, owner: BufferOwner) -> None:
         """The link broke before it had sent the owner's memory: it fails with the job."""
         owner.fail(self.engine.error or JobAbortedError(f"the IMPI host of rank {self.engine.rank} is gone"))
 

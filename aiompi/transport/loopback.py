@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Peer
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import HEADER, Payload
 
@@ -20,10 +20,10 @@ class Hub:
 
     def __init__(self) -> None:
         self.engines: dict[int, Engine] = {}
-        self._queue: deque[tuple[Peer, bytes, Payload, Owner | None]] = deque()
+        self._queue: deque[tuple[Peer, bytes, Payload, BufferOwner | None]] = deque()
         self._delivering = False
 
-    def send(self, to: Peer, header: bytes, payload: Payload, owner: Owner | None) -> None:
+    def send(self, to: Peer, header: bytes, payload: Payload, owner: BufferOwner | None) -> None:
         self._queue.append((to, header, payload, owner))
         if self._delivering:
             return
@@ -52,7 +52,7 @@ class LoopbackLink:
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         return False  # its receiver may have others sent in the midst
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         self._hub.send(self._to, header, payload, owner)
         return False
 
@@ -62,7 +62,7 @@ class LoopbackLink:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Do nothing: a frame is delivered before its sender runs again."""
 
 

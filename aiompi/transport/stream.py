@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from aiompi import errors
-from aiompi.engine import Driver, Engine, Link, Party, Peer, Timer
+from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Timer
 from aiompi.engine.notice import Notice
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import EAGER, READ_AHEAD, Payload, Reader, beginning
@@ -90,7 +90,7 @@ class Correspondent(Protocol):
     def lost(self, cause: str) -> None:
         """It broke."""
 
-    def orphan(self, owner: Owner) -> None:
+    def orphan(self, owner: BufferOwner) -> None:
         """It broke before it had sent the owner's memory."""
 
 
@@ -117,7 +117,7 @@ class Connection:
         self._spent = 0  # bytes that were written in this turn, if they are many
         self._socket: socket.socket | None = None
         self._reader = reader
-        self._queue: deque[tuple[bytes | memoryview, Owner | None]] = deque()
+        self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
         self._writing = False
         self._closed = False
 
@@ -135,7 +135,7 @@ class Connection:
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         return False  # a part of it may leave
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         sock = self._socket
         if sock is None or self._queue:
             return self._enqueue(header, payload, owner)
@@ -171,7 +171,7 @@ class Connection:
         """Another turn has come."""
         self._spent = 0
 
-    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
+    def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
         """Keep the rest of a frame of which `done` bytes have left."""
         copy = self._copying and sum(map(len, payload)) <= COPIED
         # Without its empty pieces: the last one must leave as the owner's memory does.
@@ -194,7 +194,7 @@ class Connection:
     def granted(self) -> int:
         return 0
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         queue = self._queue
         ends = [index for index, (_, other) in enumerate(queue) if other is owner]
         for end in ends:
@@ -322,7 +322,7 @@ class StreamLink(Connection):
         self._promised = False  # whether messages have been queued whose sends are complete
         super().__init__(transport, peer, self._frames)
 
-    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None, done: int = 0) -> bool:
+    def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
         copied = super()._enqueue(header, payload, owner, done)
         self._promised |= copied and owner is not None and header[0] == EAGER
         return copied
@@ -490,7 +490,7 @@ class StreamTransport(Transport):
         self.accept()
         return bool(self._greetings)
 
-    def linked(self, peer: Party) -> bool:
+    def linked(self, peer: Endpoint) -> bool:
         return any(link.peer is peer for link in self.links)
 
     def idle(self) -> bool:

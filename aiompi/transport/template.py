@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from aiompi.engine import Engine, Link, Party, Peer
+from aiompi.engine import Endpoint, Engine, Link, Peer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Transport(ABC):
         """Whether every frame that was handed over has left this process."""
         return True
 
-    def linked(self, peer: Party) -> bool:
+    def linked(self, peer: Endpoint) -> bool:
         """Whether there is a link with that peer, from which frames may still come."""
         return False
 

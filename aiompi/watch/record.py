@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiompi import hooks
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.engine import Request, Round, Schedule
+from aiompi.engine import Request, Schedule, SlotExchange
 from aiompi.wire.account import MAX_MEMBERS, Wait
 
 #: arguments that tell which call it is, and what their special values are called
@@ -152,7 +152,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
         awaited = _innermost(operation)
         if awaited is not None:
             yield from _awaited_ranks(awaited)
-    if isinstance(operation, Round):
+    if isinstance(operation, SlotExchange):
         yield from operation.absent()
     peer = getattr(operation, "peer", None)
     rank = getattr(operation, "peer_rank", ANY_SOURCE) if peer is None else peer.rank

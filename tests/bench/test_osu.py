@@ -21,7 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from aiompi.bench.__main__ import main
 from aiompi.bench.contender import Answer, BenchError, Contender, apart, cores
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.osu import party, plot, run, table
+from aiompi.bench.osu import contenders, plot, run, table
 from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, window
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
@@ -88,7 +88,7 @@ class Talk(contextlib.nullcontext[Any]):
 
 def works_of(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> list[list[Work]]:
     """What each contender is asked for a plan, when all answer."""
-    monkeypatch.setattr(party, "Conversation", Talk)
+    monkeypatch.setattr(contenders, "Conversation", Talk)
     monkeypatch.setattr(Talk, "all", {})
     list(run.measure(plan, lambda *_, **__: pytest.fail("nobody fails")))
     return list(Talk.all.values())

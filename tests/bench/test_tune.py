@@ -59,18 +59,18 @@ def test_rules_for_ranks_that_share_no_memory_stay(present, monkeypatch):
 
 
 def test_rules_for_objects_stay(monkeypatch):
-    for_objects = {"algorithm": "board", "max_ranks": 8, "shared_memory": True, "objects": True}
+    for_objects = {"algorithm": "shm", "max_ranks": 8, "shared_memory": True, "objects": True}
     before = [select.Rule(**for_objects), select.Rule("ring")]
     monkeypatch.setattr(rules, "tuning", lambda: {"allgather": before})
-    assert rules.derive("allgather", [8, 32], {8: {"ring": [2.0, 1.0], "board": [1.0, 2.0]}}) == [
+    assert rules.derive("allgather", [8, 32], {8: {"ring": [2.0, 1.0], "shm": [1.0, 2.0]}}) == [
         for_objects,
-        {"algorithm": "board", "max_ranks": 8, "max_bytes": 16, "shared_memory": True},
+        {"algorithm": "shm", "max_ranks": 8, "max_bytes": 16, "shared_memory": True},
         {"algorithm": "ring"},
     ]
-    assert rules.derive("allgather", [8], {8: {"ring": [1.0], "board": [2.0]}}) == [for_objects, {"algorithm": "ring"}]
+    assert rules.derive("allgather", [8], {8: {"ring": [1.0], "shm": [2.0]}}) == [for_objects, {"algorithm": "ring"}]
     # What is best for blocks of any length is for objects, too.
-    assert rules.derive("allgather", [8], {8: {"ring": [2.0], "board": [1.0]}}) == [
-        {"algorithm": "board", "max_ranks": 8, "shared_memory": True},
+    assert rules.derive("allgather", [8], {8: {"ring": [2.0], "shm": [1.0]}}) == [
+        {"algorithm": "shm", "max_ranks": 8, "shared_memory": True},
         {"algorithm": "ring"},
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aiompi.coll import buffers, objects
-from aiompi.coll.operand import ObjectOperand, VectorOperand
+from aiompi.coll.accumulator import ObjectAccumulator, VectorOperand
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import IN_PLACE, TWOINT, resolve_recv, resolve_send
@@ -120,12 +120,12 @@ def allreduce(world, size, root, count):
 def started(comm, collective, value, result, op, *args):
     """Start a reduction with the algorithm that the settings name, without the checks of arguments."""
     buffer = resolve_send(value)
-    operand = VectorOperand(buffer, None if result is None else resolve_recv(result), op)
+    accumulator = VectorOperand(buffer, None if result is None else resolve_recv(result), op)
     algorithm = select(comm, COLLECTIVES[collective], buffer.nbytes, op.commute)
 
     async def run(channel):
-        await algorithm(channel, operand, *args)
-        operand.finish()
+        await algorithm(channel, accumulator, *args)
+        accumulator.finish()
 
     return comm.start(run, collective)
 
@@ -190,12 +190,12 @@ def reduce_objects(world, size, root, codec):
 
 def combined(comm, collective, codec, value):
     """Start a reduction of objects with the algorithm that the settings name."""
-    operand = ObjectOperand(value, operator.add, codec)
+    accumulator = ObjectAccumulator(value, operator.add, codec)
     algorithm = select(comm, COLLECTIVES[collective], commute=False)
 
     async def run(channel):
-        await algorithm(channel, operand)
-        return operand.value
+        await algorithm(channel, accumulator)
+        return accumulator.value
 
     return comm.start(run, collective)
 

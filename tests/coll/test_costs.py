@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiompi.coll import buffers
-from aiompi.coll.operand import VectorOperand
+from aiompi.coll.accumulator import VectorOperand
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import resolve_send
@@ -19,9 +19,9 @@ SEGMENT = 1000
 
 
 def reduction(comm, name, m, *args):
-    operand = VectorOperand(resolve_send(np.zeros(m, "B")), None, SUM)
+    accumulator = VectorOperand(resolve_send(np.zeros(m, "B")), None, SUM)
     algorithm = select(comm, COLLECTIVES[name], m)
-    return comm.start(lambda channel: algorithm(channel, operand, *args), name)
+    return comm.start(lambda channel: algorithm(channel, accumulator, *args), name)
 
 
 # With blocks or vectors of m bytes.
@@ -163,7 +163,7 @@ def exscan_doubling(n, m):
 # (collective, algorithm) -> number of ranks n, bytes m -> messages and bytes that each rank sends, to ranks with which
 # it shares no memory.
 SENT = {
-    ("barrier", "board"): lambda n, m: everyone(n, log2(n), 0),
+    ("barrier", "shm"): lambda n, m: everyone(n, log2(n), 0),
     ("barrier", "dissemination"): lambda n, m: everyone(n, log2(n), 0),
     ("bcast", "binomial"): lambda n, m: [(len(below(p, n)[0]), m * len(below(p, n)[0])) for p in places(n)],
     ("bcast", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
@@ -175,19 +175,19 @@ SENT = {
     ("scatter", "binomial"): tree,
     ("scatter", "linear"): lambda n, m: [(0, 0) if place else (n - 1, (n - 1) * m) for place in places(n)],
     ("allgather", "bruck"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
-    ("allgather", "board"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
+    ("allgather", "shm"): lambda n, m: everyone(n, log2(n), (n - 1) * m),
     ("allgather", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("allgather", "recursive_doubling"): allgather_doubling,
     ("allgather", "ring"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
-    ("alltoall", "board"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
+    ("alltoall", "shm"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "bruck"): lambda n, m: everyone(n, log2(n), m * sum(i.bit_count() for i in range(n))),
     ("alltoall", "linear"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("alltoall", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m),
     ("reduce", "binomial"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
-    ("reduce", "board"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
+    ("reduce", "shm"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "linear"): lambda n, m: [(1, m) if place else (0, 0) for place in places(n)],
     ("reduce", "rabenseifner"): reduce_rabenseifner,
-    ("allreduce", "board"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
+    ("allreduce", "shm"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "linear"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("allreduce", "recursive_doubling"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "rabenseifner"): lambda n, m: allreduce(n, m, 2, 2 * (power_of(n) - 1) * m // power_of(n)),
@@ -195,11 +195,11 @@ SENT = {
     ("allreduce", "ring"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("reduce_scatter", "recursive_halving"): halving,
     ("reduce_scatter", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
-    ("reduce_scatter", "board"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
-    ("scan", "board"): doubling,
+    ("reduce_scatter", "shm"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),
+    ("scan", "shm"): doubling,
     ("scan", "recursive_doubling"): doubling,
     ("scan", "linear"): chain_up,
-    ("exscan", "board"): exscan_doubling,
+    ("exscan", "shm"): exscan_doubling,
     ("exscan", "recursive_doubling"): exscan_doubling,
 }  # fmt: skip
 

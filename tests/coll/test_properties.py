@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiompi.coll.operand import VectorOperand
+from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.block import Block
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
-from aiompi.coll.slot import Slot
 from aiompi.datatype import INT, resolve_recv, resolve_send
 from aiompi.op import SUM, Op
 
@@ -60,11 +60,11 @@ def under_way(world, rank):
 
 
 def filled(*lengths):
-    return [Slot(memoryview(bytearray(np.random.default_rng(lengths).bytes(length)))) for length in lengths]
+    return [Block(memoryview(bytearray(np.random.default_rng(lengths).bytes(length)))) for length in lengths]
 
 
 def empty(slots):
-    return [Slot(memoryview(bytearray(slot.nbytes))) for slot in slots]
+    return [Block(memoryview(bytearray(slot.nbytes))) for slot in slots]
 
 
 def bytes_of(slots):
@@ -73,7 +73,7 @@ def bytes_of(slots):
 
 def bcast(slots, root):
     mine = [
-        slot if rank == root else Slot(memoryview(bytearray(slots[root].nbytes))) for rank, slot in enumerate(slots)
+        slot if rank == root else Block(memoryview(bytearray(slots[root].nbytes))) for rank, slot in enumerate(slots)
     ]
     yield [(slot, root) for slot in mine]
     assert bytes_of(mine) == bytes_of([slots[root]]) * len(slots)
@@ -131,18 +131,18 @@ def reduced(name, algorithm, ranks, vectors, root=0, op=SUM, counts=None, in_pla
     """
     given, results = ([form(np.zeros_like(vectors[0])) for _ in vectors] for form in forms)
     kept = [counts[rank] if counts else len(vector) for rank, vector in enumerate(vectors)]
-    operands, wanted = [], []
+    accumulators, wanted = [], []
     for rank, vector in enumerate(vectors):
         given[rank][...] = results[rank][...] = vector
         target = results[rank][: kept[rank]] if name != "reduce" or rank == root else None
         sent = resolve_send(results[rank] if in_place and target is not None and not counts else given[rank])
         place = None if target is None else resolve_recv(target)
-        operands.append(VectorOperand(place if in_place and place and not counts else sent, place, op))
+        accumulators.append(VectorOperand(place if in_place and place and not counts else sent, place, op))
         wanted.append(target)
     extra = (root,) if name == "reduce" else (counts,) if name == "reduce_scatter" else ()
-    run(ranks, name, algorithm, [(operand, *extra) for operand in operands], commute=op.commute)
-    for operand in operands:
-        operand.finish()
+    run(ranks, name, algorithm, [(accumulator, *extra) for accumulator in accumulators], commute=op.commute)
+    for accumulator in accumulators:
+        accumulator.finish()
     assert all(np.array_equal(buffer, vector) for buffer, vector in zip(given, vectors, strict=True))
     return wanted
 
@@ -243,15 +243,15 @@ def test_items_with_gaps_are_cut_between_items(name, algorithm, size, count, roo
     ends = INT.Create_vector(2, 1, 2).Commit()
     triples = np.arange(size * count * 3, dtype="i").reshape(size, count, 3)
     results = [np.full((kept[rank], 3), -1, "i") for rank in range(size)]
-    operands = [
+    accumulators = [
         VectorOperand(resolve_send([triple, count, ends]), resolve_recv([result, len(result), ends]), op)
         for triple, result in zip(triples, results, strict=True)
     ]
     extra = (root,) if name == "reduce" else (counts,) if name == "reduce_scatter" else ()
-    run(world(size, **drawn), name, algorithm, [(operand, *extra) for operand in operands], commute=commute)
+    run(world(size, **drawn), name, algorithm, [(accumulator, *extra) for accumulator in accumulators], commute=commute)
     expected = evaluated(name, triples, combine, counts)
     for rank in range(size) if name != "reduce" else [root]:
-        operands[rank].finish()
+        accumulators[rank].finish()
         if expected[rank] is not None:
             assert np.array_equal(results[rank][:, ::2], expected[rank][:, ::2])
         assert (results[rank][:, 1] == -1).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiompi.coll.fold import Fold
+from aiompi.coll.pof2 import Pof2
 from aiompi.coll.tree import Tree
 
 
@@ -33,7 +33,7 @@ def test_every_rank_of_a_tree_has_one_parent_and_the_ranks_that_follow_it_below(
 @pytest.mark.parametrize("size", range(1, 18))
 def test_a_fold_leaves_a_power_of_two_in_the_order_of_the_ranks(size):
     for root in range(size):
-        folds = [Fold(rank, size, root) for rank in range(size)]
+        folds = [Pof2(rank, size, root) for rank in range(size)]
         left = [rank for rank, fold in enumerate(folds) if fold.position is not None]
         power = folds[0].power
         assert power <= size < 2 * power

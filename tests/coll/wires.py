@@ -9,7 +9,7 @@ from typing import Any
 
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Engine, Peer, Request
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.settings import Settings
 from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
 
@@ -33,12 +33,12 @@ class Wire:
     def __init__(self, to: Peer, sent: Counter[str]) -> None:
         self._to = to
         self._sent = sent
-        self.frames: deque[tuple[bytes, Payload, Owner | None]] = deque()
+        self.frames: deque[tuple[bytes, Payload, BufferOwner | None]] = deque()
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         return False
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if header[0] in (EAGER, DATA):
             self._sent["messages"] += 1
             self._sent["bytes"] += sum(len(piece) for piece in payload)

@@ -9,7 +9,7 @@ import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
 
 from aiompi.coll import buffers, objects
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
 from aiompi.constants import IMPI_CLIENT_COLOR, IMPI_HOST_COLOR, UNDEFINED
@@ -407,7 +407,7 @@ def test_a_leader_that_sends_less_is_noticed():
     create_intercomm(parts[1], 0, None, -1, 5)
 
     async def other(channel):
-        await Slot(memoryview(bytearray(8))).isend(channel.tagged(5), 0)
+        await Block(memoryview(bytearray(8))).isend(channel.tagged(5), 0)
 
     world.comms[2].start(other, "Intercomm_create")
     world.run()
@@ -425,7 +425,7 @@ def test_a_leader_that_tells_nonsense_is_noticed(size, members, message):
 
     async def other(channel):
         for data in (uint8(1, size), external(members)):
-            await Slot(memoryview(bytearray(data))).isend(channel.tagged(5), 0)
+            await Block(memoryview(bytearray(data))).isend(channel.tagged(5), 0)
 
     world.comms[1].start(other, "Intercomm_create")
     world.run()

@@ -13,7 +13,7 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.engine import Link, Message, Party
+from aiompi.engine import Endpoint, Link, Message
 from aiompi.engine.credit import OVERHEAD
 from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
@@ -68,7 +68,7 @@ def test_send_that_finds_no_connection_costs_nothing(size: int) -> None:
     engine = w.engines[0]
     connect = engine.connect
 
-    def refuse(peer: Party) -> Link:
+    def refuse(peer: Endpoint) -> Link:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     engine.connect = refuse

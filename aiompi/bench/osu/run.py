@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiompi.bench.contender import Conversation, apart, bind, cores
 from aiompi.bench.osu.benchmarks import RATE, Benchmark
-from aiompi.bench.osu.party import LeftOut, Party
+from aiompi.bench.osu.contenders import Endpoint, LeftOut
 from aiompi.bench.osu.peers import Peer
 from aiompi.bench.samples import calls_within
 
@@ -111,14 +111,14 @@ def measure(plan: Plan, left_out: LeftOut) -> Iterator[Row]:
     Raises:
         BenchError: one of ours did not answer.
     """
-    party = Party(plan.peers, left_out)
+    party = Endpoint(plan.peers, left_out)
     for (ranks, names), benchmarks in groupby(plan.benchmarks, lambda benchmark: _who(plan, benchmark)):
         with party.started(names, ranks):
             for benchmark in benchmarks:
                 yield from _rows(plan, benchmark, ranks, party)
 
 
-def _rows(plan: Plan, benchmark: Benchmark, ranks: int, party: Party) -> Iterator[Row]:
+def _rows(plan: Plan, benchmark: Benchmark, ranks: int, party: Endpoint) -> Iterator[Row]:
     places = apart(cores(), ranks) if benchmark.paired else cores()[:ranks]
     party.each(party.names, lambda _, one: bind([one], places))
     if benchmark.sized:
@@ -132,9 +132,9 @@ def _rows(plan: Plan, benchmark: Benchmark, ranks: int, party: Party) -> Iterato
 
 
 def _sampled(
-    plan: Plan, benchmark: Benchmark, nbytes: int, party: Party, names: Sequence[str]
+    plan: Plan, benchmark: Benchmark, nbytes: int, party: Endpoint, names: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, list[float]]]:
-    """Rounds and samples of those who have had all their turns."""
+    """SlotExchanges and samples of those who have had all their turns."""
 
     def turn(name: str, one: Conversation) -> float:
         return benchmark.value(one.ask(benchmark.at(nbytes, rounds[name])), nbytes)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from aiompi.bench.simulate.network import Model, Network, Node
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.block import Block
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.coll.slot import Slot
 from aiompi.datatype.buffer.allocation import allocate
 
 
-class Shade(Slot):
+class Shade(Block):
     """A block of some length in memory that all share, and which nobody touches."""
 
     __slots__ = ()
@@ -21,11 +21,11 @@ class Shade(Slot):
         assert self.memory is not None
         return Shade(self.memory[start:stop])
 
-    def copy(self, other: Slot) -> None:
+    def copy(self, other: Block) -> None:
         """Nothing: the model has no cost for copies."""
 
 
-class ShadeOperand(Operand):
+class ShadeAccumulator(Accumulator):
     """A vector of bytes of which nobody knows the values.
 
     Args:
@@ -47,38 +47,38 @@ class ShadeOperand(Operand):
     def memory(self) -> memoryview:
         return self._memory
 
-    def slot(self) -> Slot:
+    def slot(self) -> Block:
         return Shade(self._memory)
 
-    def incoming(self) -> Slot:
+    def incoming(self) -> Block:
         return self.slot()
 
-    def room(self) -> Slot:
+    def room(self) -> Block:
         return self.slot()
 
-    def started(self, room: Slot) -> ShadeOperand:
+    def started(self, room: Block) -> ShadeAccumulator:
         return self
 
-    def replacement(self) -> Slot:
+    def replacement(self) -> Block:
         return self.slot()
 
     def absorb(self, lower: bool) -> None:
         self._node.combine(len(self._memory))
 
-    def take(self, room: Slot, lower: bool) -> None:
+    def take(self, room: Block, lower: bool) -> None:
         self.absorb(lower)
 
     def adopt(self) -> None:
         pass
 
-    def part(self, start: int, stop: int) -> ShadeOperand:
-        return ShadeOperand(self._node, self._memory[start:stop])
+    def part(self, start: int, stop: int) -> ShadeAccumulator:
+        return ShadeAccumulator(self._node, self._memory[start:stop])
 
-    def join(self, *parts: Operand) -> None:
+    def join(self, *parts: Accumulator) -> None:
         pass
 
-    def keep(self, part: Operand) -> None:
-        assert isinstance(part, ShadeOperand)
+    def keep(self, part: Accumulator) -> None:
+        assert isinstance(part, ShadeAccumulator)
         self._memory = part._memory
 
 
@@ -86,11 +86,11 @@ class ShadeOperand(Operand):
 Arguments: TypeAlias = Callable[[Node, memoryview], tuple[Any, ...]]
 
 
-def _blocks(node: Node, memory: memoryview) -> list[Slot]:
+def _blocks(node: Node, memory: memoryview) -> list[Block]:
     return [Shade(memory) for _ in range(node.size)]
 
 
-def _at_root(node: Node, memory: memoryview) -> list[Slot] | None:
+def _at_root(node: Node, memory: memoryview) -> list[Block] | None:
     return None if node.rank else _blocks(node, memory)
 
 
@@ -107,11 +107,11 @@ ARGUMENTS: Final[Mapping[str, Arguments]] = {
     "scatter": lambda node, memory: (_at_root(node, memory), Shade(memory), 0),
     "allgather": lambda node, memory: (_blocks(node, memory),),
     "alltoall": lambda node, memory: (_blocks(node, memory), _blocks(node, memory)),
-    "reduce": lambda node, memory: (ShadeOperand(node, memory), 0),
-    "allreduce": lambda node, memory: (ShadeOperand(node, memory),),
-    "reduce_scatter": lambda node, memory: (ShadeOperand(node, memory), _segments(node, memory)),
-    "scan": lambda node, memory: (ShadeOperand(node, memory),),
-    "exscan": lambda node, memory: (ShadeOperand(node, memory),),
+    "reduce": lambda node, memory: (ShadeAccumulator(node, memory), 0),
+    "allreduce": lambda node, memory: (ShadeAccumulator(node, memory),),
+    "reduce_scatter": lambda node, memory: (ShadeAccumulator(node, memory), _segments(node, memory)),
+    "scan": lambda node, memory: (ShadeAccumulator(node, memory),),
+    "exscan": lambda node, memory: (ShadeAccumulator(node, memory),),
 }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
 from aiompi.comm import Channel
 
 
-async def bruck(channel: Channel, slots: Sequence[Slot]) -> None:
+async def bruck(channel: Channel, slots: Sequence[Block]) -> None:
     """Send all that is held to the rank 1, 2, 4, ... places below, and receive as much from above.
 
     Steps: ceil(log2 n). Per rank, for m bytes each: as many messages and (n - 1) * m bytes sent, as many received; both

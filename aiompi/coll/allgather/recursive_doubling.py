@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.fold import Fold
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def recursive_doubling(channel: Channel, slots: Sequence[Slot]) -> None:
+async def recursive_doubling(channel: Channel, slots: Sequence[Block]) -> None:
     """Exchange all that is held with the partner 1, 2, 4, ... places away, so that blocks double in size.
 
     Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
@@ -27,7 +27,7 @@ async def recursive_doubling(channel: Channel, slots: Sequence[Slot]) -> None:
         0---->1                    01234 (in 1)
     """
     rank, size = channel.rank, channel.size
-    fold = Fold(rank, size)
+    fold = Pof2(rank, size)
     if fold.position is None:
         await slots[rank].isend(channel, rank - 1)
         await _others(slots, rank).irecv(channel, rank - 1)
@@ -47,10 +47,10 @@ async def recursive_doubling(channel: Channel, slots: Sequence[Slot]) -> None:
         await _others(slots, fold.partner).isend(channel, fold.partner)
 
 
-def _block(slots: Sequence[Slot], fold: Fold, position: int, length: int) -> Bundle:
+def _block(slots: Sequence[Block], fold: Pof2, position: int, length: int) -> Bundle:
     """What belongs to `length` positions."""
     return Bundle(slots[fold.first(position) : fold.first(position + length)])
 
 
-def _others(slots: Sequence[Slot], rank: int) -> Bundle:
+def _others(slots: Sequence[Block], rank: int) -> Bundle:
     return Bundle([*slots[:rank], *slots[rank + 1 :]])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def ring(channel: Channel, slots: Sequence[Slot]) -> None:
+async def ring(channel: Channel, slots: Sequence[Block]) -> None:
     """Pass to the right neighbour what came last from the left one, its own contribution first.
 
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, operand: Operand) -> None:
+async def linear(channel: Channel, accumulator: Accumulator) -> None:
     """Give each rank one of n segments of all contributions, which it combines and gives to everybody.
 
     Order-safe: a rank combines what it has with that of the rank below, and so on, and then upwards. A segment is
@@ -22,8 +22,8 @@ async def linear(channel: Channel, operand: Operand) -> None:
                  A        B        C        D        E
         step 2   ABCDE    ABCDE    ABCDE    ABCDE    ABCDE
     """
-    rank, size, count = channel.rank, channel.size, operand.count
-    parts = [operand.part(i * count // size, (i + 1) * count // size) for i in range(size)]
+    rank, size, count = channel.rank, channel.size, accumulator.count
+    parts = [accumulator.part(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = parts[rank]
     # Each begins with another rank, so that not all wait for the same one.
     others = [(rank + distance) % size for distance in range(1, size)]
@@ -39,4 +39,4 @@ async def linear(channel: Channel, operand: Operand) -> None:
         await send
     for result in results:
         await result
-    operand.join(*parts)
+    accumulator.join(*parts)

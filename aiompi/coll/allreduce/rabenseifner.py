@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiompi.coll.fold import Fold
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.halving import halve
-from aiompi.coll.operand import Operand
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def rabenseifner(channel: Channel, operand: Operand) -> None:
+async def rabenseifner(channel: Channel, accumulator: Accumulator) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and exchange the pieces.
 
     Order-safe: partners hold neighbouring blocks of ranks. Each piece is combined by one rank, so that all ranks get
@@ -30,19 +30,19 @@ async def rabenseifner(channel: Channel, operand: Operand) -> None:
         pair      ABCD     ABCD     ABCD     ABCD     ABCD      0 > 1
     """
     rank = channel.rank
-    fold = Fold(rank, channel.size)
+    fold = Pof2(rank, channel.size)
     if fold.position is None:
-        await operand.slot().isend(channel, rank - 1)
-        await operand.replacement().irecv(channel, rank - 1)
+        await accumulator.slot().isend(channel, rank - 1)
+        await accumulator.replacement().irecv(channel, rank - 1)
         return
     if fold.partner is not None:
-        await operand.incoming().irecv(channel, fold.partner)
-        operand.absorb(lower=False)
-    for half in reversed(await halve(channel, operand, fold, fold.position)):
+        await accumulator.incoming().irecv(channel, fold.partner)
+        accumulator.absorb(lower=False)
+    for half in reversed(await halve(channel, accumulator, fold, fold.position)):
         arrival = half.given.replacement().irecv(channel, half.partner)
         send = half.kept.slot().isend(channel, half.partner)
         await arrival
         await send
         half.whole.join(half.kept, half.given)
     if fold.partner is not None:
-        await operand.slot().isend(channel, fold.partner)
+        await accumulator.slot().isend(channel, fold.partner)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiompi.coll.fold import Fold
-from aiompi.coll.operand import Operand, exchange
+from aiompi.coll.accumulator import Accumulator, exchange
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def recursive_doubling(channel: Channel, operand: Operand) -> None:
+async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Exchange partial results with the partner 1, 2, 4, ... places away, so that blocks double in size.
 
     Order-safe: the two partners hold neighbouring blocks of ranks and both combine them in the same order, so that
@@ -26,18 +26,18 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
         0---->1                    01234 (in 1)
     """
     rank = channel.rank
-    fold = Fold(rank, channel.size)
+    fold = Pof2(rank, channel.size)
     if fold.position is None:
-        await operand.slot().isend(channel, rank - 1)
-        await operand.incoming().irecv(channel, rank - 1)
-        operand.adopt()
+        await accumulator.slot().isend(channel, rank - 1)
+        await accumulator.incoming().irecv(channel, rank - 1)
+        accumulator.adopt()
         return
     if fold.partner is not None:
-        await operand.incoming().irecv(channel, fold.partner)
-        operand.absorb(lower=False)
+        await accumulator.incoming().irecv(channel, fold.partner)
+        accumulator.absorb(lower=False)
     distance = 1
     while distance < fold.power:
-        await exchange(channel, operand, operand, fold.rank(fold.position ^ distance))
+        await exchange(channel, accumulator, accumulator, fold.rank(fold.position ^ distance))
         distance *= 2
     if fold.partner is not None:
-        await operand.slot().isend(channel, fold.partner)
+        await accumulator.slot().isend(channel, fold.partner)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def ring(channel: Channel, operand: Operand) -> None:
+async def ring(channel: Channel, accumulator: Accumulator) -> None:
     """Send n segments around, each of which collects all contributions, and then once more to everyone.
 
     Not order-safe: a segment meets the ranks in the order of the ring, and each in another one. It is completed by one
@@ -26,9 +26,9 @@ async def ring(channel: Channel, operand: Operand) -> None:
         ...
         step 8   all segments have been everywhere
     """
-    rank, size, count = channel.rank, channel.size, operand.count
+    rank, size, count = channel.rank, channel.size, accumulator.count
     left, right = (rank - 1) % size, (rank + 1) % size
-    parts = [operand.part(i * count // size, (i + 1) * count // size) for i in range(size)]
+    parts = [accumulator.part(i * count // size, (i + 1) * count // size) for i in range(size)]
     for step in range(2 * (size - 1)):
         outgoing, part = parts[(rank - step) % size], parts[(left - step) % size]
         collecting = step < size - 1
@@ -38,4 +38,4 @@ async def ring(channel: Channel, operand: Operand) -> None:
         if collecting:
             part.absorb(lower=left < rank)
         await send
-    operand.join(*parts)
+    accumulator.join(*parts)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 
 
-async def bruck(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Let blocks travel the binary digits of their distance: 1, 2, 4, ... places up, together with all that go there.
 
     Steps: ceil(log2 n). Per rank, for m bytes per pair: as many messages, in step k with the blocks whose distance has
@@ -32,7 +32,7 @@ async def bruck(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
     bit = 1
     while bit < size:
         moving = [distance for distance in range(size) if distance & bit]
-        stage = Slot(allocate(len(moving) * length))
+        stage = Block(allocate(len(moving) * length))
         arrival = stage.irecv(channel, (rank - bit) % size)
         send = Bundle([blocks[distance] for distance in moving]).isend(channel, (rank + bit) % size)
         await arrival

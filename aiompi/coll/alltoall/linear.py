@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Start the receives from all ranks, then the sends to all, and wait for them.
 
     A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def pairwise(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Send to the rank 1, 2, 3, ... places above, and receive from the one as far below.
 
     Each rank sends to one other and receives from one at a time, so that large blocks do not crowd a link. Steps:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
-NOTHING: Final = Slot(memoryview(bytearray()))
+NOTHING: Final = Block(memoryview(bytearray()))
 
 
 async def dissemination(channel: Channel) -> None:

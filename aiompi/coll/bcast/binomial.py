@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def binomial(channel: Channel, slot: Slot, root: int) -> None:
+async def binomial(channel: Channel, slot: Block, root: int) -> None:
     """Receive from the parent, then send to all children, those with the largest subtrees first.
 
     Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit; its children

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, slot: Slot, root: int) -> None:
+async def linear(channel: Channel, slot: Block, root: int) -> None:
     """The root sends to every other rank.
 
     Steps: 1. Per rank, for m bytes: 1 message received, except at the root, which sends n - 1, that is (n - 1) * m

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 #: bytes; long enough that the bandwidth of a link is used, short enough that the chain fills quickly
 SEGMENT: Final = 128 * 2**10
 
 
-async def pipelined_chain(channel: Channel, slot: Slot, root: int) -> None:
+async def pipelined_chain(channel: Channel, slot: Block, root: int) -> None:
     """Receive segment after segment from the rank before, and pass each on to the next while more arrive.
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.

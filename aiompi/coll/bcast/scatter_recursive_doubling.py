@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiompi.coll.pieces import Pieces
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.scatter_blocks import ScatterBlocks
 from aiompi.comm import Channel
 
 
-async def scatter_recursive_doubling(channel: Channel, slot: Slot, root: int) -> None:
+async def scatter_recursive_doubling(channel: Channel, slot: Block, root: int) -> None:
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
@@ -31,7 +31,7 @@ async def scatter_recursive_doubling(channel: Channel, slot: Slot, root: int) ->
     if place >= power:
         await slot.irecv(channel, (rank - power) % size)
         return
-    pieces = Pieces(slot, power)
+    pieces = ScatterBlocks(slot, power)
     await pieces.scatter(channel, root)
     distance = 1
     while distance < power:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from aiompi.coll.allgather.ring import ring
-from aiompi.coll.pieces import Pieces
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.scatter_blocks import ScatterBlocks
 from aiompi.comm import Channel
 
 
-async def scatter_ring(channel: Channel, slot: Slot, root: int) -> None:
+async def scatter_ring(channel: Channel, slot: Block, root: int) -> None:
     """Scatter the block in n pieces along a binomial tree, then pass the pieces around a ring.
 
     Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: the root sends ceil(log2 n) messages and (n - 1) / n * m bytes
@@ -29,7 +29,7 @@ async def scatter_ring(channel: Channel, slot: Slot, root: int) -> None:
         step 7    abcde    abcde    abcde    abcde    abcde
     """
     size = channel.size
-    pieces = Pieces(slot, size)
+    pieces = ScatterBlocks(slot, size)
     await pieces.scatter(channel, root)
     places = [(rank - root) % size for rank in range(size)]
     await ring(channel, [pieces.range(place, place + 1) for place in places])

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import errors
-from aiompi.coll.across import remote_root
+from aiompi.coll.accumulator import VectorOperand
 from aiompi.coll.buffers.stage import ExternalStage, Stage
 from aiompi.coll.external import ExternalOperand
-from aiompi.coll.operand import VectorOperand
+from aiompi.coll.intercomm import remote_root
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select_for_buffers
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
@@ -100,7 +100,7 @@ class Call:
         """For the slots of one run."""
         return Stage() if self.comm.native else ExternalStage()
 
-    def operand(self, value: Buffer, result: Buffer | None, op: Op) -> VectorOperand:
+    def accumulator(self, value: Buffer, result: Buffer | None, op: Op) -> VectorOperand:
         """For one run of a reduction; see `VectorOperand`."""
         return VectorOperand(value, result, op) if self.comm.native else ExternalOperand(value, result, op)
 

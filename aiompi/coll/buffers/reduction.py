@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll import registry
+from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
-from aiompi.coll.meeting import in_one_turn
-from aiompi.coll.operand import Operand
 from aiompi.coll.select import select_for_buffers
-from aiompi.coll.slot import Slot
+from aiompi.coll.shm_sync import in_one_turn
 from aiompi.comm import Channel
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.buffer import Buffer
@@ -40,9 +40,9 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
-        operand = call.operand(sendbuf, recvbuf, op)
-        await algorithm(channel, operand, root)
-        operand.finish()
+        accumulator = call.accumulator(sendbuf, recvbuf, op)
+        await algorithm(channel, accumulator, root)
+        accumulator.finish()
 
     return run
 
@@ -88,16 +88,16 @@ def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
 
 def _rootless(
-    call: Call, collective: registry.Collective[[Operand]], sendbuf: Buffer, recvbuf: Buffer | None, op: Op
+    call: Call, collective: registry.Collective[[Accumulator]], sendbuf: Buffer, recvbuf: Buffer | None, op: Op
 ) -> Run:
     """Run a reduction without a root."""
     op = call.check_op(op, sendbuf)
     algorithm = call.select(collective, sendbuf.nbytes, op.commute)
 
     async def run(channel: Channel) -> None:
-        operand = call.operand(sendbuf, recvbuf, op)
-        await algorithm(channel, operand)
-        operand.finish()
+        accumulator = call.accumulator(sendbuf, recvbuf, op)
+        await algorithm(channel, accumulator)
+        accumulator.finish()
 
     return run
 
@@ -171,9 +171,9 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
 
     async def run(channel: Channel) -> None:
-        operand = call.operand(sendbuf, recvbuf, op)
-        await algorithm(channel, operand, counts)
-        operand.finish()
+        accumulator = call.accumulator(sendbuf, recvbuf, op)
+        await algorithm(channel, accumulator, counts)
+        accumulator.finish()
 
     return run
 
@@ -196,7 +196,7 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
 
     async def run(channel: Channel) -> None:
-        slots = [Slot(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]
+        slots = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]
         slots[channel.rank].data[:] = recvbuf.count.to_bytes(COUNT_BYTES, "little")
         await exchange(channel, slots)
         counts = [int.from_bytes(slot.data, "little") for slot in slots]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.coll.block import Block
 from aiompi.coll.external import TypedSlot
-from aiompi.coll.slot import Slot
 from aiompi.datatype.buffer.allocation import allocate, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.external32 import is_native
@@ -17,26 +17,26 @@ class Stage:
     __slots__ = ("_received",)
 
     def __init__(self) -> None:
-        self._received: list[tuple[Buffer, Slot]] = []
+        self._received: list[tuple[Buffer, Block]] = []
 
-    def outgoing(self, buffer: Buffer) -> Slot:
+    def outgoing(self, buffer: Buffer) -> Block:
         """A slot that holds what is in a buffer."""
-        return Slot(buffer.packed())
+        return Block(buffer.packed())
 
-    def copied(self, buffer: Buffer) -> Slot:
+    def copied(self, buffer: Buffer) -> Block:
         """The same in memory of its own."""
         slot = self.outgoing(buffer)
-        return Slot(joined(slot.payload, slot.nbytes))
+        return Block(joined(slot.payload, slot.nbytes))
 
-    def incoming(self, buffer: Buffer) -> Slot:
+    def incoming(self, buffer: Buffer) -> Block:
         """A slot for what belongs into a buffer."""
         if buffer.contiguous:
-            return Slot(buffer.view)
-        slot = Slot(allocate(buffer.nbytes))
+            return Block(buffer.view)
+        slot = Block(allocate(buffer.nbytes))
         self._received.append((buffer, slot))
         return slot
 
-    def contribution(self, own: Buffer, places: Sequence[Buffer]) -> tuple[Slot, list[Slot]]:
+    def contribution(self, own: Buffer, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Slots of `Call.contribution`: own block, and the blocks of all ranks, of which it may be one."""
         slot = self.outgoing(own)
         return slot, [slot if place is own else self.incoming(place) for place in places]
@@ -52,12 +52,12 @@ class ExternalStage(Stage):
 
     __slots__ = ()
 
-    def outgoing(self, buffer: Buffer) -> Slot:
+    def outgoing(self, buffer: Buffer) -> Block:
         return TypedSlot(buffer.to_external32(), buffer.datatype, buffer.count)
 
-    def incoming(self, buffer: Buffer) -> Slot:
+    def incoming(self, buffer: Buffer) -> Block:
         if buffer.contiguous and is_native(buffer.datatype):
-            return Slot(buffer.view)
+            return Block(buffer.view)
         slot = TypedSlot(allocate(buffer.external_nbytes), buffer.datatype, buffer.count)
         self._received.append((buffer, slot))
         return slot

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.scan.recursive_doubling import scan
 from aiompi.comm import Channel
 
 
-async def recursive_doubling(channel: Channel, operand: Operand) -> None:
+async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Pass the contributions on to the next rank, and scan what the ranks from 1 on hold then.
 
     Order-safe: what comes from below is of the ranks just below those combined already. Steps: 1 + ceil(log2 (n - 1)).
@@ -23,11 +23,11 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
         step 3   0        0        01       012      0123
     """
     rank, size = channel.rank, channel.size
-    arrival = operand.incoming().irecv(channel, rank - 1) if rank else None
+    arrival = accumulator.incoming().irecv(channel, rank - 1) if rank else None
     if rank + 1 < size:
-        await operand.slot().isend(channel, rank + 1)
+        await accumulator.slot().isend(channel, rank + 1)
     if arrival is None:
         return
     await arrival
-    operand.adopt()
-    await scan(channel, operand, first=1)
+    accumulator.adopt()
+    await scan(channel, accumulator, first=1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.tree import Tree
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 
 
-async def binomial(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+async def binomial(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
     """Receive the blocks of the subtrees below, and send them to the parent, the own block first.
 
     Ranks are counted from the root; a rank has the blocks of those that follow it in its subtree. Steps: ceil(log2 n).
@@ -38,7 +38,7 @@ async def binomial(channel: Channel, own: Slot, slots: Sequence[Slot] | None, ro
         for bundle in bundles:
             await bundle
         return
-    below = Slot(allocate((tree.span - 1) * length))
+    below = Block(allocate((tree.span - 1) * length))
     arrivals = [
         below.part((distance - 1) * length, (distance - 1 + span) * length).irecv(channel, child)
         for child, distance, span in tree.children()

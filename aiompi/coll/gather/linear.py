@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+async def linear(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once.
 
     Steps: 1, in which the root receives n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank

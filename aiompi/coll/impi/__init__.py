@@ -5,7 +5,7 @@ has a master, the lowest of its ranks (`masters`); it speaks for the others wher
 himself where they are long, of `xsize` bytes or more. Up to `maxlinear` masters send straight to the root, more of them
 along trees (`trees`). Within a client anything is allowed: there the native algorithms run.
 
-The algorithms move slots and operands, as their siblings do, whose content is in external32. They take a channel of
+The algorithms move slots and accumulators, as their siblings do, whose content is in external32. They take a channel of
 the communicator; `span` finds out of it who is where. All messages are sent, also those of no bytes.
 
 Chapter 4 has the collectives of MPI-1. What came later has no counterpart in other implementations of IMPI; over

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.impi.bcast import bcast
 from aiompi.coll.impi.gather import gather
 from aiompi.coll.impi.gatherv import gatherv
-from aiompi.coll.slot import Bundle, Slot
 from aiompi.comm import Channel
 
 
-async def allgather(channel: Channel, slots: Sequence[Slot]) -> None:
+async def allgather(channel: Channel, slots: Sequence[Block]) -> None:
     """Gather to rank 0, then Bcast of all blocks in rank order.
 
     Between clients, for n ranks of m bytes: the messages of Gather, whose crossover depends on m, and those of a Bcast
@@ -24,7 +24,7 @@ async def allgather(channel: Channel, slots: Sequence[Slot]) -> None:
     await _spread(channel, slots)
 
 
-async def allgatherv(channel: Channel, slots: Sequence[Slot]) -> None:
+async def allgatherv(channel: Channel, slots: Sequence[Block]) -> None:
     """Gatherv to rank 0, then Bcast of all blocks in rank order, whatever their places in memory.
 
     Between clients: the messages of Gatherv, the Bcast of its 4 bytes included, and those of a Bcast of all bytes.
@@ -33,10 +33,10 @@ async def allgatherv(channel: Channel, slots: Sequence[Slot]) -> None:
     await _spread(channel, slots)
 
 
-async def _spread(channel: Channel, slots: Sequence[Slot]) -> None:
+async def _spread(channel: Channel, slots: Sequence[Block]) -> None:
     """Bring all blocks from rank 0 to everybody, in one message."""
     lengths = [slot.nbytes for slot in slots]
-    whole = Slot.of(sum(lengths)) if channel.rank else Bundle(slots).joined()
+    whole = Block.of(sum(lengths)) if channel.rank else Bundle(slots).joined()
     await bcast(channel, whole, 0)
     if channel.rank:
         for slot, block in zip(slots, whole.cut(lengths), strict=True):

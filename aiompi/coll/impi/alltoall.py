@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.alltoall.linear import linear
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.gather.linear import linear as gather_linear
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import ALLTOALL_TAG
 from aiompi.coll.scatter.linear import linear as scatter_linear
-from aiompi.coll.slot import Bundle, Slot
 from aiompi.comm import Channel
 
 
-async def alltoall(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Long blocks go straight to their ranks; short ones in one message from each master to each other.
 
     Between clients, for blocks of m bytes: if m >= `xsize`, a message from every rank to every rank of another client,
@@ -36,13 +36,13 @@ async def alltoall(channel: Channel, outgoing: Sequence[Slot], incoming: Sequenc
     foreign = [rank for number in span.others(span.rank) for rank in span.masters.locals_to_master(number)]
     await linear(span.local, [outgoing[rank] for rank in own], [incoming[rank] for rank in own])
     columns = await _exchange(span, Bundle([outgoing[rank] for rank in foreign]).joined(), outgoing[0].nbytes)
-    received = Slot()
+    received = Block()
     await scatter_linear(span.local, columns, received, 0)
     for rank, block in zip(foreign, received.cut([incoming[rank].nbytes for rank in foreign]), strict=True):
         incoming[rank].copy(block)
 
 
-async def _exchange(span: Span, row: Slot, nbytes: int) -> list[Slot] | None:
+async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
     """Bring the blocks for other clients to the masters, and from there to the other masters.
 
     Args:
@@ -53,13 +53,13 @@ async def _exchange(span: Span, row: Slot, nbytes: int) -> list[Slot] | None:
         At a master, for each rank of its client the blocks from other clients, in the same order; None elsewhere.
     """
     channel, masters, width = span.channel, span.masters, span.local.size
-    rows = [Slot() for _ in range(width)] if span.is_master else None
+    rows = [Block() for _ in range(width)] if span.is_master else None
     await gather_linear(span.local, row, rows, 0)
     if rows is None:
         return None
     others = span.others(span.rank)
     heights = [masters.num_local_to_master(number) for number in others]
-    arriving = [Slot.of(height * width * nbytes) for height in heights]
+    arriving = [Block.of(height * width * nbytes) for height in heights]
     arrivals = [slot.irecv(channel, masters.master_rank(number)) for number, slot in zip(others, arriving, strict=True)]
     parts = [row.cut([height * nbytes for height in heights]) for row in rows]
     messages = zip(others, zip(*parts, strict=True), strict=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll.alltoall.linear import linear
+from aiompi.coll.block import Block
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import ALLTOALLV_TAG
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 
-async def alltoallv(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def alltoallv(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Every rank sends to every other one at once.
 
     Between clients: a message from every rank to every rank of another client, also if it is empty, of any length.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial
+from aiompi.coll.block import Block
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import BARRIER_TAG
 from aiompi.coll.impi.trees import high_children, high_parent
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 
@@ -22,14 +22,14 @@ async def barrier(channel: Channel) -> None:
 
         8 -> 0, 10 -> 2, 6 -> 2, 4 -> 0, 2 -> 0        0 -> 2, 0 -> 4, 0 -> 8, 2 -> 6, 2 -> 10
     """
-    span, nothing = Span(channel, BARRIER_TAG), Slot(memoryview(bytearray()))
+    span, nothing = Span(channel, BARRIER_TAG), Block(memoryview(bytearray()))
     await dissemination(span.local)
     if span.is_master:
         await _between_masters(span, nothing)
     await binomial(span.local, nothing, 0)
 
 
-async def _between_masters(span: Span, nothing: Slot) -> None:
+async def _between_masters(span: Span, nothing: Block) -> None:
     channel, masters, own = span.channel, span.masters, span.number
     children, parent = list(range(1, masters.num_masters)) if own == 0 else [], 0
     if not span.linear:

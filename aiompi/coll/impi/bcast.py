@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from aiompi.coll.bcast.binomial import binomial
+from aiompi.coll.block import Block
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import BCAST_TAG
 from aiompi.coll.impi.trees import high_children, high_parent
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 
-async def bcast(channel: Channel, slot: Slot, root: int) -> None:
+async def bcast(channel: Channel, slot: Block, root: int) -> None:
     """From the root to the masters of the other clients, then within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
@@ -32,7 +32,7 @@ async def bcast(channel: Channel, slot: Slot, root: int) -> None:
     await binomial(span.local, slot, span.local_root(root))
 
 
-async def _linear(span: Span, slot: Slot, root: int, relative: int) -> None:
+async def _linear(span: Span, slot: Block, root: int, relative: int) -> None:
     if relative:
         await span.receive(slot, root)
         return
@@ -40,7 +40,7 @@ async def _linear(span: Span, slot: Slot, root: int, relative: int) -> None:
         await send
 
 
-async def _tree(span: Span, slot: Slot, root: int, relative: int) -> None:
+async def _tree(span: Span, slot: Block, root: int, relative: int) -> None:
     if relative:
         await span.receive(slot, span.endpoint(high_parent(relative), root))
     children = high_children(relative, span.masters.num_masters)

@@ -6,16 +6,16 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from aiompi.coll.block import Block
 from aiompi.coll.impi.bcast import bcast
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import BCAST_TAG
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 _INT4: Final = struct.Struct(">i")
 
 
-async def are_short(channel: Channel, slots: Sequence[Slot] | None, root: int) -> bool:
+async def are_short(channel: Channel, slots: Sequence[Block] | None, root: int) -> bool:
     """Let the root tell whether blocks travel together: all follow it, however it compares.
 
     It broadcasts the length of the longest block as one IMPI_INT4, or 0 if that is more than `xsize`. So a length of
@@ -28,6 +28,6 @@ async def are_short(channel: Channel, slots: Sequence[Slot] | None, root: int) -
     longest = max(slot.nbytes for slot in slots) if slots is not None else 0
     if longest > Span(channel, BCAST_TAG).xsize:
         longest = 0
-    bound = Slot(memoryview(bytearray(_INT4.pack(longest))))
+    bound = Block(memoryview(bytearray(_INT4.pack(longest))))
     await bcast(channel, bound, root)
     return int(_INT4.unpack(bound.data)[0]) > 0

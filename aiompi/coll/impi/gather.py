@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.gather.linear import linear
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import GATHER_TAG
 from aiompi.coll.impi.trees import low_children, low_parent
-from aiompi.coll.slot import Bundle, Slot
 from aiompi.comm import Channel
 
 
-async def gather(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+async def gather(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
     """Long contributions go straight to the root; of short ones each client sends all of its own in one message.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from every rank of another client to
@@ -30,7 +30,7 @@ async def gather(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root
         await linear(span.channel, own, slots, root)
 
 
-async def collect(span: Span, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+async def collect(span: Span, own: Block, slots: Sequence[Block] | None, root: int) -> None:
     """The masters collect what their clients contribute, and bring it to the root.
 
     A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
@@ -52,7 +52,7 @@ async def collect(span: Span, own: Slot, slots: Sequence[Slot] | None, root: int
             await arrival
         return
     endpoint = relative is not None
-    parts = [Slot() for _ in range(span.local.size)] if endpoint else None
+    parts = [Block() for _ in range(span.local.size)] if endpoint else None
     await linear(span.local, own, parts, span.local_root(root))
     if parts is not None and relative is not None:
         await _pass_on(span, parts, root, relative)
@@ -71,13 +71,13 @@ def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
     return sources
 
 
-async def _pass_on(span: Span, parts: list[Slot], root: int, relative: int) -> None:
+async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> None:
     """Send the blocks of the own client, and of those below in the tree."""
     target = root
     if not span.linear:
         target = span.endpoint(low_parent(relative), root)
         for child in low_children(relative, span.masters.num_masters):
-            part = Slot()
+            part = Block()
             await part.irecv(span.channel, span.endpoint(child, root))
             parts.append(part)
     await Bundle(parts).isend(span.channel, target)

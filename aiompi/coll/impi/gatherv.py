@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.coll.block import Block, BlockReceive
 from aiompi.coll.impi.bound import are_short
 from aiompi.coll.impi.gather import collect
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import GATHER_TAG, GATHERV_TAG
-from aiompi.coll.slot import Arrival, Slot
 from aiompi.comm import Channel
 from aiompi.engine import Engine, Request
 
 
-async def gatherv(channel: Channel, own: Slot, slots: Sequence[Slot] | None, root: int) -> None:
+async def gatherv(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
     """The root tells whether contributions are short; then as Gather.
 
     Between clients: a Bcast of 4 bytes (see `are_short`), then what `gather` sends with the lengths that there are;
@@ -34,7 +34,7 @@ async def gatherv(channel: Channel, own: Slot, slots: Sequence[Slot] | None, roo
         await _receive_straight(span, channel.tagged(GATHER_TAG), own, slots)
 
 
-async def _receive_straight(span: Span, gather_channel: Channel, own: Slot, slots: Sequence[Slot]) -> None:
+async def _receive_straight(span: Span, gather_channel: Channel, own: Block, slots: Sequence[Block]) -> None:
     """Receive long contributions at the root, also from those that send them with the tag of Gather.
 
     So the listing in section 4.13 does. Nothing else from these ranks can be under way in this context.
@@ -48,7 +48,7 @@ async def _receive_straight(span: Span, gather_channel: Channel, own: Slot, slot
         await (await _first(span.channel.comm.engine, candidates))
 
 
-async def _first(engine: Engine, arrivals: Sequence[Arrival]) -> Arrival:
+async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockReceive:
     """The one that comes; the others are given up."""
     receives = [arrival.receive for arrival in arrivals]
     if not any(receive.done() for receive in receives):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import REDUCE_TAG
 from aiompi.coll.impi.trees import low_children, low_parent
-from aiompi.coll.operand import Operand
 from aiompi.coll.reduce.binomial import binomial
 from aiompi.comm import Channel
 
 
-async def commutative(channel: Channel, operand: Operand, root: int) -> None:
+async def commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Each client combines what it has, then the masters bring it to the root.
 
     Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
@@ -23,11 +23,11 @@ async def commutative(channel: Channel, operand: Operand, root: int) -> None:
         6 -> 5, 10 -> 8, 8 -> 5, 2 -> 0, 0 -> 5
 
     Args:
-        operand: contribution of this rank; at the root it becomes the result.
+        accumulator: contribution of this rank; at the root it becomes the result.
         root: rank.
     """
     span = Span(channel, REDUCE_TAG)
-    await binomial(span.local, operand, span.local_root(root))
+    await binomial(span.local, accumulator, span.local_root(root))
     relative = span.relative(root)
     if relative is None:
         return
@@ -38,24 +38,24 @@ async def commutative(channel: Channel, operand: Operand, root: int) -> None:
         sources = [span.endpoint(child, root) for child in low_children(relative, span.masters.num_masters)]
         target = span.endpoint(low_parent(relative), root) if relative else root
     for source in sources:
-        await span.receive(operand.incoming(), source)
-        operand.absorb(lower=True)
+        await span.receive(accumulator.incoming(), source)
+        accumulator.absorb(lower=True)
     if relative:
-        await span.isend(operand.slot(), target)
+        await span.isend(accumulator.slot(), target)
 
 
-async def ordered(channel: Channel, operand: Operand, root: int) -> None:
+async def ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Every rank sends its contribution straight to the root, which combines them from the last rank to the first.
 
     Order-safe: the result is a0 op (a1 op (... op a(n-1))). Between clients, for m bytes: a message of m bytes from
     every rank of another client to the root.
 
     Args:
-        operand: contribution of this rank; at the root it becomes the result.
+        accumulator: contribution of this rank; at the root it becomes the result.
         root: rank.
     """
     span = Span(channel, REDUCE_TAG)
-    own = operand.slot()
+    own = accumulator.slot()
     if span.rank != root:
         await span.isend(own, root)
         return
@@ -63,12 +63,12 @@ async def ordered(channel: Channel, operand: Operand, root: int) -> None:
     for rank in range(last, -1, -1):
         if rank == root == last:
             continue
-        room = operand.incoming()
+        room = accumulator.incoming()
         if rank == root:
             room.copy(own)
         else:
             await span.receive(room, rank)
         if rank == last:
-            operand.adopt()
+            accumulator.adopt()
         else:
-            operand.absorb(lower=True)
+            accumulator.absorb(lower=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import SCATTER_TAG
 from aiompi.coll.scatter.linear import linear
-from aiompi.coll.slot import Bundle, Slot
 from aiompi.comm import Channel
 
 
-async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:
+async def scatter(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
     """Long blocks go straight to their ranks; short ones in one message to each client.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from the root to every rank of another
@@ -30,7 +30,7 @@ async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot, roo
 
 
 async def distribute(
-    span: Span, slots: Sequence[Slot] | None, own: Slot, root: int, lengths: Sequence[int] | None
+    span: Span, slots: Sequence[Block] | None, own: Block, root: int, lengths: Sequence[int] | None
 ) -> None:
     """The root sends each other client its blocks, and the masters pass them on.
 
@@ -47,7 +47,7 @@ async def distribute(
             sends.append(bundle.isend(span.channel, masters.master_rank(number)))
         blocks = [slots[rank] for rank in masters.locals_to_master(span.number)]
     elif span.relative(root) is not None and lengths is not None:
-        whole = Slot.of(sum(lengths))
+        whole = Block.of(sum(lengths))
         await whole.irecv(span.channel, root)
         blocks = whole.cut(lengths)
     await linear(span.local, blocks, own, span.local_root(root))

@@ -6,19 +6,19 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from aiompi.coll.block import Block
 from aiompi.coll.gather.linear import linear as gather_linear
 from aiompi.coll.impi.bound import are_short
 from aiompi.coll.impi.scatter import distribute
 from aiompi.coll.impi.span import Span
 from aiompi.coll.impi.tags import SCATTERV_TAG
 from aiompi.coll.scatter.linear import linear
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 
 _LENGTH: Final = struct.Struct(">Q")
 
 
-async def scatterv(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:
+async def scatterv(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
     """The root tells whether blocks are short; then as Scatter.
 
     Between clients: a Bcast of 4 bytes (see `are_short`), then what `scatter` sends with the lengths that there are;
@@ -38,8 +38,8 @@ async def scatterv(channel: Channel, slots: Sequence[Slot] | None, own: Slot, ro
     await distribute(span, slots, own, root, lengths)
 
 
-async def _lengths(span: Span, own: Slot) -> list[int] | None:
+async def _lengths(span: Span, own: Block) -> list[int] | None:
     """How long the blocks of the own client are, at its master."""
-    slots = [Slot.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
-    await gather_linear(span.local, Slot(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), slots, 0)
+    slots = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
+    await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), slots, 0)
     return None if slots is None else [_LENGTH.unpack(slot.data)[0] for slot in slots]

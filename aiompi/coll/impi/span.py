@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from aiompi.coll.block import Block
 from aiompi.coll.external import TypedSlot
 from aiompi.coll.impi.masters import Masters, masters_of
 from aiompi.coll.impi.tags import REDUCE_TAG
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.engine import Request
 from aiompi.errors import InternalError
@@ -51,13 +51,13 @@ class Span:
 
     # Items to and from other clients, of which historic ones want something else.
 
-    def isend(self, slot: Slot, dest: int) -> Request[None]:
+    def isend(self, slot: Block, dest: int) -> Request[None]:
         """Start sending items to a rank of another client."""
         if isinstance(slot, TypedSlot) and self._listed(dest, self._settings.impi_native_order):
             slot = slot.native
         return slot.isend(self._channel_of(dest), dest)
 
-    async def receive(self, slot: Slot, source: int) -> None:
+    async def receive(self, slot: Block, source: int) -> None:
         """Receive items from a rank of another client."""
         channel = self._channel_of(source)
         if not isinstance(slot, TypedSlot) or not self._listed(source, self._settings.impi_native_order):

@@ -4,7 +4,7 @@ Each function checks its arguments, serialises what is to be sent, starts the co
 Objects are passed on in serialised form, and what a rank gets is never shared with another. They must not be
 changed before the request is complete. Arguments that matter only at the root are not even looked at elsewhere.
 
-On an intercommunicator they run between its groups, see `across`. `algorithm` names the one to be used on a
+On an intercommunicator they run between its groups, see `intercomm`. `algorithm` names the one to be used on a
 communicator of one group, the same on all ranks; by default settings and tuning data decide.
 
 They raise, at the call, InvalidRootError, InvalidArgumentError for an algorithm that there is not, and what serialising
@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiompi.coll import registry
-from aiompi.coll.objects import across
+from aiompi.coll.accumulator import Accumulator, Codec, ObjectAccumulator
+from aiompi.coll.block import Block
+from aiompi.coll.objects import intercomm
 from aiompi.coll.objects.common import commutes, empty, filled, start
 from aiompi.coll.objects.neighborhood import neighbor_allgather as neighbor_allgather
 from aiompi.coll.objects.neighborhood import neighbor_alltoall as neighbor_alltoall
-from aiompi.coll.operand import Codec, ObjectOperand, Operand
 from aiompi.coll.select import select
 from aiompi.coll.signature import Signature
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError
@@ -39,10 +39,10 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
         root: rank.
     """
     if comm.remote is not None:
-        return across.bcast(comm, codec, obj, root)
+        return intercomm.bcast(comm, codec, obj, root)
     comm.check_root(root, "bcast")
     is_root = comm.rank == root
-    slot = Slot.holding(*codec.dumps(obj)) if is_root else Slot()
+    slot = Block.holding(*codec.dumps(obj)) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
@@ -65,11 +65,11 @@ def scatter(
         InvalidArgumentError: the root's sequence has another length.
     """
     if comm.remote is not None:
-        return across.scatter(comm, codec, sequence, root)
+        return intercomm.scatter(comm, codec, sequence, root)
     comm.check_root(root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
     slots = filled(comm, codec, sequence, "scatter") if comm.rank == root else None
-    own = Slot()
+    own = Block()
 
     async def run(channel: Channel) -> Any:
         await distribute(channel, slots, own, root)
@@ -83,9 +83,9 @@ def gather(
 ) -> Request[list[Any] | None]:
     """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
     if comm.remote is not None:
-        return across.gather(comm, codec, obj, root)
+        return intercomm.gather(comm, codec, obj, root)
     comm.check_root(root, "gather")
-    own = Slot.holding(*codec.dumps(obj))
+    own = Block.holding(*codec.dumps(obj))
     slots = empty(comm) if comm.rank == root else None
     collect = select(comm, registry.GATHER, algorithm=algorithm)
 
@@ -99,14 +99,14 @@ def gather(
 def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
     """The objects of all ranks in rank order (section 4.7)."""
     if comm.remote is not None:
-        return across.allgather(comm, codec, obj)
+        return intercomm.allgather(comm, codec, obj)
     slots = empty(comm)
-    slots[comm.rank] = own = Slot.holding(*codec.dumps(obj))
+    slots[comm.rank] = own = Block.holding(*codec.dumps(obj))
     collect = select(comm, registry.ALLGATHER, algorithm=algorithm)
 
     async def run(channel: Channel) -> list[Any]:
         await collect(channel, slots)
-        slots[channel.rank] = copy = Slot()
+        slots[channel.rank] = copy = Block()
         copy.copy(own)
         return [codec.loads(slot.data) for slot in slots]
 
@@ -125,7 +125,7 @@ def alltoall(
         InvalidArgumentError: the sequence has another length.
     """
     if comm.remote is not None:
-        return across.alltoall(comm, codec, sequence)
+        return intercomm.alltoall(comm, codec, sequence)
     exchange = select(comm, registry.ALLTOALL, algorithm=algorithm)
     outgoing = filled(comm, codec, sequence, "alltoall")
     incoming = empty(comm)
@@ -156,14 +156,14 @@ def reduce(
         InvalidOpError: `op` is OP_NULL, or cannot be called.
     """
     if comm.remote is not None:
-        return across.reduce(comm, codec, obj, op, root)
+        return intercomm.reduce(comm, codec, obj, op, root)
     comm.check_root(root, "reduce")
     combine = select(comm, registry.REDUCE, commute=commutes(comm, op, "reduce"), algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
-        operand = ObjectOperand(obj, op, codec)
-        await combine(channel, operand, root)
-        return operand.own if channel.rank == root else None
+        accumulator = ObjectAccumulator(obj, op, codec)
+        await combine(channel, accumulator, root)
+        return accumulator.own if channel.rank == root else None
 
     return start(comm, run, Signature.of("reduce", root, op))
 
@@ -181,7 +181,7 @@ def allreduce(
         InvalidOpError: `op` is OP_NULL, or cannot be called.
     """
     if comm.remote is not None:
-        return across.allreduce(comm, codec, obj, op)
+        return intercomm.allreduce(comm, codec, obj, op)
     return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
 
 
@@ -211,19 +211,19 @@ def _rootless(
     obj: Any,
     op: Op | Callable[[Any, Any], Any],
     operation: str,
-    collective: registry.Collective[[Operand]],
+    collective: registry.Collective[[Accumulator]],
     algorithm: str | None,
 ) -> Request[Any]:
     """Start a reduction without a root."""
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where(operation)}: not defined on an intercommunicator; merge it first")
     combine = select(comm, collective, commute=commutes(comm, op, operation), algorithm=algorithm)
-    operand = ObjectOperand(obj, op, codec)
+    accumulator = ObjectAccumulator(obj, op, codec)
     if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
-        operand.slot()  # which will be needed; what that raises it raises before others count this call
+        accumulator.slot()  # which will be needed; what that raises it raises before others count this call
 
     async def run(channel: Channel) -> Any:
-        await combine(channel, operand)
-        return None if operation == "exscan" and channel.rank == 0 else operand.own
+        await combine(channel, accumulator)
+        return None if operation == "exscan" and channel.rank == 0 else accumulator.own
 
     return start(comm, run, Signature.of(operation, None, op))

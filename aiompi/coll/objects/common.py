@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aiompi import errors
-from aiompi.coll.operand import Codec
+from aiompi.coll.accumulator import Codec
+from aiompi.coll.block import Block
 from aiompi.coll.signature import Signature
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidOpError
@@ -23,12 +23,12 @@ def start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]],
     return comm.start_on(comm.channel(signature.name, signature.note), run)
 
 
-def empty(comm: Communicator) -> list[Slot]:
+def empty(comm: Communicator) -> list[Block]:
     """A slot for what comes from each rank: of the communicator, or of the remote group."""
-    return [Slot() for _ in comm.targets]
+    return [Block() for _ in comm.targets]
 
 
-def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Slot]:
+def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
     """A slot for each rank, of the communicator or of the remote group, with the object that is for it.
 
     Raises:
@@ -38,7 +38,7 @@ def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, ope
     if len(items) != size:
         given = "None" if sequence is None else f"{len(items)} objects"
         raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
-    return [Slot.holding(*codec.dumps(item)) for item in items]
+    return [Block.holding(*codec.dumps(item)) for item in items]
 
 
 def commutes(comm: Communicator, op: object, operation: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aiompi.coll.accumulator import Codec
+from aiompi.coll.block import Block
 from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.coll.objects.common import start
-from aiompi.coll.operand import Codec
 from aiompi.coll.signature import Signature
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
@@ -22,7 +22,7 @@ def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[li
         InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
     """
     near = Neighborhood.of(comm, "neighbor_allgather")
-    return _exchange(comm, codec, near, [Slot.holding(*codec.dumps(obj))] * near.outdegree, "neighbor_allgather")
+    return _exchange(comm, codec, near, [Block.holding(*codec.dumps(obj))] * near.outdegree, "neighbor_allgather")
 
 
 def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
@@ -42,17 +42,17 @@ def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any])
             f"{comm.where('neighbor_alltoall')}: expected {near.outdegree} objects, one for each neighbour that edges "
             f"lead to, got {len(items)}"
         )
-    outgoing = [Slot() for _ in items]
+    outgoing = [Block() for _ in items]
     for block, _ in near.departures:
-        outgoing[block] = Slot.holding(*codec.dumps(items[block]))
+        outgoing[block] = Block.holding(*codec.dumps(items[block]))
     return _exchange(comm, codec, near, outgoing, "neighbor_alltoall")
 
 
 def _exchange(
-    comm: Communicator, codec: Codec, near: Neighborhood, outgoing: Sequence[Slot], operation: str
+    comm: Communicator, codec: Codec, near: Neighborhood, outgoing: Sequence[Block], operation: str
 ) -> Request[list[Any]]:
     async def run(channel: Channel) -> list[Any]:
-        incoming = {block: Slot() for block, _ in near.arrivals}
+        incoming = {block: Block() for block, _ in near.arrivals}
         await exchange(channel, near, outgoing, incoming)
         return [codec.loads(incoming[block].data) if block in incoming else None for block in range(near.indegree)]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def binomial(channel: Channel, operand: Operand, root: int) -> None:
+async def binomial(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Combine neighbouring blocks of 1, 2, 4, ... ranks, until one block is left.
 
     The partial result of a block is with its first rank, or with the root if the root is in it; of two blocks, the
@@ -35,8 +35,8 @@ async def binomial(channel: Channel, operand: Operand, root: int) -> None:
             left_keeper, right_keeper = keeper(left, length), keeper(right, length)
             sender = left_keeper if receiver == right_keeper else right_keeper
             if rank == sender:
-                await operand.slot().isend(channel, receiver)
+                await accumulator.slot().isend(channel, receiver)
                 return
-            await operand.incoming().irecv(channel, sender)
-            operand.absorb(lower=sender < rank)
+            await accumulator.incoming().irecv(channel, sender)
+            accumulator.absorb(lower=sender < rank)
         length *= 2

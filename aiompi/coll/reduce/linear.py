@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, operand: Operand, root: int) -> None:
+async def linear(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
 
     Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
@@ -21,19 +21,19 @@ async def linear(channel: Channel, operand: Operand, root: int) -> None:
     """
     last = channel.size - 1
     if channel.rank != root:
-        await operand.slot().isend(channel, root)
+        await accumulator.slot().isend(channel, root)
         return
     others = [rank for rank in range(last, -1, -1) if rank != root]
     # That of the last one is where the result belongs, if it can be made there.
-    rooms = {rank: operand.incoming() if rank == last else operand.room() for rank in others}
+    rooms = {rank: accumulator.incoming() if rank == last else accumulator.room() for rank in others}
     arrivals = {rank: rooms[rank].irecv(channel, rank) for rank in others}
     if root < last:
         await arrivals[last]
-        higher = operand.started(rooms[last])
+        higher = accumulator.started(rooms[last])
         for rank in range(last - 1, root, -1):
             await arrivals[rank]
             higher.take(rooms[rank], lower=True)
-        operand.take(higher.slot(), lower=False)
+        accumulator.take(higher.slot(), lower=False)
     for rank in range(root - 1, -1, -1):
         await arrivals[rank]
-        operand.take(rooms[rank], lower=True)
+        accumulator.take(rooms[rank], lower=True)

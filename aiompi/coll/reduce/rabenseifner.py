@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiompi.coll.fold import Fold
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.halving import halve
-from aiompi.coll.operand import Operand
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def rabenseifner(channel: Channel, operand: Operand, root: int) -> None:
+async def rabenseifner(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and gather the pieces.
 
     Order-safe: partners hold neighbouring blocks of ranks; the brackets are the same for every root. Steps: 2 * log2 p,
@@ -29,16 +29,16 @@ async def rabenseifner(channel: Channel, operand: Operand, root: int) -> None:
         step 4    ABCD                                          2 > 0
     """
     rank = channel.rank
-    fold, target = Fold(rank, channel.size, root), Fold(root, channel.size, root).position
+    fold, target = Pof2(rank, channel.size, root), Pof2(root, channel.size, root).position
     assert target is not None
     if fold.position is None:
         assert fold.partner is not None
-        await operand.slot().isend(channel, fold.partner)
+        await accumulator.slot().isend(channel, fold.partner)
         return
     if fold.partner is not None:
-        await operand.incoming().irecv(channel, fold.partner)
-        operand.absorb(lower=fold.partner < rank)
-    for half in reversed(await halve(channel, operand, fold, fold.position)):
+        await accumulator.incoming().irecv(channel, fold.partner)
+        accumulator.absorb(lower=fold.partner < rank)
+    for half in reversed(await halve(channel, accumulator, fold, fold.position)):
         if (fold.position ^ target) & half.distance:
             await half.kept.slot().isend(channel, half.partner)
             return

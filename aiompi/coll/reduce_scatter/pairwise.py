@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def pairwise(channel: Channel, operand: Operand, counts: Sequence[int]) -> None:
+async def pairwise(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
     Order-safe: what a rank has combined of its segment comes from neighbouring ranks, and grows by one at either end.
@@ -28,7 +28,7 @@ async def pairwise(channel: Channel, operand: Operand, counts: Sequence[int]) ->
     """
     rank, size = channel.rank, channel.size
     stops = list(itertools.accumulate(counts))
-    parts = [operand.part(stop - count, stop) for stop, count in zip(stops, counts, strict=True)]
+    parts = [accumulator.part(stop - count, stop) for stop, count in zip(stops, counts, strict=True)]
     own = parts[rank]
     for distance in range(1, size):
         partners = [partner for partner in (rank - distance, rank + distance) if 0 <= partner < size]
@@ -38,4 +38,4 @@ async def pairwise(channel: Channel, operand: Operand, counts: Sequence[int]) ->
             own.absorb(lower=partner < rank)
         for send in sends:
             await send
-    operand.keep(own)
+    accumulator.keep(own)

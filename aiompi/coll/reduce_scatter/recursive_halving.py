@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from aiompi.coll.fold import Fold
-from aiompi.coll.operand import Operand, exchange
+from aiompi.coll.accumulator import Accumulator, exchange
+from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def recursive_halving(channel: Channel, operand: Operand, counts: Sequence[int]) -> None:
+async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
     """Exchange with the partner p / 2, p / 4, ... 1 places away the half of the segments that lies on its side.
 
     Not order-safe: partners do not hold neighbouring blocks of ranks. Steps: log2 p, p being the largest power of two
@@ -30,32 +30,34 @@ async def recursive_halving(channel: Channel, operand: Operand, counts: Sequence
         pair      a        b        c        d        e         0 > 1
     """
     rank = channel.rank
-    fold = Fold(rank, channel.size)
+    fold = Pof2(rank, channel.size)
     bounds = [0, *itertools.accumulate(counts)]
     if fold.position is None:
-        await operand.slot().isend(channel, rank - 1)
-        own = operand.part(bounds[rank], bounds[rank + 1])
+        await accumulator.slot().isend(channel, rank - 1)
+        own = accumulator.part(bounds[rank], bounds[rank + 1])
         await own.replacement().irecv(channel, rank - 1)
-        operand.keep(own)
+        accumulator.keep(own)
         return
     if fold.partner is not None:
-        await operand.incoming().irecv(channel, fold.partner)
-        operand.absorb(lower=False)
-    kept = await _halve(channel, operand, fold, fold.position, bounds)
+        await accumulator.incoming().irecv(channel, fold.partner)
+        accumulator.absorb(lower=False)
+    kept = await _halve(channel, accumulator, fold, fold.position, bounds)
     if fold.partner is not None:
         own, other = kept.part(0, counts[rank]), kept.part(counts[rank], kept.count)
         await other.slot().isend(channel, fold.partner)
         kept = own
-    operand.keep(kept)
+    accumulator.keep(kept)
 
 
-async def _halve(channel: Channel, operand: Operand, fold: Fold, position: int, bounds: Sequence[int]) -> Operand:
+async def _halve(
+    channel: Channel, accumulator: Accumulator, fold: Pof2, position: int, bounds: Sequence[int]
+) -> Accumulator:
     """Combine until only the segments of one position are left."""
     distance = fold.power // 2
     while distance:
         start, middle, stop = (bounds[fold.first((position & -2 * distance) + i * distance)] for i in range(3))
-        low, high = operand.part(0, middle - start), operand.part(middle - start, stop - start)
-        operand, given = (high, low) if position & distance else (low, high)
-        await exchange(channel, given, operand, fold.rank(position ^ distance))
+        low, high = accumulator.part(0, middle - start), accumulator.part(middle - start, stop - start)
+        accumulator, given = (high, low) if position & distance else (low, high)
+        await exchange(channel, given, accumulator, fold.rank(position ^ distance))
         distance //= 2
-    return operand
+    return accumulator

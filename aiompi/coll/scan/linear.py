@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, operand: Operand) -> None:
+async def linear(channel: Channel, accumulator: Accumulator) -> None:
     """Receive the result of the rank below, combine it with the own contribution, and send that to the rank above.
 
     Order-safe. Steps: n - 1. Per rank, for m bytes: 1 message and m bytes sent, except by the last rank, which is the
@@ -19,7 +19,7 @@ async def linear(channel: Channel, operand: Operand) -> None:
     """
     rank = channel.rank
     if rank:
-        await operand.incoming().irecv(channel, rank - 1)
-        operand.absorb(lower=True)
+        await accumulator.incoming().irecv(channel, rank - 1)
+        accumulator.absorb(lower=True)
     if rank + 1 < channel.size:
-        await operand.slot().isend(channel, rank + 1)
+        await accumulator.slot().isend(channel, rank + 1)

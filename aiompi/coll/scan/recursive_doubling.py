@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.comm import Channel
 
 
-async def recursive_doubling(channel: Channel, operand: Operand) -> None:
+async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Send the partial result to the rank 1, 2, 4, ... places above, so that what is combined doubles.
 
     Order-safe: what comes from below is of the ranks just below those combined already. Steps: ceil(log2 n). Per
@@ -21,19 +21,19 @@ async def recursive_doubling(channel: Channel, operand: Operand) -> None:
         step 2   0        01       012      0123     1234
         step 3   0        01       012      0123     01234
     """
-    await scan(channel, operand, first=0)
+    await scan(channel, accumulator, first=0)
 
 
-async def scan(channel: Channel, operand: Operand, first: int) -> None:
+async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
     """Scan what the ranks from `first` on hold; this one is among them."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size - first:
         above, below = rank + distance, rank - distance
-        arrival = operand.incoming().irecv(channel, below) if below >= first else None
+        arrival = accumulator.incoming().irecv(channel, below) if below >= first else None
         if above < size:
-            await operand.slot().isend(channel, above)
+            await accumulator.slot().isend(channel, above)
         if arrival is not None:
             await arrival
-            operand.absorb(lower=True)
+            accumulator.absorb(lower=True)
         distance *= 2

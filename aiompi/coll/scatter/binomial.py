@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
 from aiompi.coll.tree import Tree
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 
 
-async def binomial(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:
+async def binomial(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
     """Receive the blocks of the own subtree from the parent, and send those of the subtrees below on.
 
     Ranks are counted from the root; the blocks of a subtree follow that of its first rank. Steps: ceil(log2 n). Per
@@ -39,7 +39,7 @@ async def binomial(channel: Channel, slots: Sequence[Slot] | None, own: Slot, ro
         await own.irecv(channel, tree.parent)
         return
     else:
-        blocks = Slot(allocate(tree.span * length))
+        blocks = Block(allocate(tree.span * length))
         await blocks.irecv(channel, tree.parent)
         sends = [
             blocks.part(distance * length, (distance + span) * length).isend(channel, child)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, slots: Sequence[Slot] | None, own: Slot, root: int) -> None:
+async def linear(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
     """The root starts a send to every rank at once.
 
     Steps: 1, in which the root sends n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank

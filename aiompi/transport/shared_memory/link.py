@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import Driver, Peer
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.export import POOL, SLOTS, Export
@@ -151,7 +151,7 @@ class RingLink:
         elif not sleepy or segment is None:
             self._sleepers.pop(self.peer.rank, None)
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
             return True
         segment = self._segment
@@ -188,7 +188,7 @@ class RingLink:
         frame.owner = None
         return True
 
-    def _enqueue(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self._closed:
             if owner is not None:
                 self.peer.orphan(owner)
@@ -206,7 +206,7 @@ class RingLink:
         if self._segment is not None:
             self._segment.ring()
 
-    def detach(self, owner: Owner, lent: bool) -> None:
+    def detach(self, owner: BufferOwner, lent: bool) -> None:
         if lent and self.sharing is not None:
             self.sharing.take_back()
         for frame in self._queue:

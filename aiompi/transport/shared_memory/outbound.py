@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
@@ -249,7 +249,7 @@ class Outgoing:
 
     __slots__ = ("owner", "pieces")
 
-    def __init__(self, header: bytes, payload: Payload, owner: Owner | None) -> None:
+    def __init__(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> None:
         self.pieces: list[bytes | memoryview] = [piece for piece in reversed(payload) if len(piece)]
         self.pieces.append(header)
         self.owner = owner

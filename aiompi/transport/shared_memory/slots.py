@@ -30,7 +30,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Exhibit, Posting, Round, ordinal
+from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, SlotEntry, SlotExchange, WindowBlock, ordinal
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.export import SLOTS, Export, Import
 
@@ -158,7 +158,7 @@ class SlotPeer:
         return pool.read(place, nbytes)
 
 
-class _Round(Round):
+class _Round(SlotExchange):
     """A round on slots.
 
     Args:
@@ -211,7 +211,7 @@ class _Round(Round):
     def end(self) -> None:
         first = self.first
         note, claim, length, begin = first + _NOTE, first + _CLAIM, first + _LENGTH, 8 * first + _HEAD
-        postings: list[Posting] = []
+        postings: list[SlotEntry] = []
         for other in self._others:
             words = other.words
             size = words[length]
@@ -226,8 +226,8 @@ class _Round(Round):
         super().fail(error)
 
 
-class Assembly:
-    """The members of a communicator, as one of them (protocol `aiompi.engine.Assembly`).
+class SlotGroup:
+    """The members of a communicator, as one of them (protocol `aiompi.engine.SlotGroup`).
 
     Args:
         cells: the words at which those of its place begin, for the even rounds and for the odd ones.
@@ -251,7 +251,7 @@ class Assembly:
         self._others: Sequence[SlotPeer] = others
         self._number = 0
 
-    def post(self, content: bytes | memoryview, note: int, claim: int) -> Round:
+    def post(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
         slots = self._slots
         if slots is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
@@ -274,7 +274,7 @@ class Assembly:
         if self._slots is not None:
             self._slots.sleep(first, number)
 
-    def exhibit(self, nbytes: int) -> Exhibit | None:
+    def exhibit(self, nbytes: int) -> WindowBlock | None:
         if self._slots is None or self._engine.error is not None:
             return None  # in the copy of a fork it is the memory of its parent
         pool = self._pool()
@@ -287,7 +287,7 @@ class Assembly:
             return None
         self._block, memory = found
         self._block.lent = [(other, self._number + 1) for other in self._others]
-        return Exhibit(self._block.start, memory)
+        return WindowBlock(self._block.start, memory)
 
     def read(self, member: int, place: int, nbytes: int) -> memoryview:
         return self._others[member].read(place, nbytes)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
-from aiompi.engine import Engine, Party, Peer
+from aiompi.engine import Endpoint, Engine, Peer
 from aiompi.errors import OtherError
 from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.export import Import
@@ -17,7 +17,7 @@ from aiompi.transport.shared_memory.outbound import WakeUp
 from aiompi.transport.shared_memory.pool import Pool
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
-from aiompi.transport.shared_memory.slots import Assembly, PeerSlots, SlotArea, SlotPeer, cells_of
+from aiompi.transport.shared_memory.slots import PeerSlots, SlotArea, SlotGroup, SlotPeer, cells_of
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
 from aiompi.wire import memory
@@ -52,7 +52,7 @@ class SharedMemory(Unix):
         self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
         self.pool: Pool | None = None
         self._slots: SlotArea | None = None
-        self._assemblies: weakref.WeakSet[Assembly] = weakref.WeakSet()
+        self._assemblies: weakref.WeakSet[SlotGroup] = weakref.WeakSet()
         self.wake_ups: dict[int, WakeUp] = {}
         self.peer_slots: dict[int, PeerSlots] = {}
         self.pools: dict[int, Import] = {}
@@ -80,14 +80,14 @@ class SharedMemory(Unix):
                 self.pool = Pool()
         return self.pool
 
-    def affords(self, context: int, peers: Sequence[Party]) -> bool:
+    def affords(self, context: int, peers: Sequence[Endpoint]) -> bool:
         if cells_of(context) is None or self.engine.error is not None:
             return False
         links = _LINKS * sum(not isinstance(peer.link, RingLink) for peer in peers)
         nbytes = links * Segment.nbytes(self.ring_size) + (1 + len(peers)) * SLOT_BYTES
         return not links or (descriptors.affords((1 + links) * _PER_LINK) and memory.affords(nbytes))
 
-    def assemble(self, context: int, peers: Sequence[Party]) -> Assembly | None:
+    def assemble(self, context: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
         cells = cells_of(context)
         if cells is None or self.engine.error is not None:
             return None  # also in the copy of a fork, which must not speak on the sockets of its parent
@@ -102,11 +102,11 @@ class SharedMemory(Unix):
         present = [other for other in others if other is not None]
         if len(present) < len(others):
             return None
-        assembly = Assembly(self.engine, slots, cells, present, self.own_pool)
+        assembly = SlotGroup(self.engine, slots, cells, present, self.own_pool)
         self._assemblies.add(assembly)
         return assembly
 
-    def _slot_peer(self, peer: Party, cells: tuple[int, int], slots: SlotArea) -> SlotPeer | None:
+    def _slot_peer(self, peer: Endpoint, cells: tuple[int, int], slots: SlotArea) -> SlotPeer | None:
         """A peer, if it sees the slots of this rank, and this rank its own."""
         if not isinstance(peer, Peer) or peer.error is not None:
             return None

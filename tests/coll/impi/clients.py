@@ -13,7 +13,7 @@ from universes import universe
 
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Peer, Request
-from aiompi.engine.seams import Owner
+from aiompi.engine.seams import BufferOwner
 from aiompi.wire.frame import EAGER, HEADER, Payload
 
 #: (procs of each client, order of the world ranks in the communicator), whose clients come in blocks or mixed
@@ -52,7 +52,7 @@ class RecordingWire(Wire):
         super().__init__(to, world.sent[own])
         self._world, self._own = world, own
 
-    def send(self, header: bytes, payload: Payload, owner: Owner | None) -> bool:
+    def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         frame = Header(*HEADER.unpack(header))
         if frame.kind == EAGER:
             self._world.record(self._own, self._to.engine.rank, frame, b"".join(payload))

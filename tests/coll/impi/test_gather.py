@@ -7,8 +7,8 @@ import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, bare, external
 
 from aiompi.coll import buffers
+from aiompi.coll.block import Block
 from aiompi.coll.impi.bound import are_short
-from aiompi.coll.slot import Slot
 from aiompi.datatype import INT, LONG
 
 X = 64  # crossover in bytes, of 16 integers
@@ -211,7 +211,7 @@ def test_a_long_gatherv_takes_the_tag_of_gather_too(clients, seed):
     def other(data):
         async def run(channel):
             assert not await are_short(channel, None, 0)
-            await Slot(memoryview(bytearray(data))).isend(channel.tagged(130), 0)
+            await Block(memoryview(bytearray(data))).isend(channel.tagged(130), 0)
 
         return run
 

@@ -10,8 +10,8 @@ import dataclasses
 import random
 from types import ModuleType
 
-import coll.test_across
 import coll.test_every_collective
+import coll.test_intercomm
 import coll.test_reductions
 import pytest
 from coll.impi.clients import ClientWorld
@@ -41,7 +41,7 @@ def of_module(module: ModuleType, group_of: str) -> dict[str, object]:
 
 globals().update(of_module(coll.test_every_collective, ""))
 globals().update(of_module(coll.test_reductions, "reduction_"))
-globals().update(of_module(coll.test_across, "across_"))
+globals().update(of_module(coll.test_intercomm, "intercomm_"))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from meetings import until_assembled
+from shm_sync import until_assembled
 from worlds import PolledWorld
 
 

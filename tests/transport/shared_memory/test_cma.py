@@ -348,7 +348,7 @@ def test_who_may_not_write_lets_the_receiver_read(
     assert copied["read"] == MANY
 
 
-def test_who_may_not_read_waits_for_one_who_writes(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_read_waits_for_one_who_writes(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
     words = meeting.ring.words
     meeting.accept()
     words[WRITING] -= 10
@@ -376,7 +376,7 @@ def test_memory_that_is_gone_says_nothing_of_other_memory(
 # How they meet.
 
 
-class Meeting:
+class ShmSync:
     """A message of this process, both ends of its copy, and what has been interrupted.
 
     Args:
@@ -393,7 +393,7 @@ class Meeting:
         assert self.process.same()
         self.start(nbytes)
 
-    def __enter__(self) -> Meeting:
+    def __enter__(self) -> ShmSync:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -426,15 +426,15 @@ class Meeting:
 
 
 @pytest.fixture
-def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meeting]:
-    """Pieces are of 10 bytes, and of the message there are 95."""
+def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShmSync]:
+    """ScatterBlocks are of 10 bytes, and of the message there are 95."""
     monkeypatch.setattr(cma, "_PIECE", 10)
-    with Meeting(95) as meeting:
+    with ShmSync(95) as meeting:
         yield meeting
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_they_meet_anywhere(meeting: Meeting, copied: dict[str, int], steps: int) -> None:
+def test_they_meet_anywhere(meeting: ShmSync, copied: dict[str, int], steps: int) -> None:
     assistance = meeting.accept()
     assert assistance.write(10 * steps) == (steps < 10)
     meeting.read()
@@ -448,7 +448,7 @@ def test_they_meet_anywhere_in_a_message_of_pieces(
     monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], cuts: Sequence[int], steps: int
 ) -> None:
     monkeypatch.setattr(cma, "_PIECE", 10)
-    with Meeting(95, *cuts) as meeting:
+    with ShmSync(95, *cuts) as meeting:
         assistance = meeting.accept()
         assert assistance.write(10 * steps) == (steps < 10)
         meeting.read()
@@ -456,7 +456,7 @@ def test_they_meet_anywhere_in_a_message_of_pieces(
 
 
 def test_a_piece_that_cannot_be_copied(copied: dict[str, int]) -> None:
-    with Meeting(95, 40, 60) as meeting:
+    with ShmSync(95, 40, 60) as meeting:
         places = meeting.places()
         places[1] = (0, 20)
         exposed = Exposed(meeting.process, places, meeting.ring, 0)
@@ -497,7 +497,7 @@ def test_a_message_of_long_pieces_is_copied_once(
         assert ring_bytes(world) - before > nbytes
 
 
-def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
     assistance = meeting.accept()
     assistance.write(50)
     places: list[int] = []
@@ -514,7 +514,7 @@ def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: Meeting, monk
     assert meeting.place == meeting.data
 
 
-def test_a_piece_that_could_not_be_written_is_read(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_that_could_not_be_written_is_read(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
     assistance = meeting.accept()
     assistance.write(50)
     monkeypatch.setattr(process, "write", refusing(errno.EFAULT))
@@ -522,7 +522,7 @@ def test_a_piece_that_could_not_be_written_is_read(meeting: Meeting, monkeypatch
     meeting.read()
 
 
-def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
     assistance, write = meeting.accept(), process.write
 
     def interrupted(*args: Any) -> None:
@@ -538,7 +538,7 @@ def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: Meeting, monkeyp
     meeting.read()
 
 
-def test_an_earlier_invitation_has_no_effect(meeting: Meeting, copied: dict[str, int]) -> None:
+def test_an_earlier_invitation_has_no_effect(meeting: ShmSync, copied: dict[str, int]) -> None:
     before = meeting.accept()
     before.write(30)
     meeting.read()
@@ -551,14 +551,14 @@ def test_an_earlier_invitation_has_no_effect(meeting: Meeting, copied: dict[str,
     meeting.read()
 
 
-def test_there_is_one_invitation_at_a_time(meeting: Meeting) -> None:
+def test_there_is_one_invitation_at_a_time(meeting: ShmSync) -> None:
     other = Exposed(meeting.process, meeting.places(), meeting.ring, 0)
     assert other.invite(meeting.place) is None
     meeting.exposed.close()
     assert other.invite(meeting.place) is not None
 
 
-def test_numbers_of_invitations_begin_again(meeting: Meeting) -> None:
+def test_numbers_of_invitations_begin_again(meeting: ShmSync) -> None:
     numbers = [meeting.process.next_invitation() for _ in range(NUMBERS)]
     assert sorted(numbers) == [*range(1, NUMBERS + 1)]
 
@@ -577,7 +577,7 @@ class Naps:
 
 
 def test_memory_is_given_back_only_when_nobody_writes_any_more(
-    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+    meeting: ShmSync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the sender has been stopped in the midst of a piece."""
     words = meeting.ring.words
@@ -590,7 +590,7 @@ def test_memory_is_given_back_only_when_nobody_writes_any_more(
     assert naps.count == 3
 
 
-def test_who_is_dead_writes_no_more(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_dead_writes_no_more(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
     meeting.accept()
     meeting.ring.words[WRITING] -= 10
     naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
@@ -605,7 +605,7 @@ def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, piece
     monkeypatch.setattr(cma, "_PIECE", 16)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    meeting = Meeting(16 * pieces)
+    meeting = ShmSync(16 * pieces)
     turns: list[Assistance | None] = []
     there, over = threading.Semaphore(0), threading.Semaphore(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meetings import (
+from shm_sync import (
     allgathered,
     beside,
     everyone,
@@ -33,7 +33,7 @@ from aiompi.transport.shared_memory import transport
 from aiompi.transport.shared_memory.export import POOL
 from aiompi.transport.shared_memory.pool import SIZE
 
-allreduce = buffers.allreduce.using("shared")
+allreduce = buffers.allreduce.using("shm_segments")
 #: numbers that are too long to be posted
 EXPOSED = ROOM // 8 + 1
 
@@ -263,7 +263,7 @@ def test_another_amount_is_told(readers):
 
 def test_the_amount_is_told_to_ranks_that_have_posted_it_whole(readers):
     w = readers(2)
-    short = buffers.allreduce.using("board")
+    short = buffers.allreduce.using("shm")
     calls = [
         short(w.comms[0], np.ones(9), np.ones(9), SUM),
         allreduce(w.comms[1], np.ones(1000), np.ones(1000), SUM),
@@ -348,7 +348,7 @@ def test_others_are_without_messages_too(readers, collective, size, count, in_pl
     w = readers(size)
     before = written(w)
     for _ in range(3):
-        assert collective(w, "board", count, in_place)
+        assert collective(w, "shm", count, in_place)
     assert written(w) == before
     assert blocks(w) == [0] * size
 
@@ -358,7 +358,7 @@ def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
     block, _ = w.transports[1].pool.exhibit(SIZE)
     before = written(w)
-    assert collective(w, "board", EXPOSED, in_place=False)
+    assert collective(w, "shm", EXPOSED, in_place=False)
     assert written(w) > before
     block.open = False
 
@@ -369,7 +369,7 @@ def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
 def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size, count):
     w = readers(size)
     before = written(w)
-    assert joined_in_order(w, "board", count)
+    assert joined_in_order(w, "shm", count)
     assert written(w) == before
 
 
@@ -379,7 +379,7 @@ def test_whole_vectors_are_combined_in_the_order_of_ranks(readers, size, count):
 def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
     w = readers()
     before = written(w)
-    assert joined_in_segments(w, "board", counts, in_place)
+    assert joined_in_segments(w, "shm", counts, in_place)
     assert written(w) == before
     assert blocks(w) == [0, 0, 0]
 
@@ -387,7 +387,7 @@ def test_segments_are_combined_in_the_order_of_ranks(readers, counts, in_place):
 def test_what_a_rank_has_exposed_before_it_left_is_read(readers):
     w = readers(2)
     results = [np.zeros((2, EXPOSED)), np.zeros((2, EXPOSED))]
-    call = buffers.allgather.using("board")
+    call = buffers.allgather.using("shm")
     calls = [call(comm, np.full(EXPOSED, comm.rank + 1.0), results[comm.rank]) for comm in w.comms]
     assert calls[1].done()
     w.transports[1].close()

@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from meetings import beside, everyone, written
+from shm_sync import beside, everyone, written
 
 from aiompi import errors
-from aiompi.coll import buffers, meeting, objects
+from aiompi.coll import buffers, objects, shm_sync
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM
 from aiompi.objects import Codec
 from aiompi.op import SUM
@@ -24,7 +24,7 @@ def allgather(comm, mine):
 
 
 def alltoall(comm, mine):
-    return objects.alltoall(comm, CODEC, [[mine, dest] for dest in range(comm.size)], "board")
+    return objects.alltoall(comm, CODEC, [[mine, dest] for dest in range(comm.size)], "shm")
 
 
 def allreduce(comm, mine):
@@ -100,10 +100,10 @@ def test_the_longest_that_are_posted(together, call, excess, roomy):
 
 def made(comm, call, mine):
     if call == "allgather":
-        return objects.allgather(comm, Bytes(), mine, "board")
+        return objects.allgather(comm, Bytes(), mine, "shm")
     if call == "alltoall":
-        return objects.alltoall(comm, Bytes(), [mine[1:], mine[:1]], "board")
-    return objects.allreduce(comm, Bytes(), mine, lambda a, b: a + b, "board")
+        return objects.alltoall(comm, Bytes(), [mine[1:], mine[:1]], "shm")
+    return objects.allreduce(comm, Bytes(), mine, lambda a, b: a + b, "shm")
 
 
 def test_after_long_objects_some_calls_are_by_messages_at_once(together):
@@ -118,7 +118,7 @@ def test_after_long_objects_some_calls_are_by_messages_at_once(together):
     calls = [nth for nth, (before, now) in enumerate(itertools.pairwise([0, *posted])) if now > before]
     pauses = [later - nth - 1 for nth, later in itertools.pairwise(calls)]
     assert pauses == [1, 3, 7, 15, 31, 63, 127, 255, 255]
-    assert pauses[-1] == meeting._LONGEST_PAUSE
+    assert pauses[-1] == shm_sync._LONGEST_PAUSE
     before = written(w)
     assert everyone(w, lambda comm: allreduce(comm, comm.rank)) == [[0, 1, 2]] * 3
     assert written(w) == before
@@ -128,7 +128,7 @@ def test_short_objects_end_the_pauses(together):
     w = together()
     for _ in range(20):
         everyone(w, lambda comm: allgather(comm, LONG))
-    for _ in range(meeting._LONGEST_PAUSE):
+    for _ in range(shm_sync._LONGEST_PAUSE):
         everyone(w, lambda comm: allgather(comm, 1))
     before = written(w)
     assert everyone(w, lambda comm: allgather(comm, 1)) == [[1, 1, 1]] * 3
@@ -173,7 +173,7 @@ def test_the_brackets_are_those_of_recursive_doubling(together, size):
         comm, CODEC, str(comm.rank), lambda a, b: f"({a}{b})", algorithm
     )
     assert posted == everyone(w, lambda comm: call(comm, "recursive_doubling"))
-    assert posted == everyone(w, lambda comm: call(comm, "board"))
+    assert posted == everyone(w, lambda comm: call(comm, "shm"))
     assert {text.translate({ord("("): None, ord(")"): None}) for text in posted} == {"01234567"[:size]}
 
 
@@ -186,7 +186,7 @@ def test_what_a_rank_gets_is_its_own(together):
         mine = [np.zeros(nbytes // 8) for _ in range(2)]
         for results in (
             everyone(w, lambda comm: objects.allgather(comm, careful, mine[comm.rank])),
-            everyone(w, lambda comm: objects.alltoall(comm, careful, [mine[comm.rank]] * 2, "board")),
+            everyone(w, lambda comm: objects.alltoall(comm, careful, [mine[comm.rank]] * 2, "shm")),
             everyone(w, lambda comm: objects.allreduce(comm, careful, mine[comm.rank], SUM)),
         ):
             for array in itertools.chain.from_iterable(r if isinstance(r, list) else [r] for r in results):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from meetings import (
+from shm_sync import (
     allgathered,
     beside,
     everyone,
@@ -28,9 +28,9 @@ from meetings import (
 from worlds import irecv, isend
 
 from aiompi import errors
-from aiompi.coll import buffers, meeting
+from aiompi.coll import buffers, shm_sync
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
-from aiompi.engine.round import Rounds
+from aiompi.engine.shm_sync import SlotExchanges
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import descriptors, slots, transport
 from aiompi.transport.shared_memory.export import SLOTS, Export
@@ -159,7 +159,7 @@ def test_blocks_of_all_are_without_messages_too(together, collective, size, coun
     w = together(size)
     before = written(w)
     for _ in range(3):
-        assert collective(w, "board", count, in_place)
+        assert collective(w, "shm", count, in_place)
     assert written(w) == before
 
 
@@ -215,10 +215,10 @@ def test_links_on_which_nothing_comes_are_not_asked_meanwhile(together):
         w.finish(irecv(w.comms[0]), isend(w.comms[1], b"x", 0))
         w.poll()
     waiting = buffers.barrier(w.comms[0])
-    assert [type(poller) for poller in driver._pollers] == [Rounds, RingLink]
+    assert [type(poller) for poller in driver._pollers] == [SlotExchanges, RingLink]
     while len(driver._pollers) > 1:
         w.poll()
-    assert [type(poller) for poller in driver._pollers] == [Rounds]
+    assert [type(poller) for poller in driver._pollers] == [SlotExchanges]
     assert w.finish(waiting, buffers.barrier(w.comms[1]), irecv(w.comms[0]), isend(w.comms[1], b"x", 0))[2] == b"x"
 
 
@@ -352,7 +352,7 @@ def test_a_rank_that_dies_ends_any_number_of_calls(together):
 def test_any_number_of_calls_leave_it_at_messages(together, monkeypatch):
     monkeypatch.setattr(transport, "Pool", refuse)
     w = together(2)
-    too_long, call = np.zeros(ROOM + 1, "B"), buffers.allreduce.using("board")
+    too_long, call = np.zeros(ROOM + 1, "B"), buffers.allreduce.using("shm")
     requests = []
     for comm in w.comms:
         requests.append(buffers.barrier(comm))
@@ -407,7 +407,7 @@ def refuse():
 def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
     monkeypatch.setattr(transport, "SlotArea", refuse)
     w = apart()
-    for _ in range(2 * meeting._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 3
 
@@ -415,7 +415,7 @@ def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
 def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
     w = apart()
     monkeypatch.setattr(w.transports[1], "assemble", lambda context, peers: None)
-    for _ in range(2 * meeting._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert [comm.meeting.assembly for comm in w.comms] == [None] * 3
 
@@ -426,7 +426,7 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
     linked = [len(own.links) for own in w.transports]
     for engine in w.engines:
         engine.connect = lacking_descriptors
-    for _ in range(2 * meeting._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
@@ -445,9 +445,9 @@ def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatc
 
     module = {"descriptors": descriptors, "memory": memory}[lacking]
     monkeypatch.setattr(module, "affords", affords)
-    for _ in range(2 * meeting._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
-    assert len(asked) == 6 * meeting._ATTEMPTS
+    assert len(asked) == 6 * shm_sync._ATTEMPTS
     assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
 

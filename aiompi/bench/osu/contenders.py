@@ -22,7 +22,7 @@ class LeftOut(Protocol):
         """Begun: whether it had been started before, and has failed since."""
 
 
-class Party:
+class Endpoint:
     """Those who take turns.
 
     Args:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from aiompi.coll import across
+from aiompi.coll import intercomm
+from aiompi.coll.block import Block
 from aiompi.coll.buffers import movement, reduction
 from aiompi.coll.buffers.call import Call, Run
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel
 from aiompi.constants import PROC_NULL, ROOT
 from aiompi.datatype.buffer.buffer import Buffer
@@ -28,7 +28,7 @@ from aiompi.op import Op
 
 @movement.barrier.between_groups
 def barrier(call: Call) -> Run:
-    return across.barrier
+    return intercomm.barrier
 
 
 @movement.bcast.between_groups
@@ -40,7 +40,7 @@ def bcast(call: Call, spec: object, root: int) -> Run:
         stage = call.stage()
         if buffer is not None:
             slot = stage.outgoing(buffer) if root == ROOT else stage.incoming(buffer)
-            await across.bcast(channel, slot, root)
+            await intercomm.bcast(channel, slot, root)
         stage.finish()
 
     return run
@@ -66,7 +66,7 @@ def _scatter(
     async def run(channel: Channel) -> None:
         stage = call.stage()
         slots = None if sources is None else [stage.outgoing(source) for source in sources]
-        await across.scatter(channel, slots, None if own is None else stage.incoming(own), root)
+        await intercomm.scatter(channel, slots, None if own is None else stage.incoming(own), root)
         stage.finish()
 
     return run
@@ -92,7 +92,7 @@ def _gather(
     async def run(channel: Channel) -> None:
         stage = call.stage()
         slots = None if places is None else [stage.incoming(place) for place in places]
-        await across.gather(channel, None if own is None else stage.outgoing(own), slots, root)
+        await intercomm.gather(channel, None if own is None else stage.outgoing(own), slots, root)
         stage.finish()
 
     return run
@@ -133,7 +133,7 @@ def _exchange(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *
     async def run(channel: Channel) -> None:
         stage = call.stage()
         outgoing = [stage.outgoing(source) for source in sources] * copies
-        await across.exchange(channel, outgoing, [stage.incoming(place) for place in places])
+        await intercomm.exchange(channel, outgoing, [stage.incoming(place) for place in places])
         stage.finish()
 
     return run
@@ -150,8 +150,8 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        operand = None if vector is None else call.operand(vector, None, op)
-        await across.reduce(channel, operand, None if result is None else stage.incoming(result), root)
+        accumulator = None if vector is None else call.accumulator(vector, None, op)
+        await intercomm.reduce(channel, accumulator, None if result is None else stage.incoming(result), root)
         stage.finish()
 
     return run
@@ -165,7 +165,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        await across.allreduce(channel, call.operand(sendbuf, None, op), stage.incoming(recvbuf))
+        await intercomm.allreduce(channel, call.accumulator(sendbuf, None, op), stage.incoming(recvbuf))
         stage.finish()
 
     return run
@@ -193,9 +193,9 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     stops = [call.nbytes(stop, sendbuf.datatype) for stop in itertools.accumulate(counts)]
 
     async def run(channel: Channel) -> None:
-        stage, whole = call.stage(), Slot.of(call.nbytes(sendbuf.count, sendbuf.datatype))
-        operand = call.operand(sendbuf, None, op)
-        await across.reduce_scatter(channel, operand, whole, stops, stage.incoming(recvbuf))
+        stage, whole = call.stage(), Block.of(call.nbytes(sendbuf.count, sendbuf.datatype))
+        accumulator = call.accumulator(sendbuf, None, op)
+        await intercomm.reduce_scatter(channel, accumulator, whole, stops, stage.incoming(recvbuf))
         stage.finish()
 
     return run

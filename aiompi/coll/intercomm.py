@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.arguments import integer
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
-from aiompi.coll.operand import Operand
+from aiompi.coll.block import Block
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.scatter.linear import linear as scatter_linear
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
 from aiompi.errors import InvalidRootError
@@ -43,14 +43,14 @@ async def barrier(channel: Channel) -> None:
 
     Steps: those of two barriers in the own group, and one message between the leaders.
     """
-    local, nothing = channel.local, Slot(memoryview(bytearray()))
+    local, nothing = channel.local, Block(memoryview(bytearray()))
     await dissemination(local)
     if local.rank == 0:
         await swap(channel, nothing, nothing)
     await bcast_binomial(local, nothing, 0)
 
 
-async def bcast(channel: Channel, slot: Slot, root: int) -> None:
+async def bcast(channel: Channel, slot: Block, root: int) -> None:
     """From the root to the leader of the remote group, and on along a tree.
 
     Args:
@@ -66,7 +66,7 @@ async def bcast(channel: Channel, slot: Slot, root: int) -> None:
         await bcast_binomial(local, slot, 0)
 
 
-async def gather(channel: Channel, own: Slot | None, slots: Sequence[Slot] | None, root: int) -> None:
+async def gather(channel: Channel, own: Block | None, slots: Sequence[Block] | None, root: int) -> None:
     """From all ranks of the remote group straight to the root.
 
     Args:
@@ -80,7 +80,7 @@ async def gather(channel: Channel, own: Slot | None, slots: Sequence[Slot] | Non
         await arrival
 
 
-async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot | None, root: int) -> None:
+async def scatter(channel: Channel, slots: Sequence[Block] | None, own: Block | None, root: int) -> None:
     """From the root straight to all ranks of the remote group; see `gather`."""
     if own is not None:
         await own.irecv(channel, root)
@@ -88,7 +88,7 @@ async def scatter(channel: Channel, slots: Sequence[Slot] | None, own: Slot | No
         await send
 
 
-async def exchange(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Between all ranks of one group and all of the other: Alltoall, and Allgather with one slot for all."""
     arrivals = [slot.irecv(channel, source) for source, slot in enumerate(incoming)]
     sends = [slot.isend(channel, target) for target, slot in enumerate(outgoing)]
@@ -98,40 +98,42 @@ async def exchange(channel: Channel, outgoing: Sequence[Slot], incoming: Sequenc
         await send
 
 
-async def swap(channel: Channel, outgoing: Slot, incoming: Slot) -> None:
+async def swap(channel: Channel, outgoing: Block, incoming: Block) -> None:
     """Between the leaders."""
     arrival, send = incoming.irecv(channel, 0), outgoing.isend(channel, 0)
     await arrival
     await send
 
 
-async def reduce(channel: Channel, operand: Operand | None, result: Slot | None, root: int) -> None:
+async def reduce(channel: Channel, accumulator: Accumulator | None, result: Block | None, root: int) -> None:
     """Within the group that contributes, to its leader, and from there to the root.
 
     Args:
-        operand: contribution; None in the group of the root.
+        accumulator: contribution; None in the group of the root.
         result: for it at the root; None elsewhere.
         root: ROOT, PROC_NULL or its rank.
     """
-    if operand is not None:
+    if accumulator is not None:
         local = channel.local
-        await reduce_binomial(local, operand, 0)
+        await reduce_binomial(local, accumulator, 0)
         if local.rank == 0:
-            await operand.slot().isend(channel, root)
+            await accumulator.slot().isend(channel, root)
     if result is not None:
         await result.irecv(channel, 0)
 
 
-async def allreduce(channel: Channel, operand: Operand, result: Slot) -> None:
+async def allreduce(channel: Channel, accumulator: Accumulator, result: Block) -> None:
     """Within each group to its leader; the leaders swap the results and spread them. All get the same bits."""
     local = channel.local
-    await reduce_binomial(local, operand, 0)
+    await reduce_binomial(local, accumulator, 0)
     if local.rank == 0:
-        await swap(channel, operand.slot(), result)
+        await swap(channel, accumulator.slot(), result)
     await bcast_binomial(local, result, 0)
 
 
-async def reduce_scatter(channel: Channel, operand: Operand, whole: Slot, stops: Sequence[int], own: Slot) -> None:
+async def reduce_scatter(
+    channel: Channel, accumulator: Accumulator, whole: Block, stops: Sequence[int], own: Block
+) -> None:
     """Within each group to its leader; the leaders swap the results and scatter them.
 
     Args:
@@ -140,8 +142,8 @@ async def reduce_scatter(channel: Channel, operand: Operand, whole: Slot, stops:
         own: for the segment of this rank.
     """
     local, slots = channel.local, None
-    await reduce_binomial(local, operand, 0)
+    await reduce_binomial(local, accumulator, 0)
     if local.rank == 0:
-        await swap(channel, operand.slot(), whole)
+        await swap(channel, accumulator.slot(), whole)
         slots = [whole.part(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
     await scatter_linear(local, slots, own, 0)

@@ -1,4 +1,4 @@
-"""Rounds: each of a few ranks posts something where all the others see it, and waits until all have."""
+"""SlotExchanges: each of a few ranks posts something where all the others see it, and waits until all have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 #: what a rank has posted: two numbers for others to compare, and the content
-Posting: TypeAlias = tuple[int, int, bytes]
+SlotEntry: TypeAlias = tuple[int, int, bytes]
 
 #: bytes that can be posted in one of the first communicators of a job, up to which that takes less than to expose them;
 #: and in one of the others, for which addresses are reserved as well
@@ -35,7 +35,7 @@ def room(context: int) -> int:
     return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
 
 
-class Round(Request[list[Posting]]):
+class SlotExchange(Request[list[SlotEntry]]):
     """Complete when all others have posted; the result is what they have, in their order.
 
     What others have posted may be overwritten after this rank has posted in the next round.
@@ -64,7 +64,7 @@ class Round(Request[list[Posting]]):
         return False
 
 
-class Rounds:
+class SlotExchanges:
     """Those in which a rank has posted, and others have not. They are looked at together before it sleeps.
 
     They are asked before all links: it takes less time, and a rank that has posted mostly waits for nothing else.
@@ -78,19 +78,19 @@ class Rounds:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._lingering = False
-        self._open: list[Round] = []
+        self._open: list[SlotExchange] = []
 
-    def __iter__(self) -> Iterator[Round]:
+    def __iter__(self) -> Iterator[SlotExchange]:
         return iter([*self._open])
 
-    def add(self, current: Round) -> None:
+    def add(self, current: SlotExchange) -> None:
         """Wait for the others of a round."""
         self._lingering = self._lingering or self._driver.linger(self, first=True)
         self._open.append(current)
         if not self._lingering and not current.watch():
             self.poll()
 
-    def remove(self, current: Round) -> None:
+    def remove(self, current: SlotExchange) -> None:
         """Wait no longer."""
         self._open.remove(current)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from worlds import PolledWorld
 
-from aiompi.coll import buffers, meeting
+from aiompi.coll import buffers, shm_sync
 from aiompi.comm import Communicator
 from aiompi.datatype import IN_PLACE, Datatype
 from aiompi.engine import Request
@@ -18,7 +18,7 @@ from aiompi.op import SUM, Op
 def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None) -> None:
     """Make the calls that ranks need before they can meet."""
     comms = comms or w.comms
-    for _ in range(meeting._ATTEMPTS):
+    for _ in range(shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier, comms)
     assert all(comm.meeting.assembly is not None for comm in comms)
 

@@ -7,7 +7,7 @@ one stands for both. So p positions are left, in the order of the ranks.
 from __future__ import annotations
 
 
-class Fold:
+class Pof2:
     """The place of a rank.
 
     Args:

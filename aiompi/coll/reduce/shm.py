@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.exhibition import exhibit
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.reduce.binomial import binomial
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, operand: Operand, root: int) -> None:
+async def shm(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Show the contribution in shared memory, where the root combines those of all, from the last one down.
 
     Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
@@ -26,7 +26,7 @@ async def board(channel: Channel, operand: Operand, root: int) -> None:
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         if channel.rank == root:
-            operand.combine(views)
+            accumulator.combine(views)
 
-    if not await exhibit(channel, operand.slot(), look):
-        await binomial(channel, operand, root)
+    if not await exhibit(channel, accumulator.slot(), look):
+        await binomial(channel, accumulator, root)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from aiompi.coll.meeting import meet, meet_with_objects, take_pause, together
-from aiompi.coll.posting import Content, post
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.shm_slots import Content, post
+from aiompi.coll.shm_sync import meet, meet_with_objects, take_pause, together
 from aiompi.comm import Channel
-from aiompi.engine import Assembly
+from aiompi.engine import SlotGroup
 from aiompi.errors import OtherError
 
 #: is given what each rank shows
@@ -23,7 +23,7 @@ _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-def exhibit(channel: Channel, slot: Slot, look: Look) -> Coroutine[Any, None, bool]:
+def exhibit(channel: Channel, slot: Block, look: Look) -> Coroutine[Any, None, bool]:
     """Show what a slot holds, and look at what those of all ranks do.
 
     A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
@@ -54,7 +54,7 @@ def exhibit_written(
         False, on all ranks alike, if they cannot do that, or not yet, or not all have memory for it.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.posting.post`.
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
         ProcessFailedError: a rank is dead.
     """
     if nbytes > channel.room:
@@ -75,7 +75,7 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
         False, on all ranks alike, if they cannot do that, or not yet, or one message is too long, or was lately.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.posting.post`.
+        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.shm_slots.post`.
         ProcessFailedError: a rank is dead.
     """
     return _show_nothing() if take_pause(channel) else _show(channel, make, look)
@@ -102,22 +102,22 @@ async def _post(channel: Channel, own: Content, look: Look) -> bool:
 
 
 async def _expose(channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look) -> bool:
-    async def act(assembly: Assembly) -> bool:
-        exhibition = Exhibition(channel, assembly, nbytes)
+    async def act(assembly: SlotGroup) -> bool:
+        window = ShmWindow(channel, assembly, nbytes)
         try:
-            if exhibition.own is not None:
-                write(exhibition.own)
-            if not await exhibition.open():
+            if window.own is not None:
+                write(window.own)
+            if not await window.open():
                 return False
-            look(exhibition.views)
+            look(window.views)
             return True
         finally:
-            exhibition.leave()
+            window.leave()
 
     return bool(await together(channel, act))
 
 
-class Exhibition:
+class ShmWindow:
     """What all expose in a call, for this rank. At its end it must be left, whatever has happened.
 
     Args:
@@ -132,7 +132,7 @@ class Exhibition:
 
     __slots__ = ("_assembly", "_channel", "_nbytes", "_place", "own", "views")
 
-    def __init__(self, channel: Channel, assembly: Assembly, nbytes: int) -> None:
+    def __init__(self, channel: Channel, assembly: SlotGroup, nbytes: int) -> None:
         self._channel = channel
         self._assembly = assembly
         self._nbytes = nbytes
@@ -151,7 +151,7 @@ class Exhibition:
         """Show what is in the own memory; False, on all ranks alike, if one of them has no memory for it.
 
         Raises:
-            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.posting.post`.
+            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
             RemoteProtocolError: a rank shows something that is not there.
             ProcessFailedError: a rank is dead.
         """

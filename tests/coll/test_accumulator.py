@@ -1,11 +1,11 @@
-"""Operands keep the order of ranks, the contribution as it was, and their use of memory bounded."""
+"""Accumulators keep the order of ranks, the contribution as it was, and their use of memory bounded."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from aiompi.coll.operand import ObjectOperand, VectorOperand
+from aiompi.coll.accumulator import ObjectAccumulator, VectorOperand
 from aiompi.datatype import resolve_recv, resolve_send
 from aiompi.errors import InternalError
 from aiompi.op import SUM, Op
@@ -14,9 +14,9 @@ from aiompi.op import SUM, Op
 JOIN = Op.Create(lambda a, b, datatype: b.cast("q").__setitem__(0, int(f"{a.cast('q')[0]}{b.cast('q')[0]}")))
 
 
-def bring(operand, number):
+def bring(accumulator, number):
     """A partial result of other ranks comes in."""
-    operand.incoming().memory.cast("q")[0] = number
+    accumulator.incoming().memory.cast("q")[0] = number
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
@@ -33,12 +33,12 @@ def bring(operand, number):
 def test_vectors_are_combined_in_rank_order_and_the_contribution_stays(steps, expected):
     value, result = np.array([5]), np.array([-1])
     value.flags.writeable = False
-    operand = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
+    accumulator = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
     for number, lower in steps:
-        bring(operand, number)
-        operand.absorb(lower=lower)
-    assert operand.slot().memory.cast("q")[0] == expected
-    operand.finish()
+        bring(accumulator, number)
+        accumulator.absorb(lower=lower)
+    assert accumulator.slot().memory.cast("q")[0] == expected
+    accumulator.finish()
     assert result == [expected]
     assert value == [5]
 
@@ -50,8 +50,8 @@ def test_what_others_contribute_is_combined_elsewhere_and_stays(near, op, expect
     for contribution in contributions:
         contribution.flags.writeable = False
     result = np.array([-1])
-    operand = VectorOperand(resolve_send(contributions[near or 0]), None, op)
-    operand.fold([contribution.data.cast("B") for contribution in contributions], result.data.cast("B"), near)
+    accumulator = VectorOperand(resolve_send(contributions[near or 0]), None, op)
+    accumulator.fold([contribution.data.cast("B") for contribution in contributions], result.data.cast("B"), near)
     assert result == [expected]
     assert contributions == [5, 6, 7]
 
@@ -59,54 +59,54 @@ def test_what_others_contribute_is_combined_elsewhere_and_stays(near, op, expect
 def test_the_result_may_be_the_contribution():
     result = np.array([5])
     buffer = resolve_recv(result)
-    operand = VectorOperand(buffer, buffer, JOIN)
+    accumulator = VectorOperand(buffer, buffer, JOIN)
     for number, lower in [(6, False), (4, True), (7, False)]:
-        bring(operand, number)
-        operand.absorb(lower=lower)
-    operand.finish()
+        bring(accumulator, number)
+        accumulator.absorb(lower=lower)
+    accumulator.finish()
     assert result == [4567]
 
 
 def test_no_result_is_wanted_on_the_way():
     value = np.array([5])
-    operand = VectorOperand(resolve_send(value), None, JOIN)
-    bring(operand, 6)
-    operand.absorb(lower=False)
-    operand.finish()
-    assert operand.slot().memory.cast("q")[0] == 56
+    accumulator = VectorOperand(resolve_send(value), None, JOIN)
+    bring(accumulator, 6)
+    accumulator.absorb(lower=False)
+    accumulator.finish()
+    assert accumulator.slot().memory.cast("q")[0] == 56
     assert value == [5]
 
 
 def test_an_adopted_result_is_received_where_it_belongs():
     value, result = np.array([5]), np.array([-1])
-    operand = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
-    bring(operand, 99)
+    accumulator = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
+    bring(accumulator, 99)
     assert result == [99]
-    operand.adopt()
-    operand.finish()
+    accumulator.adopt()
+    accumulator.finish()
     assert (value, result) == ([5], [99])
 
 
 def test_memory_does_not_grow_with_the_number_of_ranks():
-    operand = VectorOperand(resolve_send(np.array([1])), None, JOIN)
+    accumulator = VectorOperand(resolve_send(np.array([1])), None, JOIN)
     used = []
     for step in range(8):
-        used.append(operand.incoming().memory)
+        used.append(accumulator.incoming().memory)
         used[-1].cast("q")[0] = 2
-        operand.absorb(lower=bool(step % 2))
+        accumulator.absorb(lower=bool(step % 2))
     addresses = {np.frombuffer(memory, np.uint8).ctypes.data for memory in used}
     assert len(addresses) <= 2
 
 
 def test_objects_are_combined_in_rank_order(codec):
-    operand = ObjectOperand("c", lambda a, b: a + b, codec)
+    accumulator = ObjectAccumulator("c", lambda a, b: a + b, codec)
     for text, lower in [("b", True), ("d", False), ("a", True)]:
-        operand.incoming().fill(memoryview(bytearray().join(codec.dumps(text)[0])))
-        operand.absorb(lower=lower)
-    assert operand.value == "abcd"
-    operand.incoming().fill(operand.slot().data)
-    operand.adopt()
-    assert operand.value == "abcd"
+        accumulator.incoming().fill(memoryview(bytearray().join(codec.dumps(text)[0])))
+        accumulator.absorb(lower=lower)
+    assert accumulator.value == "abcd"
+    accumulator.incoming().fill(accumulator.slot().data)
+    accumulator.adopt()
+    assert accumulator.value == "abcd"
 
 
 def add(left, right):
@@ -122,8 +122,8 @@ def put(slot, *numbers):
     np.frombuffer(slot.memory, int)[:] = numbers
 
 
-def bring_items(operand, *numbers):
-    put(operand.incoming(), *numbers)
+def bring_items(accumulator, *numbers):
+    put(accumulator.incoming(), *numbers)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -131,51 +131,51 @@ def bring_items(operand, *numbers):
 def test_parts_are_combined_apart_and_joined(wanted, op):
     value, result = np.arange(5), np.full(5, -1)
     value.flags.writeable = False
-    operand = vector(value, result if wanted else None, op)
-    low, high = operand.part(0, 2), operand.part(2, 5)
-    assert (operand.count, low.count, high.count) == (5, 2, 3)
+    accumulator = vector(value, result if wanted else None, op)
+    low, high = accumulator.part(0, 2), accumulator.part(2, 5)
+    assert (accumulator.count, low.count, high.count) == (5, 2, 3)
     bring_items(low, 10, 20)
     low.absorb(lower=True)
     for _ in range(2):
         bring_items(high, 1, 2, 3)
         high.absorb(lower=False)
-    operand.join(low, high)
-    operand.finish()
-    assert operand.slot().memory.cast("q").tolist() == [10, 21, 4, 7, 10]
+    accumulator.join(low, high)
+    accumulator.finish()
+    assert accumulator.slot().memory.cast("q").tolist() == [10, 21, 4, 7, 10]
     assert result.tolist() == ([10, 21, 4, 7, 10] if wanted else [-1] * 5)
     assert value.tolist() == list(range(5))
 
 
 def test_a_part_may_be_replaced_where_the_result_belongs():
     value, result = np.arange(4), np.full(4, -1)
-    operand = vector(value, result)
-    low, high = operand.part(0, 2), operand.part(2, 4)
+    accumulator = vector(value, result)
+    low, high = accumulator.part(0, 2), accumulator.part(2, 4)
     put(low.replacement(), 7, 8)
     bring_items(high, 1, 1)
     high.absorb(lower=False)
     put(high.replacement(), 9, 9)
     assert result.tolist() == [7, 8, 9, 9]
-    operand.join(low, high)
-    operand.finish()
+    accumulator.join(low, high)
+    accumulator.finish()
     assert result.tolist() == [7, 8, 9, 9]
     assert value.tolist() == [0, 1, 2, 3]
 
 
 def test_a_part_may_be_kept():
     value, result = np.arange(4), np.full(2, -1)
-    operand = vector(value, result)
-    own = operand.part(1, 3)
+    accumulator = vector(value, result)
+    own = accumulator.part(1, 3)
     bring_items(own, 10, 10)
     own.absorb(lower=True)
-    operand.keep(own)
-    operand.finish()
+    accumulator.keep(own)
+    accumulator.finish()
     assert result.tolist() == [11, 12]
     assert value.tolist() == [0, 1, 2, 3]
 
 
 def test_parts_are_combined_without_copies_where_the_order_is_free():
-    operand = vector(np.arange(4), np.full(4, -1))
-    part = operand.part(0, 2)
+    accumulator = vector(np.arange(4), np.full(4, -1))
+    part = accumulator.part(0, 2)
     incoming = part.incoming().memory
     part.absorb(lower=True)
     assert part.slot().memory is incoming
@@ -183,9 +183,9 @@ def test_parts_are_combined_without_copies_where_the_order_is_free():
 
 def test_a_part_that_was_left_as_it_is_may_be_kept():
     value, result = np.arange(4), np.full(2, -1)
-    operand = vector(value, result)
-    operand.keep(operand.part(2, 4))
-    operand.finish()
+    accumulator = vector(value, result)
+    accumulator.keep(accumulator.part(2, 4))
+    accumulator.finish()
     assert result.tolist() == [2, 3]
 
 
@@ -194,28 +194,28 @@ def test_what_came_in_may_be_combined_by_itself_first(in_place):
     value, result = np.array([5]), np.array([-1])
     buffer = resolve_recv(result)
     result[:] = 5
-    operand = VectorOperand(buffer if in_place else resolve_send(value), buffer, JOIN)
-    last, between = operand.incoming(), operand.room()
+    accumulator = VectorOperand(buffer if in_place else resolve_send(value), buffer, JOIN)
+    last, between = accumulator.incoming(), accumulator.room()
     put(last, 7)
     put(between, 6)
-    higher = operand.started(last)
+    higher = accumulator.started(last)
     higher.take(between, lower=True)
-    operand.take(higher.slot(), lower=False)
-    operand.finish()
+    accumulator.take(higher.slot(), lower=False)
+    accumulator.finish()
     assert (value, result) == ([5], [567])
 
 
 def test_parts_of_a_ring_share_one_piece_of_memory():
     result = np.arange(8)
     buffer = resolve_recv(result)
-    operand = VectorOperand(buffer, buffer, SUM)
-    parts = [operand.part(i, i + 2) for i in range(0, 8, 2)]
+    accumulator = VectorOperand(buffer, buffer, SUM)
+    parts = [accumulator.part(i, i + 2) for i in range(0, 8, 2)]
     addresses = set()
     for part in parts:
         bring_items(part, 1, 1)
         addresses.add(np.asarray(part._incoming).ctypes.data)
         part.absorb(lower=True)
-    operand.join(*parts)
+    accumulator.join(*parts)
     assert result.tolist() == list(range(1, 9))
     assert len(addresses) == 1
 
@@ -232,5 +232,5 @@ def test_parts_of_a_ring_share_one_piece_of_memory():
     ],
 )
 def test_objects_cannot_be_cut(use, codec):
-    with pytest.raises(InternalError, match="ObjectOperand cannot be cut"):
-        use(ObjectOperand("a", SUM, codec))
+    with pytest.raises(InternalError, match="ObjectAccumulator cannot be cut"):
+        use(ObjectAccumulator("a", SUM, codec))

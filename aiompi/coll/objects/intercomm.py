@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aiompi.coll import across
-from aiompi.coll.across import remote_root
+from aiompi.coll import intercomm
+from aiompi.coll.accumulator import Codec, ObjectAccumulator
+from aiompi.coll.block import Block
+from aiompi.coll.intercomm import remote_root
 from aiompi.coll.objects.common import commutes, empty, filled, start
-from aiompi.coll.operand import Codec, ObjectOperand
 from aiompi.coll.signature import Signature
-from aiompi.coll.slot import Slot
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ROOT
 from aiompi.engine import Request
@@ -23,10 +23,10 @@ from aiompi.op import Op
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[Any]:
     rank = remote_root(comm, root, "bcast")
-    slot = Slot.holding(*codec.dumps(obj)) if root == ROOT else Slot()
+    slot = Block.holding(*codec.dumps(obj)) if root == ROOT else Block()
 
     async def run(channel: Channel) -> Any:
-        await across.bcast(channel, slot, root)
+        await intercomm.bcast(channel, slot, root)
         return codec.loads(slot.data) if root >= 0 else None
 
     return start(comm, run, Signature.of("bcast", rank))
@@ -35,10 +35,10 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[Any]
 def scatter(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int) -> Request[Any]:
     rank = remote_root(comm, root, "scatter")
     slots = filled(comm, codec, sequence, "scatter") if root == ROOT else None
-    own = Slot() if root >= 0 else None
+    own = Block() if root >= 0 else None
 
     async def run(channel: Channel) -> Any:
-        await across.scatter(channel, slots, own, root)
+        await intercomm.scatter(channel, slots, own, root)
         return None if own is None else codec.loads(own.data)
 
     return start(comm, run, Signature.of("scatter", rank))
@@ -46,18 +46,18 @@ def scatter(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, ro
 
 def gather(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[list[Any] | None]:
     rank = remote_root(comm, root, "gather")
-    own = Slot.holding(*codec.dumps(obj)) if root >= 0 else None
+    own = Block.holding(*codec.dumps(obj)) if root >= 0 else None
     slots = empty(comm) if root == ROOT else None
 
     async def run(channel: Channel) -> list[Any] | None:
-        await across.gather(channel, own, slots, root)
+        await intercomm.gather(channel, own, slots, root)
         return None if slots is None else [codec.loads(slot.data) for slot in slots]
 
     return start(comm, run, Signature.of("gather", rank))
 
 
 def allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
-    own = Slot.holding(*codec.dumps(obj))
+    own = Block.holding(*codec.dumps(obj))
     return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
 
 
@@ -65,11 +65,11 @@ def alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Reque
     return _exchange(comm, codec, filled(comm, codec, sequence, "alltoall"), "alltoall")
 
 
-def _exchange(comm: Communicator, codec: Codec, outgoing: Sequence[Slot], operation: str) -> Request[list[Any]]:
+def _exchange(comm: Communicator, codec: Codec, outgoing: Sequence[Block], operation: str) -> Request[list[Any]]:
     incoming = empty(comm)
 
     async def run(channel: Channel) -> list[Any]:
-        await across.exchange(channel, outgoing, incoming)
+        await intercomm.exchange(channel, outgoing, incoming)
         return [codec.loads(slot.data) for slot in incoming]
 
     return start(comm, run, Signature.of(operation))
@@ -80,9 +80,9 @@ def reduce(comm: Communicator, codec: Codec, obj: Any, op: Op | Callable[[Any, A
     commutes(comm, op, "reduce")
 
     async def run(channel: Channel) -> Any:
-        operand = ObjectOperand(obj, op, codec) if root >= 0 else None
-        result = Slot() if root == ROOT else None
-        await across.reduce(channel, operand, result, root)
+        accumulator = ObjectAccumulator(obj, op, codec) if root >= 0 else None
+        result = Block() if root == ROOT else None
+        await intercomm.reduce(channel, accumulator, result, root)
         return None if result is None else codec.loads(result.data)
 
     return start(comm, run, Signature.of("reduce", rank, op))
@@ -92,8 +92,8 @@ def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Op | Callable[[Any
     commutes(comm, op, "allreduce")
 
     async def run(channel: Channel) -> Any:
-        result = Slot()
-        await across.allreduce(channel, ObjectOperand(obj, op, codec), result)
+        result = Block()
+        await intercomm.allreduce(channel, ObjectAccumulator(obj, op, codec), result)
         return codec.loads(result.data)
 
     return start(comm, run, Signature.of("allreduce", None, op))

@@ -14,7 +14,7 @@ from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload
 
 
-class Slot:
+class Block:
     """Room for the contribution of one rank, empty or filled.
 
     With memory it is a block of a user's buffer: what is sent leaves from there, what is received goes there.
@@ -35,14 +35,14 @@ class Slot:
         self.nbytes = 0 if memory is None else memory.nbytes
 
     @classmethod
-    def holding(cls, payload: Payload, nbytes: int) -> Slot:
+    def holding(cls, payload: Payload, nbytes: int) -> Block:
         """A slot with the bytes of a serialised object."""
         slot = cls()
         slot.payload, slot.nbytes = payload, nbytes
         return slot
 
     @classmethod
-    def of(cls, nbytes: int) -> Slot:
+    def of(cls, nbytes: int) -> Block:
         """A slot with memory of its own."""
         return cls(allocate(nbytes))
 
@@ -53,13 +53,13 @@ class Slot:
             return self.payload[0]
         return joined(self.payload, self.nbytes)
 
-    def part(self, start: int, stop: int) -> Slot:
+    def part(self, start: int, stop: int) -> Block:
         """The bytes `start` to `stop - 1` of a block, sharing its memory; for algorithms that are not `any_form`."""
         if self.memory is None:
             raise InternalError("the bytes of an object cannot be cut; the algorithm must not be `any_form`")
-        return Slot(self.memory[start:stop])
+        return Block(self.memory[start:stop])
 
-    def cut(self, lengths: Sequence[int]) -> list[Slot]:
+    def cut(self, lengths: Sequence[int]) -> list[Block]:
         """What the slot holds in slots of these lengths, one after the other, sharing its memory.
 
         Raises:
@@ -71,7 +71,7 @@ class Slot:
                 "amount on all ranks"
             )
         data = self.data
-        return [Slot(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
+        return [Block(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
         """Start sending what the slot holds; until completion the slot must stay as it is."""
@@ -81,9 +81,9 @@ class Slot:
         """Start sending what the slot holds to several ranks."""
         return channel.multicast(self.payload, self.nbytes, dests)
 
-    def irecv(self, channel: Channel, source: int) -> Arrival:
+    def irecv(self, channel: Channel, source: int) -> BlockReceive:
         """Start receiving into the slot, which is filled once the result has been awaited."""
-        return Arrival(channel, self, source)
+        return BlockReceive(channel, self, source)
 
     def fill(self, data: memoryview) -> None:
         """Hold these bytes, which are from now on the slot's own."""
@@ -96,7 +96,7 @@ class Slot:
         else:
             self.memory[:] = data
 
-    def copy(self, other: Slot) -> None:
+    def copy(self, other: Block) -> None:
         """Hold what another slot holds, in memory of its own."""
         if self is other:
             return
@@ -106,7 +106,7 @@ class Slot:
             self.memory[:] = other.data
 
 
-class Arrival:
+class BlockReceive:
     """A message that is being received into a slot; to be awaited once.
 
     Attributes:
@@ -121,7 +121,7 @@ class Arrival:
 
     __slots__ = ("_channel", "_slot", "_source", "receive")
 
-    def __init__(self, channel: Channel, slot: Slot, source: int) -> None:
+    def __init__(self, channel: Channel, slot: Block, source: int) -> None:
         self._channel = channel
         self._slot = slot
         self._source = source
@@ -179,31 +179,31 @@ class Bundle:
 
     __slots__ = ("_slots", "nbytes")
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
+    def __init__(self, slots: Sequence[Block]) -> None:
         self._slots = slots
         self.nbytes = sum(slot.nbytes for slot in slots)
 
-    def joined(self) -> Slot:
+    def joined(self) -> Block:
         """What the slots hold as the message that it is, sharing their memory."""
-        return Slot.holding([piece for slot in self._slots for piece in slot.payload], self.nbytes)
+        return Block.holding([piece for slot in self._slots for piece in slot.payload], self.nbytes)
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
         """Start sending what the slots hold; until completion they must stay as they are."""
         return self.joined().isend(channel, dest)
 
-    def irecv(self, channel: Channel, source: int) -> BundleArrival:
+    def irecv(self, channel: Channel, source: int) -> BundleReceive:
         """Start receiving into the slots, which are filled once the result has been awaited."""
-        return BundleArrival(channel, self._slots, self.nbytes, source)
+        return BundleReceive(channel, self._slots, self.nbytes, source)
 
 
-class BundleArrival:
-    """A message that is being received into several slots; to be awaited once. It raises what `Arrival` does."""
+class BundleReceive:
+    """A message that is being received into several slots; to be awaited once. It raises what `BlockReceive` does."""
 
     __slots__ = ("_arrival", "_slots", "_stage")
 
-    def __init__(self, channel: Channel, slots: Sequence[Slot], nbytes: int, source: int) -> None:
+    def __init__(self, channel: Channel, slots: Sequence[Block], nbytes: int, source: int) -> None:
         self._slots = slots
-        self._stage = slots[0] if len(slots) == 1 else Slot(allocate(nbytes))
+        self._stage = slots[0] if len(slots) == 1 else Block(allocate(nbytes))
         self._arrival = self._stage.irecv(channel, source)
 
     def __await__(self) -> Generator[Any, None, None]:

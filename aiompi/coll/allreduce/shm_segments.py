@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allreduce.linear import linear
-from aiompi.coll.exhibition import Exhibition
-from aiompi.coll.meeting import together
-from aiompi.coll.operand import Operand
+from aiompi.coll.shm_sync import together
+from aiompi.coll.shm_window import ShmWindow
 from aiompi.comm import Channel
-from aiompi.engine import Assembly
+from aiompi.engine import SlotGroup
 
 
-async def shared(channel: Channel, operand: Operand) -> None:
+async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
     """Expose the contribution; each rank combines one of n segments of all, and exposes that.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on. Where the
@@ -28,31 +28,31 @@ async def shared(channel: Channel, operand: Operand) -> None:
         round 2  Abcde    aBcde    abCde    abcDe    abcdE
         result   ABCDE    ABCDE    ABCDE    ABCDE    ABCDE
     """
-    if not await together(channel, lambda assembly: _combined(channel, assembly, operand)):
-        await linear(channel, operand)
+    if not await together(channel, lambda assembly: _combined(channel, assembly, accumulator)):
+        await linear(channel, accumulator)
 
 
-async def _combined(channel: Channel, assembly: Assembly, operand: Operand) -> bool:
-    """Make the operand the result; False, on all ranks alike, if not all have memory for it."""
-    rank, size, count = channel.rank, channel.size, operand.count
-    value = operand.memory
-    segments = [operand.span(i * count // size, (i + 1) * count // size) for i in range(size)]
+async def _combined(channel: Channel, assembly: SlotGroup, accumulator: Accumulator) -> bool:
+    """Make the accumulator the result; False, on all ranks alike, if not all have memory for it."""
+    rank, size, count = channel.rank, channel.size, accumulator.count
+    value = accumulator.memory
+    segments = [accumulator.span(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = segments[rank]
-    exhibition = Exhibition(channel, assembly, len(value))
+    window = ShmWindow(channel, assembly, len(value))
 
     def combine() -> None:
-        contributions = [view[own] for view in exhibition.views]
+        contributions = [view[own] for view in window.views]
         contributions[rank] = value[own]
-        operand.fold(contributions, exhibition.views[rank][own], near=rank)
+        accumulator.fold(contributions, window.views[rank][own], near=rank)
 
     try:
-        exhibition.show(value, own)
-        if not await exhibition.open():
+        window.show(value, own)
+        if not await window.open():
             return False
-        await exhibition.work(combine)
-        result = operand.replacement().data
-        for view, segment in zip(exhibition.views, segments, strict=True):
+        await window.work(combine)
+        result = accumulator.replacement().data
+        for view, segment in zip(window.views, segments, strict=True):
             result[segment] = view[segment]
         return True
     finally:
-        exhibition.leave()
+        window.leave()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Final, TypeAlias
 
-from aiompi.coll.slot import compare, mismatch
+from aiompi.coll.block import compare, mismatch
 from aiompi.comm import Channel
-from aiompi.engine import Alarm, Assembly, Message, Posting, Round
+from aiompi.engine import Alarm, Message, SlotEntry, SlotExchange, SlotGroup
 from aiompi.errors import Exception, InvalidCountError, OtherError
 
 #: what a rank has posted
@@ -23,7 +23,7 @@ def claim_of(channel: Channel, nbytes: int) -> int:
     return nbytes | channel.tag % _NUMBERS << _NBYTES
 
 
-async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: int) -> list[Content]:
+async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: int) -> list[Content]:
     """Post in the next round.
 
     Args:
@@ -48,13 +48,13 @@ async def post(channel: Channel, assembly: Assembly, content: Content, nbytes: i
         alarm.unset()
 
 
-def expect(channel: Channel, alarm: Alarm, nbytes: int, current: Round) -> None:
+def expect(channel: Channel, alarm: Alarm, nbytes: int, current: SlotExchange) -> None:
     """Be told when a rank sends a message in the place of its posting."""
     if not current.done():
         channel.alert(alarm, functools.partial(_disturb, channel, current, nbytes))
 
 
-def _disturb(channel: Channel, current: Round, expected: int, message: Message) -> None:
+def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Message) -> None:
     """A rank takes part by a message, which it may only do after the round: it has not called what this rank has."""
     if current.done() or current.ready():
         return
@@ -67,7 +67,7 @@ def _disturb(channel: Channel, current: Round, expected: int, message: Message) 
     current.fail(error)
 
 
-def collected(channel: Channel, own: Content, claim: int, postings: list[Posting]) -> list[Content]:
+def collected(channel: Channel, own: Content, claim: int, postings: list[SlotEntry]) -> list[Content]:
     """What each rank has posted, after a comparison of what all must agree on."""
     note = channel.note
     contents: list[Content] = []
@@ -79,7 +79,7 @@ def collected(channel: Channel, own: Content, claim: int, postings: list[Posting
     return contents
 
 
-def _compare(channel: Channel, postings: list[Posting], ours: int) -> None:
+def _compare(channel: Channel, postings: list[SlotEntry], ours: int) -> None:
     """Tell what others have posted that do not take part in the same call."""
     assembly = channel.comm.meeting.assembly
     if assembly is not None:

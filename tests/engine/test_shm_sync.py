@@ -1,15 +1,15 @@
-"""Rounds in which a rank has posted, and others have not."""
+"""SlotExchanges in which a rank has posted, and others have not."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from aiompi.engine import Round
-from aiompi.engine.round import Rounds
+from aiompi.engine import SlotExchange
+from aiompi.engine.shm_sync import SlotExchanges
 
 
-class Vote(Round):
+class Vote(SlotExchange):
     """A round of which all have posted once it is looked at for the last time before a sleep."""
 
     __slots__ = ("present", "watched")
@@ -36,7 +36,7 @@ class Vote(Round):
 def test_nobody_waits_for_a_round_that_has_ended_before_the_sleep() -> None:
     driver: Any = SimpleNamespace(linger=lambda poller, first: False)
     vote = Vote()
-    Rounds(driver).add(vote)
+    SlotExchanges(driver).add(vote)
     assert vote.watched
     assert vote.done(), "nobody would be woken for it any more"
 
@@ -44,7 +44,7 @@ def test_nobody_waits_for_a_round_that_has_ended_before_the_sleep() -> None:
 def test_who_looks_again_and_again_asks_not_to_be_woken() -> None:
     pollers: list[object] = []
     driver: Any = SimpleNamespace(linger=lambda poller, first: pollers.append(poller) or True)
-    rounds, vote = Rounds(driver), Vote()
+    rounds, vote = SlotExchanges(driver), Vote()
     rounds.add(vote)
     assert pollers == [rounds]
     assert not vote.watched

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
-from aiompi.coll.exhibition import exhibit
-from aiompi.coll.operand import Operand
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, operand: Operand) -> None:
+async def shm(channel: Channel, accumulator: Accumulator) -> None:
     """Show the contribution in shared memory, where every rank combines those of all, from the last one down.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
@@ -23,5 +23,5 @@ async def board(channel: Channel, operand: Operand) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    if not await exhibit(channel, operand.slot(), operand.combine):
-        await recursive_doubling(channel, operand)
+    if not await exhibit(channel, accumulator.slot(), accumulator.combine):
+        await recursive_doubling(channel, accumulator)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from aiompi.coll.allgather.bruck import bruck
 from aiompi.coll.allgather.ring import ring
-from aiompi.coll.exhibition import exhibit
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, slots: Sequence[Slot]) -> None:
+async def shm(channel: Channel, slots: Sequence[Block]) -> None:
     """Show the own block in shared memory, and copy those of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.exhibition import exhibit
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling
-from aiompi.coll.operand import Operand
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, operand: Operand) -> None:
+async def shm(channel: Channel, accumulator: Accumulator) -> None:
     """Show the contribution in shared memory, and combine those of the ranks below the own one.
 
     Order-safe: a rank combines the contribution of the rank below it with that of the one below that, and so on.
@@ -30,7 +30,7 @@ async def board(channel: Channel, operand: Operand) -> None:
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         if rank:
-            operand.combine(views[:rank])
+            accumulator.combine(views[:rank])
 
-    if not await exhibit(channel, operand.slot(), look):
-        await recursive_doubling(channel, operand)
+    if not await exhibit(channel, accumulator.slot(), look):
+        await recursive_doubling(channel, accumulator)

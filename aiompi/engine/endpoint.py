@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.message import Landing, Message
     from aiompi.engine.request import Request
-    from aiompi.engine.seams import Failable, Link, Owner
+    from aiompi.engine.seams import BufferOwner, Failable, Link
     from aiompi.wire.frame import Payload
 
 
-class Party(ABC):
+class Endpoint(ABC):
     """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
 
     Attributes:
@@ -38,7 +38,7 @@ class Party(ABC):
         self.error: Exception | None = None
         self.farewell: Exception | None = None
         self.landings: set[Landing] = set()
-        self.orphans: list[Owner] = []
+        self.orphans: list[BufferOwner] = []
 
     @abstractmethod
     def send(
@@ -130,7 +130,7 @@ class Party(ABC):
         if self.error is None:
             self.engine.peer_lost(self, cause)
 
-    def orphan(self, owner: Owner) -> None:
+    def orphan(self, owner: BufferOwner) -> None:
         """The link broke before it had sent the owner's memory."""
         error = self.engine.error or self.error
         if error is not None:

@@ -1,4 +1,4 @@
-"""Meetings: the members of a communicator post something each, where all others see it (`aiompi.engine.round`).
+"""Meetings: the members of a communicator post something each, where all others see it (`aiompi.engine.shm_sync`).
 
 Before that they must have handed memory to each other, which takes some calls of a collective: in each of them they
 try, and agree on whether it has been done. All members count their calls alike, so that all know what comes next.
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from aiompi.coll.posting import Content, claim_of, collected, expect, post
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.shm_slots import Content, claim_of, collected, expect, post
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Alarm, Assembly, Party, Request, Turn
+from aiompi.engine import Alarm, Endpoint, Request, SlotGroup, Turn
 
 T = TypeVar("T")
 #: calls in which the members try to be an assembly, until they leave it at messages
@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 8
 _LONGEST_PAUSE: Final = 255
 
 
-class Meeting:
+class ShmSync:
     """How the members of a communicator meet, for this rank.
 
     Args:
@@ -43,7 +43,7 @@ class Meeting:
 
     def __init__(self, alarm: Alarm) -> None:
         self.alarm = alarm
-        self.assembly: Assembly | None = None
+        self.assembly: SlotGroup | None = None
         self.attempts = _ATTEMPTS
         self.affordable = False
         self.latest: Request[Any] | None = None
@@ -113,7 +113,7 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
 
 def take_pause(channel: Channel) -> bool:
     """Leave a call at messages if it is known by now to be in a `Pause`; if so, it has met all that it will."""
-    meeting: Meeting | None = channel.comm.meeting
+    meeting: ShmSync | None = channel.comm.meeting
     if meeting is None or not meeting.pauses or not channel.meets:
         return False
     before = meeting.latest
@@ -139,7 +139,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
     note, before = channel.note, meeting.latest
     if meeting.assembly is None or (before is not None and not before.done()):
 
-        async def act(assembly: Assembly) -> list[Content] | None:
+        async def act(assembly: SlotGroup) -> list[Content] | None:
             # Only now it is known: it depends on the calls before.
             if meeting.take_pause(note):
                 return None
@@ -149,7 +149,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
     return _short(meeting, note, await meet(channel, make(), 0))
 
 
-def _short(meeting: Meeting, note: int, contents: list[Content] | None) -> list[Content] | None:
+def _short(meeting: ShmSync, note: int, contents: list[Content] | None) -> list[Content] | None:
     """What all have posted, None if one has nothing short to post."""
     if contents is None or all(contents):
         meeting.pauses.pop(note, None)
@@ -158,7 +158,7 @@ def _short(meeting: Meeting, note: int, contents: list[Content] | None) -> list[
     return None
 
 
-async def together(channel: Channel, act: Callable[[Assembly], Coroutine[Any, None, T]]) -> T | None:
+async def together(channel: Channel, act: Callable[[SlotGroup], Coroutine[Any, None, T]]) -> T | None:
     """Do what takes several rounds, once the calls before have ended, and before the next one begins.
 
     Args:
@@ -187,18 +187,18 @@ async def in_one_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T
     return await _turn(channel, meeting, hold)
 
 
-def _meeting(channel: Channel) -> Meeting | None:
+def _meeting(channel: Channel) -> ShmSync | None:
     """How the members meet, None if they cannot."""
     if not channel.meets:
         return None
-    meeting: Meeting | None = channel.comm.meeting
+    meeting: ShmSync | None = channel.comm.meeting
     if meeting is None:
-        meeting = channel.comm.meeting = Meeting(channel.alarm())
+        meeting = channel.comm.meeting = ShmSync(channel.alarm())
     return meeting if meeting.assembly is not None or meeting.attempts else None
 
 
 async def _in_turn(
-    channel: Channel, meeting: Meeting, act: Callable[[Assembly], Coroutine[Any, None, T | None]]
+    channel: Channel, meeting: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T | None]]
 ) -> T | None:
     """Wait for the call before, and then act, or try to become an assembly."""
 
@@ -218,7 +218,7 @@ async def _in_turn(
     return await (meet() if meeting.holder is channel else _turn(channel, meeting, meet))
 
 
-async def _turn(channel: Channel, meeting: Meeting, run: Callable[[], Coroutine[Any, None, T]]) -> T:
+async def _turn(channel: Channel, meeting: ShmSync, run: Callable[[], Coroutine[Any, None, T]]) -> T:
     """Wait for the call before, and have the next one wait for this one."""
     engine, before = channel.comm.engine, meeting.latest
     turn: Turn[None] = Turn(engine)
@@ -236,12 +236,12 @@ def _affords(comm: Communicator) -> bool:
     return slot_provider is not None and slot_provider.affords(comm.context_id, _others(comm))
 
 
-def _assemble(comm: Communicator) -> Assembly | None:
+def _assemble(comm: Communicator) -> SlotGroup | None:
     slot_provider = comm.engine.slot_provider
     return None if slot_provider is None else slot_provider.assemble(comm.context_id, _others(comm))
 
 
-def _others(comm: Communicator) -> list[Party]:
+def _others(comm: Communicator) -> list[Endpoint]:
     engine = comm.engine
     return [engine.peer(rank) for rank in comm.targets if rank != engine.rank]
 
@@ -251,9 +251,9 @@ async def _agreed(channel: Channel, able: bool) -> bool:
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:
-        told = Slot.of(1)
+        told = Block.of(1)
         arrival = told.irecv(channel, (rank - distance) % size)
-        send = Slot(memoryview(bytes([able]))).isend(channel, (rank + distance) % size)
+        send = Block(memoryview(bytes([able]))).isend(channel, (rank + distance) % size)
         await arrival
         await send
         able = able and told.data[0] == 1

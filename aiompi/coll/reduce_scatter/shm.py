@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.exhibition import exhibit
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.reduce_scatter.pairwise import pairwise
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> None:
+async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
     """Show the contribution in shared memory, and combine the own segment of all.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on; where the
@@ -29,9 +29,9 @@ async def board(channel: Channel, operand: Operand, counts: Sequence[int]) -> No
     stop = start + counts[rank]
 
     def look(views: Sequence[bytes | memoryview]) -> None:
-        own, part = operand.span(start, stop), operand.part(start, stop)
+        own, part = accumulator.span(start, stop), accumulator.part(start, stop)
         part.combine([view[own] for view in views], near=rank)
-        operand.keep(part)
+        accumulator.keep(part)
 
-    if not await exhibit(channel, operand.slot(), look):
-        await pairwise(channel, operand, counts)
+    if not await exhibit(channel, accumulator.slot(), look):
+        await pairwise(channel, accumulator, counts)

@@ -1,6 +1,6 @@
-"""Operands: what a reduction combines, vectors in memory or Python objects.
+"""Accumulators: what a reduction combines, vectors in memory or Python objects.
 
-The order of operands is the order of ranks (section 4.9.4), also where the operation commutes: then results are
+The order of accumulators is the order of ranks (section 4.9.4), also where the operation commutes: then results are
 the same on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
@@ -37,7 +37,7 @@ class Codec(Protocol):
         """The object of a message. It may keep using the memory."""
 
 
-class Operand(ABC):
+class Accumulator(ABC):
     """The partial result of one rank: at first its own contribution.
 
     Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `slot()`
@@ -47,11 +47,11 @@ class Operand(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def slot(self) -> Slot:
+    def slot(self) -> Block:
         """The partial result, for sending."""
 
     @abstractmethod
-    def incoming(self) -> Slot:
+    def incoming(self) -> Block:
         """Room for another partial result."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Operand(ABC):
         """Become what the contributions of some ranks make together; see `fold`, also for `near` of vectors."""
         raise self._whole()
 
-    # What follows is for algorithms that cut operands, and therefore serve vectors only.
+    # What follows is for algorithms that cut accumulators, and therefore serve vectors only.
 
     @property
     def count(self) -> int:
@@ -82,26 +82,26 @@ class Operand(ABC):
         """The bytes of the items `start` to `stop - 1`."""
         raise self._whole()
 
-    def part(self, start: int, stop: int) -> Operand:
-        """The items `start` to `stop - 1` as an operand of its own, which shares the memory.
+    def part(self, start: int, stop: int) -> Accumulator:
+        """The items `start` to `stop - 1` as an accumulator of its own, which shares the memory.
 
         While there are parts, use the whole only to `join` or `keep` them.
         """
         raise self._whole()
 
-    def room(self) -> Slot:
+    def room(self) -> Block:
         """Room for another partial result, of several at a time."""
         raise self._whole()
 
-    def take(self, room: Slot, lower: bool) -> None:
+    def take(self, room: Block, lower: bool) -> None:
         """Combine with what came into a room; `lower`: it is of lower ranks, otherwise of higher ones."""
         raise self._whole()
 
-    def started(self, room: Slot) -> Operand:
-        """What came into a room as an operand of its own, until its slot is taken."""
+    def started(self, room: Block) -> Accumulator:
+        """What came into a room as an accumulator of its own, until its slot is taken."""
         raise self._whole()
 
-    def replacement(self) -> Slot:
+    def replacement(self) -> Block:
         """Room for a result that takes the place of the partial one; no `adopt` is needed."""
         raise self._whole()
 
@@ -116,11 +116,11 @@ class Operand(ABC):
         """
         raise self._whole()
 
-    def join(self, *parts: Operand) -> None:
+    def join(self, *parts: Accumulator) -> None:
         """Become what the parts, which cover the whole, are by now."""
         raise self._whole()
 
-    def keep(self, part: Operand) -> None:
+    def keep(self, part: Accumulator) -> None:
         """Become one of the parts; the others are not needed any more."""
         raise self._whole()
 
@@ -128,7 +128,7 @@ class Operand(ABC):
         return InternalError(f"a {type(self).__name__} cannot be cut; the algorithm must not be `any_form`")
 
 
-async def exchange(channel: Channel, given: Operand, kept: Operand, partner: int) -> None:
+async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
     """Send a partner one partial result, and combine what comes from it with another, which may be the same one."""
     arrival = kept.incoming().irecv(channel, partner)
     send = given.slot().isend(channel, partner)
@@ -150,7 +150,7 @@ class Pool(list[memoryview]):
         return allocate(nbytes)
 
 
-class Vector(Operand):
+class Vector(Accumulator):
     """Items as they travel, packed, combined in place.
 
     Each partial result is made in the memory of one of the two that it is made of. So a rank needs room for two at a
@@ -200,12 +200,12 @@ class Vector(Operand):
     def memory(self) -> memoryview:
         return self._value
 
-    def slot(self) -> Slot:
-        return Slot(self._value)
+    def slot(self) -> Block:
+        return Block(self._value)
 
-    def incoming(self) -> Slot:
+    def incoming(self) -> Block:
         self._incoming = self._room()
-        return Slot(self._incoming)
+        return Block(self._incoming)
 
     def absorb(self, lower: bool) -> None:
         combine = self._combine
@@ -242,20 +242,20 @@ class Vector(Operand):
             ordered=not self._op.commute,
         )
 
-    def room(self) -> Slot:
-        return Slot(self._pool.take(len(self._value)))
+    def room(self) -> Block:
+        return Block(self._pool.take(len(self._value)))
 
-    def take(self, room: Slot, lower: bool) -> None:
+    def take(self, room: Block, lower: bool) -> None:
         assert room.memory is not None
         self._incoming = room.memory
         self.absorb(lower)
 
-    def started(self, room: Slot) -> Vector:
+    def started(self, room: Block) -> Vector:
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
-    def replacement(self) -> Slot:
-        return Slot(self._replaced())
+    def replacement(self) -> Block:
+        return Block(self._replaced())
 
     def _replaced(self) -> memoryview:
         """Memory for a result in the place of the partial one."""
@@ -278,13 +278,13 @@ class Vector(Operand):
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         self.fold(contributions, self._replaced(), near)
 
-    def join(self, *parts: Operand) -> None:
+    def join(self, *parts: Accumulator) -> None:
         for part in parts:
             assert isinstance(part, Vector)
             part.settle()
         self._value, self._own, self._vacant = self._settled_place(), True, False
 
-    def keep(self, part: Operand) -> None:
+    def keep(self, part: Accumulator) -> None:
         assert isinstance(part, Vector)
         self._value, self._own = part._value, part._own
         self._place, self._vacant = None, False
@@ -348,11 +348,11 @@ class VectorOperand(Vector):
             self._result.unpack(self._value)
 
 
-class ObjectOperand(Operand):
+class ObjectAccumulator(Accumulator):
     """Python objects, combined by calling the operation.
 
     Args:
-        value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
+        value: contribution of this rank, which stays as it is, whatever the operation does with its accumulators.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
     """
@@ -361,13 +361,13 @@ class ObjectOperand(Operand):
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
         self._value = self._given = value
-        self._slot: Slot | None = None  # with the message of the partial result, once it is needed
+        self._slot: Block | None = None  # with the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op
         # What a predefined operation makes of numbers has nothing in common with them, unlike a sum of lists.
         plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
         self._pure = plain and isinstance(op, Op) and op.is_predefined
         self._codec = codec
-        self._incoming = Slot()
+        self._incoming = Block()
 
     @property
     def value(self) -> Any:
@@ -385,14 +385,14 @@ class ObjectOperand(Operand):
             self._become(self._codec.loads(joined(slot.payload, slot.nbytes)))
         return self._value
 
-    def slot(self) -> Slot:
+    def slot(self) -> Block:
         slot = self._slot
         if slot is None:
-            slot = self._slot = Slot.holding(*self._codec.dumps(self._value))
+            slot = self._slot = Block.holding(*self._codec.dumps(self._value))
         return slot
 
-    def incoming(self) -> Slot:
-        self._incoming = Slot()
+    def incoming(self) -> Block:
+        self._incoming = Block()
         return self._incoming
 
     def absorb(self, lower: bool) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.exhibition import exhibit
-from aiompi.coll.operand import Operand
+from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.scan.recursive_doubling import recursive_doubling
+from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, operand: Operand) -> None:
+async def shm(channel: Channel, accumulator: Accumulator) -> None:
     """Show the contribution in shared memory, and combine those of the ranks up to the own one.
 
     Order-safe: a rank combines its own contribution with that of the rank below, and so on. Steps: 1. Per rank, for m
@@ -28,7 +28,7 @@ async def board(channel: Channel, operand: Operand) -> None:
     """
 
     def look(views: Sequence[bytes | memoryview]) -> None:
-        operand.combine(views[: channel.rank + 1])
+        accumulator.combine(views[: channel.rank + 1])
 
-    if not await exhibit(channel, operand.slot(), look):
-        await recursive_doubling(channel, operand)
+    if not await exhibit(channel, accumulator.slot(), look):
+        await recursive_doubling(channel, accumulator)

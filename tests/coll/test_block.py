@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from aiompi.coll.slot import Bundle, Slot
+from aiompi.coll.block import Block, Bundle
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 
 
@@ -24,23 +24,23 @@ def exchange(world, sent, slot):
 
 def test_a_block_is_sent_from_and_received_into_its_own_memory(world):
     memory, other = bytearray(b"abc"), bytearray(3)
-    slot = Slot(memoryview(other))
-    exchange(world, Slot(memoryview(memory)), slot)
+    slot = Block(memoryview(other))
+    exchange(world, Block(memoryview(memory)), slot)
     assert other == memory
     assert slot.payload[0].obj is other
 
 
 def test_an_object_slot_takes_any_length_and_passes_on_what_came(world):
-    slot, last = Slot(), Slot()
-    exchange(world, Slot.holding((b"ab", memoryview(b"cde")), 5), slot)
+    slot, last = Block(), Block()
+    exchange(world, Block.holding((b"ab", memoryview(b"cde")), 5), slot)
     assert slot.nbytes == 5
     exchange(world, slot, last)
     assert last.data == b"abcde"
 
 
 def test_an_empty_message_fills_an_object_slot(world):
-    slot = Slot.holding((b"old",), 3)
-    exchange(world, Slot(), slot)
+    slot = Block.holding((b"old",), 3)
+    exchange(world, Block(), slot)
     assert (slot.nbytes, slot.data) == (0, b"")
 
 
@@ -49,42 +49,42 @@ def test_an_empty_message_fills_an_object_slot(world):
 @pytest.mark.parametrize(("sent", "error"), [(5, TruncationError), (3, InvalidCountError)])
 def test_other_amounts_than_expected_are_reported_with_both_figures(sent, error, eager_limit, world):
     memory = bytearray(6)
-    block = Slot(memoryview(memory)[:4])
+    block = Block(memoryview(memory)[:4])
     with pytest.raises(error, match=f"Test on WORLD, rank 1: rank 0 sent {sent} bytes where 4 are expected"):
-        exchange(partial(world, eager_limit=eager_limit), Slot(memoryview(b"x" * sent)), block)
+        exchange(partial(world, eager_limit=eager_limit), Block(memoryview(b"x" * sent)), block)
     assert memory[4:] == bytes(2)
 
 
 def test_a_copy_has_memory_of_its_own():
     original = bytearray(b"abc")
-    block, whole = Slot(memoryview(bytearray(3))), Slot()
+    block, whole = Block(memoryview(bytearray(3))), Block()
     for slot in (block, whole):
-        slot.copy(Slot(memoryview(original)))
+        slot.copy(Block(memoryview(original)))
     original[:] = b"xyz"
     assert block.data == whole.data == b"abc"
 
 
 def test_copying_a_slot_to_itself_leaves_it_as_it_is():
-    slot = Slot.holding((b"a", b"b"), 2)
+    slot = Block.holding((b"a", b"b"), 2)
     slot.copy(slot)
     assert slot.payload == (b"a", b"b")
 
 
 def test_a_part_of_a_block_shares_its_memory():
     memory = bytearray(b"abcdef")
-    part = Slot(memoryview(memory)).part(2, 4)
-    part.copy(Slot(memoryview(b"xy")))
+    part = Block(memoryview(memory)).part(2, 4)
+    part.copy(Block(memoryview(b"xy")))
     assert (part.nbytes, memory) == (2, b"abxyef")
 
 
 def test_objects_cannot_be_cut():
     with pytest.raises(InternalError, match="cannot be cut"):
-        Slot.holding((b"abc",), 3).part(0, 1)
+        Block.holding((b"abc",), 3).part(0, 1)
 
 
 @pytest.mark.parametrize("lengths", [[], [3], [2, 0, 3]])
 def test_a_bundle_is_one_message_into_all_its_slots(lengths, world):
-    sent, received = ([Slot(memoryview(bytearray(fill * n))) for n in lengths] for fill in (b"a", b"b"))
+    sent, received = ([Block(memoryview(bytearray(fill * n))) for n in lengths] for fill in (b"a", b"b"))
     ranks = world(2)
 
     def call(comm):
@@ -100,6 +100,6 @@ def test_a_bundle_is_one_message_into_all_its_slots(lengths, world):
 
 
 def test_a_bundle_of_other_length_is_reported(world):
-    sent, received = (Bundle([Slot(memoryview(bytearray(n))) for n in (2, length)]) for length in (3, 4))
+    sent, received = (Bundle([Block(memoryview(bytearray(n))) for n in (2, length)]) for length in (3, 4))
     with pytest.raises(InvalidCountError, match="rank 0 sent 5 bytes where 6 are expected here"):
         exchange(world, sent, received)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
 from aiompi.coll.tree import Tree
 from aiompi.comm import Channel
 
 
-class Pieces:
+class ScatterBlocks:
     """A block cut into pieces that differ by at most one byte.
 
     Args:
@@ -17,11 +17,11 @@ class Pieces:
 
     __slots__ = ("_number", "_slot")
 
-    def __init__(self, slot: Slot, number: int) -> None:
+    def __init__(self, slot: Block, number: int) -> None:
         self._slot = slot
         self._number = number
 
-    def range(self, start: int, stop: int) -> Slot:
+    def range(self, start: int, stop: int) -> Block:
         """The pieces `start` to `stop - 1` together."""
         length = self._slot.nbytes
         return self._slot.part(start * length // self._number, stop * length // self._number)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from aiompi.coll.barrier.dissemination import dissemination
-from aiompi.coll.meeting import meet
+from aiompi.coll.shm_sync import meet
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel) -> None:
+async def shm(channel: Channel) -> None:
     """Post in shared memory that this rank has entered, until all have; the last one wakes the others.
 
     Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, and until

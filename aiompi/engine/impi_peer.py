@@ -11,8 +11,8 @@ import warnings
 from typing import TYPE_CHECKING
 
 from aiompi.datatype.buffer.allocation import allocate
+from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.message import Landing, Message
-from aiompi.engine.party import Party
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import Mode, Send
 from aiompi.impi.channel import Incoming, Outgoing, Pair, Phase
@@ -33,7 +33,7 @@ class ForeignSend(Send):
 
     __slots__ = ("outgoing",)
 
-    peer: ForeignPeer
+    peer: ImpiPeer
     outgoing: Outgoing | None
 
     def _finish(self) -> None:
@@ -64,13 +64,13 @@ class ForeignMessage(Message):
 
     __slots__ = ("beginning", "incoming")
 
-    def __init__(self, peer: ForeignPeer, matcher: Matcher, source: int, tag: int, length: int) -> None:
+    def __init__(self, peer: ImpiPeer, matcher: Matcher, source: int, tag: int, length: int) -> None:
         super().__init__(peer, matcher, source, tag, length, 0, rts=False, sync=False)
         self.incoming: Incoming | None = None
         self.beginning = memoryview(b"")
 
     @classmethod
-    def of(cls, peer: ForeignPeer, matcher: Matcher, incoming: Incoming, data: memoryview) -> ForeignMessage:
+    def of(cls, peer: ImpiPeer, matcher: Matcher, incoming: Incoming, data: memoryview) -> ForeignMessage:
         """A message that nobody has received."""
         message = cls(peer, matcher, incoming.lsrank, incoming.tag, incoming.length)
         message.incoming = incoming
@@ -85,11 +85,11 @@ class ForeignMessage(Message):
         return message
 
     def envelope(self) -> Status:
-        assert isinstance(self.peer, ForeignPeer)
+        assert isinstance(self.peer, ImpiPeer)
         return Status.of(self.source, self.tag, self.length, external=self.peer.external)
 
 
-class ForeignPeer(Party):
+class ImpiPeer(Endpoint):
     """A rank of another client (protocol aiompi.impi.channel.Correspondent).
 
     Args:
@@ -122,7 +122,7 @@ class ForeignPeer(Party):
         mode: Mode = Mode.STANDARD,
         note: int = 0,
     ) -> Send:
-        """Start a message; see `Party.send`.
+        """Start a message; see `Endpoint.send`.
 
         Args:
             payload: in the form in which it travels.

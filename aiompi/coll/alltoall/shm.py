@@ -8,12 +8,12 @@ from struct import Struct
 from typing import Any
 
 from aiompi.coll.alltoall.linear import linear
-from aiompi.coll.exhibition import exhibit_short, exhibit_written
-from aiompi.coll.slot import Slot
+from aiompi.coll.block import Block
+from aiompi.coll.shm_window import exhibit_short, exhibit_written
 from aiompi.comm import Channel
 
 
-async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> None:
+async def shm(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Show the blocks for all others in shared memory, and copy the own ones from where the others have shown them.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
@@ -29,7 +29,7 @@ async def board(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[S
         await linear(channel, outgoing, incoming)
 
 
-def _show_blocks(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> Coroutine[Any, None, bool]:
+def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
     rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
     # Each begins with another rank, so that not all read the same memory.
     others = (*range(rank + 1, size), *range(rank))
@@ -47,7 +47,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[
     return exhibit_written(channel, size * nbytes, write, look)
 
 
-def _show_objects(channel: Channel, outgoing: Sequence[Slot], incoming: Sequence[Slot]) -> Coroutine[Any, None, bool]:
+def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
     """What is shown begins with the length of each object."""
     rank, lengths = channel.rank, _lengths(channel.size)
 
