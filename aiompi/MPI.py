@@ -24,9 +24,9 @@ from aiompi.datatype import Aint_add as Aint_add
 from aiompi.datatype import Aint_diff as Aint_diff
 from aiompi.datatype import Free_address as Free_address
 from aiompi.datatype import Get_address as Get_address
-from aiompi.datatype.buffer.address import Bottom as BottomType  # noqa: F401
-from aiompi.datatype.buffer.constant import BufferAutomatic as BufferAutomaticType  # noqa: F401
-from aiompi.datatype.buffer.constant import InPlace as InPlaceType  # noqa: F401
+from aiompi.datatype.buffer.address import Bottom as BottomType
+from aiompi.datatype.buffer.constant import BufferAutomatic as BufferAutomaticType
+from aiompi.datatype.buffer.constant import InPlace as InPlaceType
 from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
@@ -60,6 +60,69 @@ from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
+
+__all__ = [
+    "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD",
+    "BUFFER_AUTOMATIC", "BXOR", "BYTE", "CART", "CHAR", "CHARACTER", "COMBINER_CONTIGUOUS", "COMBINER_DARRAY",
+    "COMBINER_DUP", "COMBINER_F90_COMPLEX", "COMBINER_F90_INTEGER", "COMBINER_F90_REAL", "COMBINER_HINDEXED",
+    "COMBINER_HINDEXED_BLOCK", "COMBINER_HVECTOR", "COMBINER_INDEXED", "COMBINER_INDEXED_BLOCK", "COMBINER_NAMED",
+    "COMBINER_RESIZED", "COMBINER_STRUCT", "COMBINER_SUBARRAY", "COMBINER_VALUE_INDEX", "COMBINER_VECTOR", "COMM_NULL",
+    "COMM_SELF", "COMM_TYPE_HW_GUIDED", "COMM_TYPE_HW_UNGUIDED", "COMM_TYPE_RESOURCE_GUIDED", "COMM_TYPE_SHARED",
+    "COMM_WORLD", "COMPLEX", "COMPLEX16", "COMPLEX32", "COMPLEX4", "COMPLEX8", "CONGRUENT", "COUNT", "CXX_BOOL",
+    "CXX_DOUBLE_COMPLEX", "CXX_FLOAT_COMPLEX", "CXX_LONG_DOUBLE_COMPLEX", "C_BOOL", "C_COMPLEX", "C_DOUBLE_COMPLEX",
+    "C_FLOAT_COMPLEX", "C_LONG_DOUBLE_COMPLEX", "DATATYPE_NULL", "DISPLACEMENT_CURRENT", "DISP_CUR", "DISTRIBUTE_BLOCK",
+    "DISTRIBUTE_CYCLIC", "DISTRIBUTE_DFLT_DARG", "DISTRIBUTE_NONE", "DIST_GRAPH", "DOUBLE", "DOUBLE_COMPLEX",
+    "DOUBLE_INT", "DOUBLE_PRECISION", "ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN",
+    "ERROR_CLASSES", "ERR_ABI", "ERR_ACCESS", "ERR_AMODE", "ERR_ARG", "ERR_ASSERT", "ERR_BAD_FILE", "ERR_BASE",
+    "ERR_BUFFER", "ERR_COMM", "ERR_CONVERSION", "ERR_COUNT", "ERR_DIMS", "ERR_DISP", "ERR_DUP_DATAREP",
+    "ERR_ERRHANDLER", "ERR_FILE", "ERR_FILE_EXISTS", "ERR_FILE_IN_USE", "ERR_GROUP", "ERR_INFO", "ERR_INFO_KEY",
+    "ERR_INFO_NOKEY", "ERR_INFO_VALUE", "ERR_INTERN", "ERR_IN_STATUS", "ERR_IO", "ERR_KEYVAL", "ERR_LASTCODE",
+    "ERR_LOCKTYPE", "ERR_NAME", "ERR_NOT_SAME", "ERR_NO_MEM", "ERR_NO_SPACE", "ERR_NO_SUCH_FILE", "ERR_OP", "ERR_OTHER",
+    "ERR_PENDING", "ERR_PORT", "ERR_PROC_ABORTED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_QUOTA",
+    "ERR_RANK", "ERR_READ_ONLY", "ERR_REQUEST", "ERR_REVOKED", "ERR_RMA_ATTACH", "ERR_RMA_CONFLICT", "ERR_RMA_FLAVOR",
+    "ERR_RMA_RANGE", "ERR_RMA_SHARED", "ERR_RMA_SYNC", "ERR_ROOT", "ERR_SERVICE", "ERR_SESSION", "ERR_SIZE",
+    "ERR_SPAWN", "ERR_TAG", "ERR_TOPOLOGY", "ERR_TRUNCATE", "ERR_TYPE", "ERR_UNKNOWN", "ERR_UNSUPPORTED_DATAREP",
+    "ERR_UNSUPPORTED_OPERATION", "ERR_VALUE_TOO_LARGE", "ERR_WIN", "FILE_NULL", "FLOAT", "FLOAT16_T", "FLOAT32_T",
+    "FLOAT64_T", "FLOAT_INT", "F_BOOL", "F_COMPLEX", "F_DOUBLE", "F_DOUBLE_COMPLEX", "F_ERROR", "F_FLOAT",
+    "F_FLOAT_COMPLEX", "F_INT", "F_SOURCE", "F_STATUS_SIZE", "F_TAG", "GRAPH", "GROUP_EMPTY", "GROUP_NULL", "HOST",
+    "IDENT", "IMPI_CLIENT_COLOR", "IMPI_CLIENT_SIZE", "IMPI_HOST_COLOR", "IMPI_HOST_SIZE", "INFO_ENV", "INFO_NULL",
+    "INT", "INT16_T", "INT32_T", "INT64_T", "INT8_T", "INTEGER", "INTEGER1", "INTEGER16", "INTEGER2", "INTEGER4",
+    "INTEGER8", "INT_INT", "IN_PLACE", "IO", "KEYVAL_INVALID", "LAND", "LASTUSEDCODE", "LATER_ERROR_CLASSES", "LB",
+    "LOCK_EXCLUSIVE", "LOCK_SHARED", "LOGICAL", "LOGICAL1", "LOGICAL16", "LOGICAL2", "LOGICAL4", "LOGICAL8", "LONG",
+    "LONG_DOUBLE", "LONG_DOUBLE_INT", "LONG_INT", "LONG_LONG", "LONG_LONG_INT", "LOR", "LXOR", "MAX", "MAXLOC",
+    "MAX_DATAREP_STRING", "MAX_ERROR_STRING", "MAX_INFO_KEY", "MAX_INFO_VAL", "MAX_LIBRARY_VERSION_STRING",
+    "MAX_OBJECT_NAME", "MAX_PORT_NAME", "MAX_PROCESSOR_NAME", "MAX_PSET_NAME_LEN", "MAX_STRINGTAG_LEN",
+    "MESSAGE_NO_PROC", "MESSAGE_NULL", "MIN", "MINLOC", "MODE_APPEND", "MODE_CREATE", "MODE_DELETE_ON_CLOSE",
+    "MODE_EXCL", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE", "MODE_NOSUCCEED", "MODE_RDONLY",
+    "MODE_RDWR", "MODE_SEQUENTIAL", "MODE_UNIQUE_OPEN", "MODE_WRONLY", "NO_OP", "OFFSET", "OP_NULL", "ORDER_C",
+    "ORDER_F", "ORDER_FORTRAN", "PACKED", "PROC_NULL", "PROD", "REAL", "REAL16", "REAL2", "REAL4", "REAL8", "REPLACE",
+    "REQUEST_NULL", "ROOT", "SEEK_CUR", "SEEK_END", "SEEK_SET", "SESSION_NULL", "SHORT", "SHORT_INT", "SIGNED_CHAR",
+    "SIGNED_INT", "SIGNED_LONG", "SIGNED_LONG_LONG", "SIGNED_SHORT", "SIMILAR", "SINT16_T", "SINT32_T", "SINT64_T",
+    "SINT8_T", "SUBVERSION", "SUCCESS", "SUM", "TAG_UB", "THREAD_FUNNELED", "THREAD_MULTIPLE", "THREAD_SERIALIZED",
+    "THREAD_SINGLE", "TWODOUBLE_PRECISION", "TWOINT", "TWOINTEGER", "TWOREAL", "TYPECLASS_COMPLEX", "TYPECLASS_INTEGER",
+    "TYPECLASS_LOGICAL", "TYPECLASS_REAL", "UB", "UINT16_T", "UINT32_T", "UINT64_T", "UINT8_T", "UNDEFINED", "UNEQUAL",
+    "UNIVERSE_SIZE", "UNSIGNED", "UNSIGNED_CHAR", "UNSIGNED_INT", "UNSIGNED_LONG", "UNSIGNED_LONG_LONG",
+    "UNSIGNED_SHORT", "UNWEIGHTED", "VERSION", "WCHAR", "WEIGHTS_EMPTY", "WIN_BASE", "WIN_CREATE_FLAVOR",
+    "WIN_DISP_UNIT", "WIN_FLAVOR", "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE", "WIN_FLAVOR_DYNAMIC",
+    "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL", "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "WTIME_IS_GLOBAL",
+    "Add_error_class", "Add_error_code", "Add_error_string", "Address", "Aint_add", "Aint_diff", "Alloc_mem",
+    "Attach_buffer", "AuthenticationError", "BlockingCallError", "BottomType", "BufferAutomaticType", "Cartcomm",
+    "Close_port", "Comm", "Compute_dims", "Datatype", "Detach_buffer", "Distgraphcomm", "Errhandler", "Exception",
+    "File", "Finalize", "Flush_buffer", "Free_address", "Free_mem", "Get_abi_fortran_info", "Get_abi_info",
+    "Get_abi_version", "Get_address", "Get_error_class", "Get_error_string", "Get_hw_resource_info",
+    "Get_library_version", "Get_processor_name", "Get_version", "Graphcomm", "Grequest", "Group", "Iflush_buffer",
+    "InPlaceType", "InStatusError", "Info", "InfoNoKeyError", "Init", "Init_thread", "Intercomm", "InternalError",
+    "Intracomm", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "InvalidCountError",
+    "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError", "InvalidInfoError", "InvalidInfoKeyError",
+    "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
+    "InvalidRootError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError", "Is_finalized", "Is_initialized",
+    "Is_thread_main", "JobAbortedError", "LocalProtocolError", "Lookup_name", "Message", "Op", "Open_port",
+    "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError", "Publish_name",
+    "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
+    "Remove_error_string", "Request", "Session", "Status", "Topocomm", "TruncationError", "Type_extent",
+    "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError", "Unpublish_name", "Win",
+    "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory", "pickle",
+]  # fmt: skip
 
 VERSION, SUBVERSION = 3, 1
 

@@ -10,7 +10,10 @@
 
     aiompi.run(main)
 
-This is the native face. `from aiompi import MPI` is the blocking one.
+This is the native face. `from aiompi import MPI` is the blocking face.
+
+Names are imported on first use (PEP 562): the launcher imports parts of this package and needs neither numpy nor the
+engine. Type checkers read the block below instead.
 """
 
 from __future__ import annotations
@@ -19,6 +22,51 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD", "BXOR",
+    "BYTE", "CART", "CHAR", "CHARACTER", "COMBINER_CONTIGUOUS", "COMBINER_DARRAY", "COMBINER_DUP",
+    "COMBINER_F90_COMPLEX", "COMBINER_F90_INTEGER", "COMBINER_F90_REAL", "COMBINER_HINDEXED", "COMBINER_HINDEXED_BLOCK",
+    "COMBINER_HVECTOR", "COMBINER_INDEXED", "COMBINER_INDEXED_BLOCK", "COMBINER_NAMED", "COMBINER_RESIZED",
+    "COMBINER_STRUCT", "COMBINER_SUBARRAY", "COMBINER_VALUE_INDEX", "COMBINER_VECTOR", "COMM_NULL",
+    "COMM_TYPE_HW_GUIDED", "COMM_TYPE_HW_UNGUIDED", "COMM_TYPE_RESOURCE_GUIDED", "COMM_TYPE_SHARED", "COMPLEX",
+    "COMPLEX16", "COMPLEX32", "COMPLEX4", "COMPLEX8", "CONGRUENT", "COUNT", "CXX_BOOL", "CXX_DOUBLE_COMPLEX",
+    "CXX_FLOAT_COMPLEX", "CXX_LONG_DOUBLE_COMPLEX", "C_BOOL", "C_COMPLEX", "C_DOUBLE_COMPLEX", "C_FLOAT_COMPLEX",
+    "C_LONG_DOUBLE_COMPLEX", "DATATYPE_NULL", "DISTRIBUTE_BLOCK", "DISTRIBUTE_CYCLIC", "DISTRIBUTE_DFLT_DARG",
+    "DISTRIBUTE_NONE", "DIST_GRAPH", "DOUBLE", "DOUBLE_COMPLEX", "DOUBLE_INT", "DOUBLE_PRECISION", "ERRHANDLER_NULL",
+    "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN", "ERROR_CLASSES", "ERR_ARG", "ERR_BUFFER", "ERR_COMM",
+    "ERR_COUNT", "ERR_DIMS", "ERR_ERRHANDLER", "ERR_GROUP", "ERR_INFO", "ERR_INFO_KEY", "ERR_INFO_NOKEY",
+    "ERR_INFO_VALUE", "ERR_INTERN", "ERR_IN_STATUS", "ERR_KEYVAL", "ERR_LASTCODE", "ERR_OP", "ERR_OTHER", "ERR_PENDING",
+    "ERR_RANK", "ERR_REQUEST", "ERR_ROOT", "ERR_TAG", "ERR_TOPOLOGY", "ERR_TRUNCATE", "ERR_TYPE", "ERR_UNKNOWN",
+    "FLOAT", "FLOAT16_T", "FLOAT32_T", "FLOAT64_T", "FLOAT_INT", "F_BOOL", "F_COMPLEX", "F_DOUBLE", "F_DOUBLE_COMPLEX",
+    "F_ERROR", "F_FLOAT", "F_FLOAT_COMPLEX", "F_INT", "F_SOURCE", "F_STATUS_SIZE", "F_TAG", "GRAPH", "GROUP_EMPTY",
+    "GROUP_NULL", "HOST", "IDENT", "IMPI_CLIENT_COLOR", "IMPI_CLIENT_SIZE", "IMPI_HOST_COLOR", "IMPI_HOST_SIZE",
+    "INFO_ENV", "INFO_NULL", "INT", "INT16_T", "INT32_T", "INT64_T", "INT8_T", "INTEGER", "INTEGER1", "INTEGER16",
+    "INTEGER2", "INTEGER4", "INTEGER8", "INT_INT", "IN_PLACE", "IO", "KEYVAL_INVALID", "LAND", "LASTUSEDCODE",
+    "LATER_ERROR_CLASSES", "LB", "LOGICAL", "LOGICAL1", "LOGICAL16", "LOGICAL2", "LOGICAL4", "LOGICAL8", "LONG",
+    "LONG_DOUBLE", "LONG_DOUBLE_INT", "LONG_INT", "LONG_LONG", "LONG_LONG_INT", "LOR", "LXOR", "MAX", "MAXLOC",
+    "MAX_DATAREP_STRING", "MAX_ERROR_STRING", "MAX_INFO_KEY", "MAX_INFO_VAL", "MAX_LIBRARY_VERSION_STRING",
+    "MAX_OBJECT_NAME", "MAX_PORT_NAME", "MAX_PROCESSOR_NAME", "MAX_PSET_NAME_LEN", "MAX_STRINGTAG_LEN", "MIN", "MINLOC",
+    "MPI", "NO_OP", "OFFSET", "OP_NULL", "ORDER_C", "ORDER_F", "ORDER_FORTRAN", "PACKED", "PROC_NULL", "PROD", "REAL",
+    "REAL16", "REAL2", "REAL4", "REAL8", "REPLACE", "ROOT", "SHORT", "SHORT_INT", "SIGNED_CHAR", "SIGNED_INT",
+    "SIGNED_LONG", "SIGNED_LONG_LONG", "SIGNED_SHORT", "SIMILAR", "SINT16_T", "SINT32_T", "SINT64_T", "SINT8_T",
+    "SUCCESS", "SUM", "TAG_UB", "THREAD_FUNNELED", "THREAD_MULTIPLE", "THREAD_SERIALIZED", "THREAD_SINGLE",
+    "TWODOUBLE_PRECISION", "TWOINT", "TWOINTEGER", "TWOREAL", "TYPECLASS_COMPLEX", "TYPECLASS_INTEGER",
+    "TYPECLASS_LOGICAL", "TYPECLASS_REAL", "UB", "UINT16_T", "UINT32_T", "UINT64_T", "UINT8_T", "UNDEFINED", "UNEQUAL",
+    "UNIVERSE_SIZE", "UNSIGNED", "UNSIGNED_CHAR", "UNSIGNED_INT", "UNSIGNED_LONG", "UNSIGNED_LONG_LONG",
+    "UNSIGNED_SHORT", "UNWEIGHTED", "WCHAR", "WEIGHTS_EMPTY", "WTIME_IS_GLOBAL", "Add_error_class", "Add_error_code",
+    "Add_error_string", "Address", "Aint_add", "Aint_diff", "AuthenticationError", "BlockingCallError", "Cartcomm",
+    "Comm", "Compute_dims", "Datatype", "Distgraphcomm", "Errhandler", "Exception", "Free_address", "Get_address",
+    "Get_error_class", "Get_error_string", "Graphcomm", "Group", "InStatusError", "Info", "InfoNoKeyError", "Intercomm",
+    "InternalError", "Intracomm", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "InvalidCountError",
+    "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError", "InvalidInfoError", "InvalidInfoKeyError",
+    "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
+    "InvalidRootError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError", "JobAbortedError",
+    "LocalProtocolError", "Message", "Op", "OtherError", "PendingError", "PersistentRequest", "ProcessFailedError",
+    "RemoteProtocolError", "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request", "Session",
+    "Settings", "Status", "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct",
+    "Type_ub", "UnknownError", "World", "error_string", "init", "join", "local_world", "rc", "run",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from aiompi import MPI as MPI
@@ -60,7 +108,7 @@ if TYPE_CHECKING:
     from aiompi.settings import rc as rc
     from aiompi.status import Status as Status
 
-# The launcher imports parts of this package and needs neither numpy nor the engine: names are found when used.
+# Where names come from on first use: of each module the names listed, and then all names of the modules with a star.
 _MODULES = {
     "aiompi.comm": ("Group",),
     "aiompi.comm.group": ("GROUP_EMPTY", "GROUP_NULL"),
@@ -84,23 +132,14 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
     if name == "MPI":
         return importlib.import_module("aiompi.MPI")
-    if name not in _HOMES and (name.startswith("_") or name.islower()):  # the import system looks here for submodules
-        raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
-    for home in (_HOMES[name],) if name in _HOMES else _STARRED:
-        module = importlib.import_module(home)
-        if name in _public(module):
-            value = globals()[name] = getattr(module, name)
-            return value
-    raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
+    homes = map(importlib.import_module, (_HOMES[name],) if name in _HOMES else _STARRED)
+    value = globals()[name] = next(getattr(home, name) for home in homes if name in vars(home))
+    return value
 
 
 def __dir__() -> list[str]:
-    starred = (name for home in _STARRED for name in _public(importlib.import_module(home)))
-    return sorted({*globals(), *_HOMES, *starred, "MPI"})
-
-
-def _public(module: Any) -> list[str]:
-    names: list[str] = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
-    return names
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations", "importlib"})

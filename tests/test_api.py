@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pydoc
+import re
 import subprocess
 import sys
 import types
@@ -41,12 +44,36 @@ def promised() -> dict[str, list[str]]:
 @pytest.mark.parametrize(("module", "names"), promised().items())
 def test_type_checkers_see_what_there_is(module: str, names: list[str]) -> None:
     """What the package promises to them is what it gives."""
-    home = sys.modules.get(module) or __import__(module, fromlist=["_"])
-    if names == ["*"]:
-        names = list(getattr(home, "__all__", None) or [name for name in vars(home) if not name.startswith("_")])
-    for name in names:
-        if not isinstance(value := getattr(home, name, MPI), types.ModuleType) or name == "MPI":
-            assert getattr(aiompi, name) is value
+    for name in starred(module) if names == ["*"] else names:
+        assert getattr(aiompi, name) is getattr(importlib.import_module(module), name)
+
+
+def starred(module: str) -> list[str]:
+    names: list[str] = importlib.import_module(module).__all__
+    return names
+
+
+def test_all_lists_every_public_name() -> None:
+    """`__all__` is written out for tools that do not run the code."""
+    names = [name for module, names in promised().items() for name in (starred(module) if names == ["*"] else names)]
+    assert sorted(aiompi.__all__) == sorted(set(names))
+    public = {
+        name
+        for name, value in vars(MPI).items()
+        if not name.startswith("_") and name != "annotations" and not isinstance(value, types.ModuleType)
+    }
+    assert sorted(MPI.__all__) == sorted(public)
+
+
+@pytest.mark.parametrize("module", [aiompi, MPI])
+def test_tools_see_every_public_name(module: types.ModuleType) -> None:
+    names = set(module.__all__)
+    assert names <= set(dir(module))
+    page = pydoc.plaintext.document(module)
+    assert [name for name in sorted(names - {"MPI"}) if not re.search(rf"\b{name}\b", page)] == []
+    namespace: dict[str, Any] = {}
+    exec(f"from {module.__name__} import *", namespace)
+    assert names <= set(namespace)
 
 
 @pytest.mark.parametrize("name", ["nonsense", "Nonsense", "_Nonsense", "__wrapped__"])
