@@ -60,6 +60,7 @@ from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
+from aiompi.typing import BufSpec as _BufSpec
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD",
@@ -159,7 +160,7 @@ def Is_finalized() -> bool:
     return _process.finalized
 
 
-def Attach_buffer(buf: _Any) -> None:
+def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
     """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
 
     Args:

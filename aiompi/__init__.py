@@ -131,14 +131,16 @@ _STARRED = (
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
-    if name == "MPI":
-        return importlib.import_module("aiompi.MPI")
-    homes = map(importlib.import_module, (_HOMES[name],) if name in _HOMES else _STARRED)
-    value = globals()[name] = next(getattr(home, name) for home in homes if name in vars(home))
-    return value
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'aiompi' has no attribute {name!r}")
+        if name == "MPI":
+            return importlib.import_module("aiompi.MPI")
+        homes = map(importlib.import_module, (_HOMES[name],) if name in _HOMES else _STARRED)
+        value = globals()[name] = next(getattr(home, name) for home in homes if name in vars(home))
+        return value
 
 
 def __dir__() -> list[str]:

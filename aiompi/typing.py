@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from aiompi.datatype import Datatype
     from aiompi.datatype.buffer.address import Bottom as BottomType
     from aiompi.datatype.buffer.constant import InPlace as InPlaceType
@@ -43,14 +47,24 @@ Count: TypeAlias = int
 Displ: TypeAlias = int
 Offset: TypeAlias = int
 TypeSpec: TypeAlias = "Datatype | str"
+#: None at some ranks, as at all but the root: what typeshed calls by this name, so that the others need no check
+MaybeNone: TypeAlias = Any
 
-#: see `aiompi.datatype.buffer.bufspec`
-BufSpec: TypeAlias = "Buffer | tuple[Any, ...] | list[Any]"
-#: as BufSpec; a count is that of one rank's block
-BufSpecB: TypeAlias = "Buffer | tuple[Any, ...] | list[Any]"
-#: see `aiompi.datatype.buffer.vector`
-BufSpecV: TypeAlias = "Buffer | tuple[Any, ...] | list[Any]"
-#: with a type for each rank
-BufSpecW: TypeAlias = "tuple[Any, ...] | list[Any]"
-#: of one-sided communication
+_Memory: TypeAlias = "Buffer | Bottom"
+_Items: TypeAlias = "Count | tuple[Count, Displ] | None"
+_Item: TypeAlias = "tuple[_Memory, _Items | TypeSpec] | tuple[_Memory, _Items, TypeSpec]"
+_Numbers: TypeAlias = "int | Sequence[int] | npt.NDArray[np.integer[Any]]"
+_Blocks: TypeAlias = "_Numbers | tuple[_Numbers, _Numbers] | None"
+_Block: TypeAlias = "tuple[_Memory, _Blocks | TypeSpec] | tuple[_Memory, _Blocks, TypeSpec]"
+_Types: TypeAlias = "tuple[_Memory, Sequence[TypeSpec]] | tuple[_Memory, _Blocks, Sequence[TypeSpec]]"
+
+#: memory with a count, a displacement and a datatype, or None for no items; see `aiompi.datatype.buffer.bufspec`
+BufSpec: TypeAlias = "Buffer | _Item | tuple[_Memory, Count, Displ, TypeSpec] | list[Any] | None"
+#: a BufSpec with blocks for several ranks, whose count is that of one block
+BufSpecB: TypeAlias = BufSpec
+#: blocks of different lengths; see `aiompi.datatype.buffer.vector`
+BufSpecV: TypeAlias = "Buffer | _Block | tuple[_Memory, _Numbers, _Numbers, TypeSpec] | list[Any]"
+#: blocks with a datatype for each rank; see `aiompi.datatype.buffer.vector`
+BufSpecW: TypeAlias = "_Types | tuple[_Memory, _Numbers, _Numbers, Sequence[TypeSpec]] | list[Any]"
+#: target of one-sided communication, which raises NotImplementedError
 TargetSpec: TypeAlias = "Displ | tuple[Any, ...] | list[Any]"

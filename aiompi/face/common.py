@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiompi import create
 from aiompi.arguments import instance, text
@@ -11,10 +11,12 @@ from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import Attributes
 from aiompi.comm.null import is_null
 from aiompi.datatype import BUFFER_AUTOMATIC, resolve_recv
+from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.engine import Request
 from aiompi.engine.bsend import Attachment
 from aiompi.errors import InvalidBufferError, InvalidCommError
 from aiompi.info import Info
+from aiompi.typing import BufSpec
 
 
 class Membership:
@@ -228,7 +230,7 @@ def clear_attributes(comm: Membership) -> None:
     comm._core.attributes.clear(comm)
 
 
-def attach(attachment: Attachment, buf: Any) -> None:
+def attach(attachment: Attachment, buf: BufSpec | BufferAutomatic) -> None:
     """Attach a buffer specification, or None or BUFFER_AUTOMATIC for one without a limit.
 
     Raises:

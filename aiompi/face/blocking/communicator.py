@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, Final, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
 from aiompi.arguments import integer
@@ -87,17 +87,17 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         refuse_running_loop("Comm.Clone", "await comm.Clone()")
         return self._duplicate(None)
 
-    def Create(self, group: Group) -> Any:
+    def Create(self, group: Group) -> Comm:
         """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
         refuse_running_loop("Comm.Create", "await comm.Create(group)")
         return self._made(create.create(self._admitted, group))
 
-    def Split(self, color: int = 0, key: int = 0) -> Any:
+    def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
         refuse_running_loop("Comm.Split", "await comm.Split(color, key)")
         return self._made(create.split(self._admitted, color, key))
 
-    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Any:
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Comm:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
         refuse_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
         return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
@@ -141,7 +141,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         made = self._finish(create.dup(core))
         return furnish(self, attributes, made, self._like, given)
 
-    def _made(self, request: EngineRequest[Communicator | None]) -> Any:
+    def _made(self, request: EngineRequest[Communicator | None]) -> Comm:
         """What a constructor has made, as a communicator of this face."""
         core = self._finish(request)
         return self._kin(OUTSIDE if core is None else core)
@@ -150,7 +150,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         """A communicator of the class of this one, which may be one of the program."""
         return type(self).__new__(type(self))._hold(core)
 
-    def _kin(self, core: Communicator) -> Any:
+    def _kin(self, core: Communicator) -> Comm:
         """A communicator of this face, of the kind that the core is of."""
         return _kind(self, core)()._hold(core)
 
@@ -164,6 +164,12 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     """A communicator of one group."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def Create(self, group: Group) -> Intracomm: ...
+        def Split(self, color: int = 0, key: int = 0) -> Intracomm: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Intracomm: ...
 
     @classmethod
     def _suits(cls, comm: Handle) -> bool:
@@ -305,6 +311,12 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def Create(self, group: Group) -> Intercomm: ...
+        def Split(self, color: int = 0, key: int = 0) -> Intercomm: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Intercomm: ...
 
     @classmethod
     def _suits(cls, comm: Handle) -> bool:

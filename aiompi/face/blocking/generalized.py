@@ -46,7 +46,7 @@ class Grequest(Request[Any]):
         """
         self.complete()
 
-    def complete(self, obj: Any = None) -> None:
+    def complete(self, obj: object = None) -> None:
         """As `Complete`; `wait` and `test` give the object."""
         process.admit()
         if self._core is None or self._core.done():

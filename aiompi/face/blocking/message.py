@@ -16,6 +16,7 @@ from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.requests import Request
 from aiompi.opaque import Reference
 from aiompi.status import Status
+from aiompi.typing import BufSpec
 
 if TYPE_CHECKING:
     from aiompi.face.blocking.point_to_point import PointToPoint
@@ -67,7 +68,7 @@ class Message(Reference[_Taken]):
         if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
             self._denoted = None
 
-    def Recv(self, buf: Any, status: Status | None = None) -> None:
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
         """Receive the message into a writable buffer specification (MPI_Mrecv, MPI-3).
 
         Raises:
@@ -77,7 +78,7 @@ class Message(Reference[_Taken]):
         refuse_running_loop("Message.Recv", "await message.Recv(buf)")
         self._receive(self._place(buf), status)
 
-    def Irecv(self, buf: Any) -> Request[Status]:
+    def Irecv(self, buf: BufSpec) -> Request[Status]:
         """Start receiving the message into a writable buffer specification (MPI_Imrecv, MPI-3).
 
         Raises:
@@ -102,7 +103,7 @@ class Message(Reference[_Taken]):
         """
         return Request._denote(self._start(None))
 
-    def _place(self, buf: Any) -> Place:
+    def _place(self, buf: BufSpec) -> Place:
         core = (self._denoted and self._denoted.core) or process.runtime.self_comm
         return core.conversion.to_receive(buf)
 

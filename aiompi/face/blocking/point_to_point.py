@@ -14,6 +14,7 @@ from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.allocation import joined
+from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.driver.caller import refuse_running_loop
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
@@ -24,6 +25,7 @@ from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.requests import Prequest, Request
 from aiompi.face.common import attach
 from aiompi.status import Status
+from aiompi.typing import Buffer, BufSpec
 
 T = TypeVar("T")
 
@@ -35,31 +37,31 @@ class PointToPoint(Handle):
 
     # Buffers.
 
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, standard mode (section 3.7)."""
         core = self._admitted
         core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
-    def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6)."""
         return Request._denote(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
 
-    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, synchronous mode (section 3.4)."""
         return Request._denote(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
-    def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted."""
         return Request._denote(self._start_buffer(buf, dest, tag, Mode.READY))
 
-    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+    def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
         core = self._admitted
         return Request._denote(core.irecv(core.conversion.to_receive(buf), source, tag))
 
-    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
         if core.engine.wake_callbacks:  # a look takes less than a call
@@ -69,22 +71,22 @@ class PointToPoint(Handle):
         if not request._done or request._error is not None:
             self._finish(request)
 
-    def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, buffered mode (sections 3.4 and 3.6)."""
         refuse_running_loop("Comm.Bsend", "await comm.Bsend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
 
-    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, synchronous mode (section 3.4)."""
         refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
-    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, ready mode (section 3.4): the receive must be posted."""
         refuse_running_loop("Comm.Rsend", "await comm.Rsend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.READY))
 
-    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
+    def Recv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a writable buffer specification (section 3.2.4).
 
         Raises:
@@ -99,10 +101,10 @@ class PointToPoint(Handle):
 
     def Sendrecv(
         self,
-        sendbuf: Any,
+        sendbuf: BufSpec,
         dest: int,
         sendtag: int = 0,
-        recvbuf: Any = None,
+        recvbuf: BufSpec = None,
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
@@ -115,7 +117,7 @@ class PointToPoint(Handle):
 
     def Sendrecv_replace(
         self,
-        buf: Any,
+        buf: BufSpec,
         dest: int,
         sendtag: int = 0,
         source: int = ANY_SOURCE,
@@ -128,10 +130,10 @@ class PointToPoint(Handle):
 
     def Isendrecv(
         self,
-        sendbuf: Any,
+        sendbuf: BufSpec,
         dest: int,
         sendtag: int = 0,
-        recvbuf: Any = None,
+        recvbuf: BufSpec = None,
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
     ) -> Request[Status]:
@@ -143,7 +145,7 @@ class PointToPoint(Handle):
         return Request._denote(exchange(received, send))
 
     def Isendrecv_replace(
-        self, buf: Any, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
+        self, buf: BufSpec, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
     ) -> Request[Status]:
         """Start to send what is in a buffer, and to receive into the same (MPI_Isendrecv_replace, MPI-4)."""
         core = self._admitted
@@ -163,7 +165,7 @@ class PointToPoint(Handle):
             raise
         return self._finish(receive)
 
-    def _start_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    def _start_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         core = self._admitted
         core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
@@ -171,23 +173,23 @@ class PointToPoint(Handle):
 
     # Persistent requests (section 3.9).
 
-    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
         """Bind the arguments of a send in standard mode."""
         return self._send_init(buf, dest, tag, Mode.STANDARD)
 
-    def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
         """Bind the arguments of a send in buffered mode."""
         return self._send_init(buf, dest, tag, Mode.BUFFERED)
 
-    def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
         """Bind the arguments of a send in synchronous mode."""
         return self._send_init(buf, dest, tag, Mode.SYNCHRONOUS)
 
-    def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest[None]:
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
         """Bind the arguments of a send in ready mode."""
         return self._send_init(buf, dest, tag, Mode.READY)
 
-    def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
+    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
         """Bind the arguments of a receive."""
         return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
 
@@ -196,30 +198,30 @@ class PointToPoint(Handle):
 
     # Python objects.
 
-    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, standard mode (section 3.7).
 
         As with mpi4py the object may be changed at once: of arrays in it a copy is sent, unless they have left.
         """
         return Request._denote(self._start_copy(obj, dest, tag, Mode.STANDARD))
 
-    def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode (sections 3.4 and 3.6)."""
         return Request._denote(self._start_object(obj, dest, tag, Mode.BUFFERED))
 
-    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def issend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, synchronous mode (section 3.4); see `isend`."""
         return Request._denote(self._start_copy(obj, dest, tag, Mode.SYNCHRONOUS))
 
-    def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, ready mode (section 3.4): the receive must be posted; see `isend`."""
         return Request._denote(self._start_copy(obj, dest, tag, Mode.READY))
 
-    def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
+    def irecv(self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size; `buf` is not needed and ignored."""
         return Request._denote(self._admitted.irecv(None, source, tag, process.codec.loads))
 
-    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+    def send(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
         if core.engine.wake_callbacks:  # a look takes less than a call
@@ -229,22 +231,24 @@ class PointToPoint(Handle):
         if not request._done or request._error is not None:
             self._finish(request)
 
-    def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
+    def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6)."""
         refuse_running_loop("Comm.bsend", "await comm.bsend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.BUFFERED))
 
-    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+    def ssend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, synchronous mode (section 3.4)."""
         refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
-    def rsend(self, obj: Any, dest: int, tag: int = 0) -> None:
+    def rsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, ready mode (section 3.4): the receive must be posted."""
         refuse_running_loop("Comm.rsend", "await comm.rsend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.READY))
 
-    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
+    def recv(
+        self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Any:
         """Receive an object of any size; `buf` is not needed and ignored, with a warning."""
         if buf is not None:
             _warn_of_buffer("buf")
@@ -256,10 +260,10 @@ class PointToPoint(Handle):
 
     def sendrecv(
         self,
-        sendobj: Any,
+        sendobj: object,
         dest: int,
         sendtag: int = 0,
-        recvbuf: Any = None,
+        recvbuf: BufSpec = None,
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
@@ -271,13 +275,13 @@ class PointToPoint(Handle):
         received = core.irecv(None, source, recvtag, process.codec.loads, status)
         return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
 
-    def _start_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    def _start_object(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         core = self._admitted
         core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         return core.isend(payload, nbytes, dest, tag, mode)
 
-    def _start_copy(self, obj: Any, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    def _start_copy(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
         """The same with an object that may be changed before it has been sent."""
         core = self._admitted
         core.wake(dest)
@@ -335,7 +339,7 @@ class PointToPoint(Handle):
 
     # Memory for buffered mode (section 3.6).
 
-    def Attach_buffer(self, buf: Any) -> None:
+    def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1)."""
         attach(self._admitted.attachment, buf)
 

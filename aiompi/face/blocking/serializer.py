@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.face.blocking.process import process
 from aiompi.objects.codec import Codec, Segment, is_pickle
+from aiompi.typing import Buffer, SupportsBuffer
 
 __all__ = ["Pickle", "pickle"]
 
@@ -59,15 +60,15 @@ class Pickle:
     def THRESHOLD(self, threshold: int | None) -> None:
         self._threshold = _THRESHOLD if threshold is None else threshold
 
-    def dumps(self, obj: Any) -> bytes:
+    def dumps(self, obj: object) -> bytes:
         """The bytes of an object."""
         return self._dumps(obj) if self._protocol is None else self._dumps(obj, self._protocol)
 
-    def loads(self, data: Any) -> Any:
+    def loads(self, data: Buffer) -> Any:
         """The object of some bytes."""
         return self._loads(data)
 
-    def dumps_oob(self, obj: Any) -> tuple[bytes, list[buffer]]:
+    def dumps_oob(self, obj: object) -> tuple[bytes, list[buffer]]:
         """The bytes of an object without its large buffers, and these."""
         buffers: list[buffer] = []
 
@@ -81,7 +82,7 @@ class Pickle:
         protocol = -1 if self._protocol is None or self._protocol < 0 else max(self._protocol, 5)
         return _pickle.dumps(obj, protocol, buffer_callback=in_band), buffers
 
-    def loads_oob(self, data: Any, buffers: Iterable[Any]) -> Any:
+    def loads_oob(self, data: SupportsBuffer, buffers: Iterable[SupportsBuffer]) -> Any:
         """The object of its bytes and buffers."""
         return _pickle.loads(data, buffers=buffers)
 

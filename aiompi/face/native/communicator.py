@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
 from aiompi.arguments import integer
@@ -81,7 +81,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         """Duplicate it; see `Dup`."""
         return self.Dup()
 
-    def Create(self, group: Group) -> Request[Any]:
+    def Create(self, group: Group) -> Request[Comm]:
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
@@ -94,7 +94,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         """
         return self._made(create.create(self._admitted, group))
 
-    def Split(self, color: int = 0, key: int = 0) -> Request[Any]:
+    def Split(self, color: int = 0, key: int = 0) -> Request[Comm]:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
 
         Args:
@@ -106,7 +106,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         """
         return self._made(create.split(self._admitted, color, key))
 
-    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Any]:
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Comm]:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
@@ -183,6 +183,12 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     """A communicator of one group."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def Create(self, group: Group) -> Request[Intracomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> Request[Intracomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intracomm]: ...
 
     def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
         """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3).
@@ -306,6 +312,12 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def Create(self, group: Group) -> Request[Intercomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> Request[Intercomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intercomm]: ...
 
     def Merge(self, high: bool = False) -> Request[Intracomm]:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).

@@ -13,6 +13,7 @@ from aiompi.engine.receive import Decode
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
 from aiompi.status import Status
+from aiompi.typing import BufSpec
 
 
 @hooks.surface
@@ -51,7 +52,7 @@ class Message:
         """Receive the message as an object."""
         return OwnedReceive(self.irecv(status))
 
-    def Irecv(self, buf: Any, status: Status | None = None) -> Request[Status]:
+    def Irecv(self, buf: BufSpec, status: Status | None = None) -> Request[Status]:
         """Start receiving the message into a writable buffer specification.
 
         Raises:
@@ -59,7 +60,7 @@ class Message:
         """
         return self._take(self._core.conversion.to_receive(buf), None, status)
 
-    def Recv(self, buf: Any, status: Status | None = None) -> OwnedReceive[Status]:
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> OwnedReceive[Status]:
         """Receive the message into a buffer."""
         return OwnedReceive(self.Irecv(buf, status))
 

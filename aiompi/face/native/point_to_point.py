@@ -6,6 +6,7 @@ from typing import Any
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
 from aiompi.engine.exchange import exchange
 from aiompi.face.common import attach
@@ -13,6 +14,7 @@ from aiompi.face.native.handle import Handle
 from aiompi.face.native.message import Message
 from aiompi.objects import Codec
 from aiompi.status import Status
+from aiompi.typing import BufSpec
 
 
 class PointToPoint(Handle):
@@ -24,7 +26,7 @@ class PointToPoint(Handle):
 
     # Objects.
 
-    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, standard mode (section 3.4).
 
         Args:
@@ -40,7 +42,7 @@ class PointToPoint(Handle):
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag)
 
-    def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode: complete at once (sections 3.4 and 3.6); see `isend`.
 
         Raises:
@@ -48,15 +50,15 @@ class PointToPoint(Handle):
         """
         return self._isend_object(obj, dest, tag, Mode.BUFFERED)
 
-    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def issend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, synchronous mode: complete not before a receive has matched it (section 3.4)."""
         return self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS)
 
-    def irsend(self, obj: Any, dest: int, tag: int = 0) -> Request[None]:
+    def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
         return self._isend_object(obj, dest, tag, Mode.READY)
 
-    def _isend_object(self, obj: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+    def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
@@ -74,21 +76,21 @@ class PointToPoint(Handle):
         """
         return self._admitted.irecv(None, source, tag, self._codec.loads, status)
 
-    def send(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
         self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
         return Owned(self._core.send(payload, nbytes, dest, tag))
 
-    def bsend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode; see `ibsend`."""
         return Owned(self.ibsend(obj, dest, tag))
 
-    def ssend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, synchronous mode; see `issend`."""
         return Owned(self.issend(obj, dest, tag))
 
-    def rsend(self, obj: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, ready mode; see `irsend`."""
         return Owned(self.irsend(obj, dest, tag))
 
@@ -98,7 +100,7 @@ class PointToPoint(Handle):
 
     def sendrecv(
         self,
-        sendobj: Any,
+        sendobj: object,
         dest: int,
         sendtag: int = 0,
         source: int = ANY_SOURCE,
@@ -111,7 +113,7 @@ class PointToPoint(Handle):
 
     # Buffers.
 
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, standard mode (section 3.7).
 
         Args:
@@ -127,7 +129,7 @@ class PointToPoint(Handle):
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag)
 
-    def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, buffered mode: complete at once (sections 3.4 and 3.6); see `Isend`.
 
         Raises:
@@ -135,20 +137,20 @@ class PointToPoint(Handle):
         """
         return self._isend_buffer(buf, dest, tag, Mode.BUFFERED)
 
-    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, synchronous mode (section 3.4); see `Isend`."""
         return self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS)
 
-    def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request[None]:
+    def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
-    def _isend_buffer(self, buf: Any, dest: int, tag: int, mode: Mode) -> Request[None]:
+    def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return self._core.isend((memory,), len(memory), dest, tag, mode)
 
-    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+    def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start receiving into a buffer (section 3.7).
 
         Args:
@@ -162,36 +164,36 @@ class PointToPoint(Handle):
         """
         return self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag)
 
-    def Send(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
         self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
         return Owned(self._core.send((memory,), len(memory), dest, tag))
 
-    def Bsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""
         return Owned(self.Ibsend(buf, dest, tag))
 
-    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, synchronous mode; see `Issend`."""
         return Owned(self.Issend(buf, dest, tag))
 
-    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> Owned[None]:
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, ready mode; see `Irsend`."""
         return Owned(self.Irsend(buf, dest, tag))
 
     def Recv(
-        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+        self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> OwnedReceive[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
         return OwnedReceive(self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag, None, status))
 
     def Sendrecv(
         self,
-        sendbuf: Any,
+        sendbuf: BufSpec,
         dest: int,
         sendtag: int = 0,
-        recvbuf: Any = None,
+        recvbuf: BufSpec = None,
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
@@ -207,7 +209,7 @@ class PointToPoint(Handle):
 
     def Sendrecv_replace(
         self,
-        buf: Any,
+        buf: BufSpec,
         dest: int,
         sendtag: int = 0,
         source: int = ANY_SOURCE,
@@ -221,23 +223,23 @@ class PointToPoint(Handle):
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 
-    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Isend`; each start sends what is in the buffer then."""
         return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
 
-    def Bsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Ibsend`."""
         return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
 
-    def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Issend`."""
         return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
 
-    def Rsend_init(self, buf: Any, dest: int, tag: int = 0) -> PersistentRequest[None]:
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
         """Bind the arguments of `Irsend`; each start needs the matching receive to be posted."""
         return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
 
-    def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
+    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
         """Bind the arguments of `Irecv`."""
         return self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag)
 
@@ -267,7 +269,7 @@ class PointToPoint(Handle):
 
     # Memory for buffered mode (section 3.6).
 
-    def Attach_buffer(self, buf: Any) -> None:
+    def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
 
         Args:

@@ -12,6 +12,7 @@ from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Prequest, Request
 from aiompi.info import INFO_NULL, Info
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
 class NeighborhoodCollectives(Handle):
@@ -23,32 +24,32 @@ class NeighborhoodCollectives(Handle):
 
     __slots__ = ()
 
-    def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
+    def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> None:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_allgather", "await comm.Neighbor_allgather(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_allgather(core, sendbuf, recvbuf))
 
-    def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
+    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
         """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_allgatherv(core, sendbuf, recvbuf))
 
-    def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
+    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_alltoall", "await comm.Neighbor_alltoall(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoall(core, sendbuf, recvbuf))
 
-    def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
+    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
         """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallv(core, sendbuf, recvbuf))
 
-    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> None:
         """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
 
-    def neighbor_allgather(self, sendobj: Any) -> list[Any]:
+    def neighbor_allgather(self, sendobj: object) -> list[Any]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
         core = self._entered("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
         return self._finish(objects.neighbor_allgather(core, process.codec, sendobj))
@@ -63,42 +64,42 @@ class NeighborhoodCollectives(Handle):
         sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
         return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
 
-    def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
         """Start a `Neighbor_allgather`."""
         return Request._denote(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
-    def Ineighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ineighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
         """Start a `Neighbor_allgatherv`."""
         return Request._denote(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
-    def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
         """Start a `Neighbor_alltoall`."""
         return Request._denote(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
-    def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ineighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
         """Start a `Neighbor_alltoallv`."""
         return Request._denote(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
-    def Ineighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ineighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Request[None]:
         """Start a `Neighbor_alltoallw`."""
         return Request._denote(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
+    def Neighbor_allgather_init(self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
         return Prequest._denote(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
+    def Neighbor_allgatherv_init(self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
         return Prequest._denote(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
+    def Neighbor_alltoall_init(self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
         return Prequest._denote(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
+    def Neighbor_alltoallv_init(self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
         return Prequest._denote(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> Prequest[None]:
+    def Neighbor_alltoallw_init(self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL) -> Prequest[None]:
         """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
         return Prequest._denote(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aiompi.coll import buffers
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.requests import Request
 from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
 
 class NonblockingCollectives(Handle):
@@ -20,68 +20,68 @@ class NonblockingCollectives(Handle):
         """Start a `Barrier`."""
         return Request._denote(buffers.barrier(self._admitted))
 
-    def Ibcast(self, buf: Any, root: int = 0) -> Request[None]:
+    def Ibcast(self, buf: BufSpec, root: int = 0) -> Request[None]:
         """Start a `Bcast`."""
         return Request._denote(buffers.bcast(self._admitted, buf, root))
 
-    def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+    def Iscatter(self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0) -> Request[None]:
         """Start a `Scatter`."""
         return Request._denote(buffers.scatter(self._admitted, sendbuf, recvbuf, root))
 
-    def Iscatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+    def Iscatterv(self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0) -> Request[None]:
         """Start a `Scatterv`."""
         return Request._denote(buffers.scatterv(self._admitted, sendbuf, recvbuf, root))
 
-    def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+    def Igather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0) -> Request[None]:
         """Start a `Gather`."""
         return Request._denote(buffers.gather(self._admitted, sendbuf, recvbuf, root))
 
-    def Igatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Request[None]:
+    def Igatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0) -> Request[None]:
         """Start a `Gatherv`."""
         return Request._denote(buffers.gatherv(self._admitted, sendbuf, recvbuf, root))
 
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Iallgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB) -> Request[None]:
         """Start an `Allgather`."""
         return Request._denote(buffers.allgather(self._admitted, sendbuf, recvbuf))
 
-    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Iallgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV) -> Request[None]:
         """Start an `Allgatherv`."""
         return Request._denote(buffers.allgatherv(self._admitted, sendbuf, recvbuf))
 
-    def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ialltoall(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB) -> Request[None]:
         """Start an `Alltoall`."""
         return Request._denote(buffers.alltoall(self._admitted, sendbuf, recvbuf))
 
-    def Ialltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ialltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV) -> Request[None]:
         """Start an `Alltoallv`."""
         return Request._denote(buffers.alltoallv(self._admitted, sendbuf, recvbuf))
 
-    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Ialltoallw(self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW) -> Request[None]:
         """Start an `Alltoallw`."""
         return Request._denote(buffers.alltoallw(self._admitted, sendbuf, recvbuf))
 
-    def Ireduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Request[None]:
+    def Ireduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0) -> Request[None]:
         """Start a `Reduce`."""
         return Request._denote(buffers.reduce(self._admitted, sendbuf, recvbuf, op, root))
 
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+    def Iallreduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
         """Start an `Allreduce`."""
         return Request._denote(buffers.allreduce(self._admitted, sendbuf, recvbuf, op))
 
     def Ireduce_scatter(
-        self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op = SUM
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, recvcounts: Sequence[int] | None = None, op: Op = SUM
     ) -> Request[None]:
         """Start a `Reduce_scatter`."""
         return Request._denote(buffers.reduce_scatter(self._admitted, sendbuf, recvbuf, recvcounts, op))
 
-    def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+    def Ireduce_scatter_block(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM) -> Request[None]:
         """Start a `Reduce_scatter_block`."""
         return Request._denote(buffers.reduce_scatter_block(self._admitted, sendbuf, recvbuf, op))
 
-    def Iscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+    def Iscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
         """Start a `Scan`."""
         return Request._denote(buffers.scan(self._admitted, sendbuf, recvbuf, op))
 
-    def Iexscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Request[None]:
+    def Iexscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
         """Start an `Exscan`."""
         return Request._denote(buffers.exscan(self._admitted, sendbuf, recvbuf, op))

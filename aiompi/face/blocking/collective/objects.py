@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from aiompi.coll import buffers, objects
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.op import SUM, Op
+from aiompi.typing import MaybeNone
+
+T = TypeVar("T")
 
 
 class ObjectCollectives(Handle):
@@ -21,11 +24,19 @@ class ObjectCollectives(Handle):
         core = self._entered("Comm.barrier", "await comm.barrier()")
         self._finish(buffers.barrier(core))
 
-    def bcast(self, obj: Any, root: int = 0) -> Any:
+    @overload
+    def bcast(self, obj: None, root: int = 0) -> Any: ...
+    @overload
+    def bcast(self, obj: T | None, root: int = 0) -> T: ...
+    def bcast(self, obj: object, root: int = 0) -> Any:
         """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
         core = self._entered("Comm.bcast", "await comm.bcast(obj, root)")
         return self._finish(objects.bcast(core, process.codec, obj, root))
 
+    @overload
+    def scatter(self, sendobj: None, root: int = 0) -> Any: ...
+    @overload
+    def scatter(self, sendobj: Sequence[T] | None, root: int = 0) -> T: ...
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
         """Item i of the root's sequence, on rank i (section 4.6).
 
@@ -37,16 +48,20 @@ class ObjectCollectives(Handle):
         sequence = [None] * len(core.targets) if sendobj is None else sendobj
         return self._finish(objects.scatter(core, process.codec, sequence, root))
 
-    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+    def gather(self, sendobj: T, root: int = 0) -> list[T] | MaybeNone:
         """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
         core = self._entered("Comm.gather", "await comm.gather(sendobj, root)")
         return self._finish(objects.gather(core, process.codec, sendobj, root))
 
-    def allgather(self, sendobj: Any) -> list[Any]:
+    def allgather(self, sendobj: T) -> list[T]:
         """The objects of all ranks in rank order (section 4.7)."""
         core = self._entered("Comm.allgather", "await comm.allgather(sendobj)")
         return self._finish(objects.allgather(core, process.codec, sendobj))
 
+    @overload
+    def alltoall(self, sendobj: None) -> list[Any]: ...
+    @overload
+    def alltoall(self, sendobj: Sequence[T]) -> list[T]: ...
     def alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
         """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
 
@@ -57,22 +72,24 @@ class ObjectCollectives(Handle):
         sequence = [None] * len(core.targets) if sendobj is None else sendobj
         return self._finish(objects.alltoall(core, process.codec, sequence))
 
-    def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0) -> Any:
+    def reduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0) -> T | MaybeNone:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
         core = self._entered("Comm.reduce", "await comm.reduce(sendobj, op, root)")
         return self._finish(objects.reduce(core, process.codec, sendobj, op, root))
 
-    def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Any:
+    def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
         core = self._entered("Comm.allreduce", "await comm.allreduce(sendobj, op)")
-        return self._finish(objects.allreduce(core, process.codec, sendobj, op))
+        result: T = self._finish(objects.allreduce(core, process.codec, sendobj, op))
+        return result
 
-    def scan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Any:
+    def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
         """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
         core = self._entered("Comm.scan", "await comm.scan(sendobj, op)")
-        return self._finish(objects.scan(core, process.codec, sendobj, op))
+        result: T = self._finish(objects.scan(core, process.codec, sendobj, op))
+        return result
 
-    def exscan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM) -> Any:
+    def exscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T | MaybeNone:
         """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
         core = self._entered("Comm.exscan", "await comm.exscan(sendobj, op)")
         return self._finish(objects.exscan(core, process.codec, sendobj, op))

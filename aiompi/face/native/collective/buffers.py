@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aiompi.coll import buffers
 from aiompi.engine import Request
 from aiompi.face.native.handle import Handle
 from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
 
 class BufferCollectives(Handle):
@@ -26,11 +26,13 @@ class BufferCollectives(Handle):
         """Complete when every rank has called it (section 4.3)."""
         return buffers.barrier.using(algorithm)(self._admitted)
 
-    def Bcast(self, buf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+    def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
         """Fill the buffer of every rank with the root's (section 4.4)."""
         return buffers.bcast.using(algorithm)(self._admitted, buf, root)
 
-    def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+    def Scatter(
+        self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Block i of the root's buffer goes to rank i (section 4.6).
 
         Args:
@@ -40,7 +42,9 @@ class BufferCollectives(Handle):
         """
         return buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
-    def Scatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+    def Scatterv(
+        self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
 
         Args:
@@ -52,7 +56,9 @@ class BufferCollectives(Handle):
         """
         return buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
-    def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+    def Gather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
         """The buffers of all ranks become the blocks of the root's (section 4.5).
 
         Args:
@@ -62,7 +68,9 @@ class BufferCollectives(Handle):
         """
         return buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
-    def Gatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+    def Gatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
         """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
 
         Args:
@@ -73,7 +81,9 @@ class BufferCollectives(Handle):
         """
         return buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
 
-    def Allgather(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
+    def Allgather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
         """The buffers of all ranks become the blocks of everyone's (section 4.7).
 
         Args:
@@ -82,7 +92,9 @@ class BufferCollectives(Handle):
         """
         return buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
-    def Allgatherv(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
+    def Allgatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
         """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
 
         Args:
@@ -91,7 +103,9 @@ class BufferCollectives(Handle):
         """
         return buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
-    def Alltoall(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
+    def Alltoall(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
@@ -100,7 +114,9 @@ class BufferCollectives(Handle):
         """
         return buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
-    def Alltoallv(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
+    def Alltoallv(
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
 
         Args:
@@ -109,7 +125,9 @@ class BufferCollectives(Handle):
         """
         return buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
-    def Alltoallw(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> Request[None]:
+    def Alltoallw(
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None
+    ) -> Request[None]:
         """As `Alltoallv`, with a datatype for each rank (MPI-2).
 
         Args:
@@ -119,7 +137,7 @@ class BufferCollectives(Handle):
         return buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf)
 
     def Reduce(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
         """Combine the buffers of all ranks element by element, into the root's (section 4.9).
 
@@ -131,7 +149,9 @@ class BufferCollectives(Handle):
         """
         return buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root)
 
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
+    def Allreduce(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
 
         Args:
@@ -143,8 +163,8 @@ class BufferCollectives(Handle):
 
     def Reduce_scatter(
         self,
-        sendbuf: Any,
-        recvbuf: Any,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
         recvcounts: Sequence[int] | None = None,
         op: Op = SUM,
         *,
@@ -161,7 +181,7 @@ class BufferCollectives(Handle):
         return buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op)
 
     def Reduce_scatter_block(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM, *, algorithm: str | None = None
     ) -> Request[None]:
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
@@ -173,7 +193,9 @@ class BufferCollectives(Handle):
         """
         return buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
-    def Scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
+    def Scan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
 
         Args:
@@ -183,7 +205,9 @@ class BufferCollectives(Handle):
         """
         return buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
 
-    def Exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, *, algorithm: str | None = None) -> Request[None]:
+    def Exscan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
         """Combine the buffers of the ranks below this one element by element (MPI-2).
 
         Args:

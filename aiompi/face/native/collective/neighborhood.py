@@ -11,6 +11,7 @@ from aiompi.engine import PersistentRequest, Request
 from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
 from aiompi.objects import Codec
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
 class NeighborhoodCollectives(Handle):
@@ -24,7 +25,7 @@ class NeighborhoodCollectives(Handle):
 
     _codec: Codec
 
-    def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -33,7 +34,7 @@ class NeighborhoodCollectives(Handle):
         """
         return neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
         """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -42,7 +43,7 @@ class NeighborhoodCollectives(Handle):
         """
         return neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -51,7 +52,7 @@ class NeighborhoodCollectives(Handle):
         """
         return neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
         """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -60,7 +61,7 @@ class NeighborhoodCollectives(Handle):
         """
         return neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Request[None]:
+    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Request[None]:
         """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -69,7 +70,7 @@ class NeighborhoodCollectives(Handle):
         """
         return neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf)
 
-    def neighbor_allgather(self, sendobj: Any) -> Request[list[Any]]:
+    def neighbor_allgather(self, sendobj: object) -> Request[list[Any]]:
         """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
         return objects.neighbor_allgather(self._admitted, self._codec, sendobj)
 
@@ -77,23 +78,33 @@ class NeighborhoodCollectives(Handle):
         """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
         return objects.neighbor_alltoall(self._admitted, self._codec, sendobj)
 
-    def Neighbor_allgather_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+    def Neighbor_allgather_init(
+        self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL
+    ) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
         return neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_allgatherv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+    def Neighbor_allgatherv_init(
+        self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL
+    ) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
         return neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoall_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+    def Neighbor_alltoall_init(
+        self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL
+    ) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
         return neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+    def Neighbor_alltoallv_init(
+        self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL
+    ) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
         return neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf)
 
-    def Neighbor_alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> PersistentRequest[None]:
+    def Neighbor_alltoallw_init(
+        self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL
+    ) -> PersistentRequest[None]:
         """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
         return neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf)
 

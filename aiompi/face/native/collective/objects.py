@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from aiompi.coll import buffers, objects
 from aiompi.engine import Request
 from aiompi.face.native.handle import Handle
 from aiompi.objects import Codec
 from aiompi.op import SUM, Op
+from aiompi.typing import MaybeNone
+
+T = TypeVar("T")
 
 
 class ObjectCollectives(Handle):
@@ -29,47 +32,51 @@ class ObjectCollectives(Handle):
         """Complete when every rank has called it (section 4.3)."""
         return buffers.barrier.using(algorithm)(self._admitted)
 
-    def bcast(self, obj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
+    @overload
+    def bcast(self, obj: None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]: ...
+    @overload
+    def bcast(self, obj: T | None, root: int = 0, *, algorithm: str | None = None) -> Request[T]: ...
+    def bcast(self, obj: object, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
         return objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm)
 
+    @overload
+    def scatter(self, sendobj: None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]: ...
+    @overload
+    def scatter(self, sendobj: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None) -> Request[T]: ...
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
         """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
         return objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
-    def gather(self, sendobj: Any, root: int = 0, *, algorithm: str | None = None) -> Request[list[Any] | None]:
+    def gather(self, sendobj: T, root: int = 0, *, algorithm: str | None = None) -> Request[list[T] | MaybeNone]:
         """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
         return objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
-    def allgather(self, sendobj: Any, *, algorithm: str | None = None) -> Request[list[Any]]:
+    def allgather(self, sendobj: T, *, algorithm: str | None = None) -> Request[list[T]]:
         """The objects of all ranks in rank order (section 4.7)."""
         return objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
-    def alltoall(self, sendobj: Sequence[Any], *, algorithm: str | None = None) -> Request[list[Any]]:
+    def alltoall(self, sendobj: Sequence[T], *, algorithm: str | None = None) -> Request[list[T]]:
         """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
         return objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
     def reduce(
-        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, root: int = 0, *, algorithm: str | None = None
-    ) -> Request[Any]:
+        self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[T | MaybeNone]:
         """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
         return objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm)
 
-    def allreduce(
-        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
-    ) -> Request[Any]:
+    def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
         """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
         return objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
-    def scan(
-        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
-    ) -> Request[Any]:
+    def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
         """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
         return objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def exscan(
-        self, sendobj: Any, op: Op | Callable[[Any, Any], Any] = SUM, *, algorithm: str | None = None
-    ) -> Request[Any]:
+        self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
+    ) -> Request[T | MaybeNone]:
         """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
         return objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 

@@ -8,13 +8,13 @@ hints, of which none is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aiompi.coll import buffers
 from aiompi.engine import PersistentRequest
 from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
 from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
 
 class PersistentCollectives(Handle):
@@ -33,69 +33,93 @@ class PersistentCollectives(Handle):
         return buffers.barrier.using(algorithm).init(self._admitted)
 
     def Bcast_init(
-        self, buf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, buf: BufSpec, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Bcast`."""
         return buffers.bcast.using(algorithm).init(self._admitted, buf, root)
 
     def Scatter_init(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpecB | None,
+        recvbuf: BufSpec | InPlace,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scatter`."""
         return buffers.scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Scatterv_init(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpecV | None,
+        recvbuf: BufSpec | InPlace,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scatterv`."""
         return buffers.scatterv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Gather_init(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpecB | None,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Gather`."""
         return buffers.gather.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Gatherv_init(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpecV | None,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Gatherv`."""
         return buffers.gatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
 
     def Allgather_init(
-        self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allgather`."""
         return buffers.allgather.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Allgatherv_init(
-        self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allgatherv`."""
         return buffers.allgatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoall_init(
-        self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoall`."""
         return buffers.alltoall.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoallv_init(
-        self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoallv`."""
         return buffers.alltoallv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Alltoallw_init(
-        self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, info: Info = INFO_NULL, *, algorithm: str | None = None
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Alltoallw`."""
         return buffers.alltoallw.using(algorithm).init(self._admitted, sendbuf, recvbuf)
 
     def Reduce_init(
         self,
-        sendbuf: Any,
-        recvbuf: Any,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
         op: Op = SUM,
         root: int = 0,
         info: Info = INFO_NULL,
@@ -106,15 +130,21 @@ class PersistentCollectives(Handle):
         return buffers.reduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op, root)
 
     def Allreduce_init(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Allreduce`."""
         return buffers.allreduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Reduce_scatter_init(
         self,
-        sendbuf: Any,
-        recvbuf: Any,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
         recvcounts: Sequence[int] | None = None,
         op: Op = SUM,
         info: Info = INFO_NULL,
@@ -125,19 +155,37 @@ class PersistentCollectives(Handle):
         return buffers.reduce_scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, recvcounts, op)
 
     def Reduce_scatter_block_init(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpecB | InPlace,
+        recvbuf: BufSpecB,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Reduce_scatter_block`."""
         return buffers.reduce_scatter_block.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Scan_init(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Scan`."""
         return buffers.scan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
 
     def Exscan_init(
-        self, sendbuf: Any, recvbuf: Any, op: Op = SUM, info: Info = INFO_NULL, *, algorithm: str | None = None
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
     ) -> PersistentRequest[None]:
         """Bind the arguments of `Exscan`."""
         return buffers.exscan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)

@@ -1,4 +1,4 @@
-"""A program with the types of mpi4py's stubs: mypy accepts it, which is all that it is for."""
+"""A right program of the blocking face, with the types of mpi4py's stubs: type checkers accept it. It is not run."""
 
 from __future__ import annotations
 
