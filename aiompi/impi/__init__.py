@@ -21,7 +21,7 @@ A client, whose shell owns the socket to the server:
     part = ClientPart(hosts=(HostPart(here, port, procs=(ProcPart(here, 4001), ProcPart(here, 4002))),))
     client = Client(rank, Credentials.from_environ(os.environ), part)
     send(client.data_to_send())
-    while client.state is not State.RUNNING:
+    while client.state is not ClientState.RUNNING:
         data = receive()                    # b"" at the end of the connection
         for event in client.receive_data(data) if data else client.receive_eof():
             ...                             # Accepted, Described, PrivateLabel, Started(universe)

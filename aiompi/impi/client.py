@@ -54,7 +54,7 @@ from aiompi.impi.label import (
 from aiompi.impi.universe import Universe
 
 
-class State(enum.Enum):
+class ClientState(enum.Enum):
     """Where the conversation stands; see the table at the top of the module."""
 
     CHOOSING = enum.auto()
@@ -67,14 +67,14 @@ class State(enum.Enum):
 
 
 #: state -> what each command of the server leads to. Server_auth, the only message in CHOOSING, is no command.
-TRANSITIONS: Final[dict[State, dict[Code, State]]] = {
-    State.CHOOSING: {},
-    State.JOINING: {Code.IMPI: State.LABELS},
-    State.LABELS: {Code.COLL: State.LABELS},
-    State.WAITING: {Code.COLL: State.WAITING, Code.DONE: State.RUNNING},
-    State.RUNNING: {},
-    State.FINISHED: {},
-    State.BROKEN: {},
+TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
+    ClientState.CHOOSING: {},
+    ClientState.JOINING: {Code.IMPI: ClientState.LABELS},
+    ClientState.LABELS: {Code.COLL: ClientState.LABELS},
+    ClientState.WAITING: {Code.COLL: ClientState.WAITING, Code.DONE: ClientState.RUNNING},
+    ClientState.RUNNING: {},
+    ClientState.FINISHED: {},
+    ClientState.BROKEN: {},
 }
 
 
@@ -153,7 +153,7 @@ class Client:
             raise InvalidArgumentError(f"client rank {rank} is not in 0..{MAX_CLIENTS - 1}")
         credentials.require()
         self.rank = rank
-        self.state = State.CHOOSING
+        self.state = ClientState.CHOOSING
         self.size = 0
         self.universe: Universe | None = None
         self._credentials = credentials
@@ -168,7 +168,7 @@ class Client:
     @property
     def may_submit(self) -> bool:
         """Whether private labels may be submitted, and `done` must be called: all clients are aiompi."""
-        return self.state is State.LABELS and self.universe is not None
+        return self.state is ClientState.LABELS and self.universe is not None
 
     @property
     def midway(self) -> bool:
@@ -188,16 +188,16 @@ class Client:
             RemoteProtocolError: the server, or the label of another client, breaks the protocol; the job cannot start.
             LocalProtocolError: the conversation has ended with an exception before.
         """
-        if self.state is State.BROKEN:
+        if self.state is ClientState.BROKEN:
             raise LocalProtocolError("this IMPI client has failed; make a new one for a new connection")
-        if self.state is State.FINISHED:
+        if self.state is ClientState.FINISHED:
             return []
         self._reader.receive_data(data)
         try:
             while self._step():
                 pass
         except RemoteProtocolError:
-            self.state = State.BROKEN
+            self.state = ClientState.BROKEN
             raise
         events, self._events = self._events, []
         return events
@@ -211,12 +211,12 @@ class Client:
             ProcessFailedError: the server is gone before the end of the job.
         """
         state = self.state
-        if state in {State.FINISHED, State.BROKEN}:
+        if state in {ClientState.FINISHED, ClientState.BROKEN}:
             return
-        self.state = State.BROKEN
-        if state is State.CHOOSING:
+        self.state = ClientState.BROKEN
+        if state is ClientState.CHOOSING:
             self._refused_methods()
-        if state is State.JOINING:
+        if state is ClientState.JOINING:
             self._refused_rank()
         raise ProcessFailedError(
             f"the IMPI server closed the connection of client {self.rank} before the end of the job:"
@@ -259,10 +259,10 @@ class Client:
         Raises:
             LocalProtocolError: the job has not started, or FINI has been sent.
         """
-        if self.state is not State.RUNNING:
+        if self.state is not ClientState.RUNNING:
             raise LocalProtocolError(f"finish() in state {self.state.name}; FINI is sent once, after Started")
         self._out.append(encode(Code.FINI))
-        self.state = State.FINISHED
+        self.state = ClientState.FINISHED
 
     def _require_turn(self, verb: str) -> None:
         if not self.may_submit:
@@ -271,7 +271,7 @@ class Client:
             )
 
     def _step(self) -> bool:
-        if self.state is State.CHOOSING:
+        if self.state is ClientState.CHOOSING:
             data = self._reader.next_bytes(auth.SERVER_AUTH_BYTES)
             if data is not None:
                 self._chosen(data)
@@ -290,7 +290,7 @@ class Client:
         if self._method == auth.KEY:
             self._out.append(self._credentials.encode_key())
         self._out.append(encode_impi(self.rank))
-        self.state = State.JOINING
+        self.state = ClientState.JOINING
 
     def _joined(self, command: Command) -> None:
         size = decode_impi(command.payload)
@@ -324,7 +324,7 @@ class Client:
         self.universe = universe = join(self.size, self._arrays)
         self._arrays.clear()
         self._events.append(Described(universe))
-        if self.state is State.LABELS and not universe.native:
+        if self.state is ClientState.LABELS and not universe.native:
             self._done()
         return universe
 
@@ -338,7 +338,7 @@ class Client:
 
     def _done(self) -> None:
         self._out.append(encode(Code.DONE))
-        self.state = State.WAITING
+        self.state = ClientState.WAITING
 
     def _refused_methods(self) -> NoReturn:
         methods = ", ".join(auth.METHODS[method] for method in self._credentials.methods)

@@ -26,7 +26,7 @@ from aiompi.impi.packet import COUNTED, Packet, PacketType, describe, pack_proc
 from aiompi.impi.universe import Universe
 
 
-class State(enum.Enum):
+class ChannelState(enum.Enum):
     """Of a channel; see the table at the top of the module."""
 
     AWAITED = enum.auto()
@@ -93,7 +93,7 @@ class Host:
         self.rank = rank
         self.procs = own.procs
         self.channels = {
-            number: State.AWAITED for number, host in enumerate(universe.hosts) if host.client != own.client
+            number: ChannelState.AWAITED for number, host in enumerate(universe.hosts) if host.client != own.client
         }
         self._universe = universe
         self._identities = [pack_proc(proc.ipv6, proc.pid) for proc in universe.procs]
@@ -112,7 +112,7 @@ class Host:
     @property
     def awaited(self) -> list[int]:
         """Hosts that have still to connect to this one."""
-        return [rank for rank, state in self.channels.items() if rank > self.rank and state is State.AWAITED]
+        return [rank for rank, state in self.channels.items() if rank > self.rank and state is ChannelState.AWAITED]
 
     def admit(self, rank: int, address: str) -> str:
         """A host has connected and said its rank.
@@ -129,14 +129,14 @@ class Host:
         """
         if rank not in self.channels or rank < self.rank:
             raise RemoteProtocolError(f"host rank {rank} is none of those that connect to host {self.rank}")
-        if self.channels[rank] is not State.AWAITED:
+        if self.channels[rank] is not ChannelState.AWAITED:
             raise RemoteProtocolError(f"host {rank} has connected already")
         published = self._universe.hosts[rank].address
         return "" if _same_address(published, address) else published
 
     def connected(self, rank: int) -> None:
         """There is a channel to this host now."""
-        self.channels[rank] = State.OPEN
+        self.channels[rank] = ChannelState.OPEN
 
     # Packets.
 
@@ -154,7 +154,7 @@ class Host:
         if packet.pk_src != self._identities[proc] or dest is None:
             raise RemoteProtocolError(f"rank {proc} sent a {describe(packet)}, which is not from it, or for nobody")
         peer = self._universe.procs[dest].host
-        if self.channels.get(peer, State.AWAITED) is State.AWAITED:
+        if self.channels.get(peer, ChannelState.AWAITED) is ChannelState.AWAITED:
             raise RemoteProtocolError(f"rank {proc} sent a {describe(packet)}, to which there is no channel")
         flow = self._flow(proc, dest)
         if packet.pk_type in COUNTED:
@@ -179,7 +179,7 @@ class Host:
             raise _broken(packet, "does not come from one of its processes")
         if dest is None or dest not in self.procs:
             raise _broken(packet, f"is not for a process of host {self.rank}")
-        if self.channels[peer] in (State.HEARD, State.CLOSED) and packet.pk_type not in ACKNOWLEDGEMENTS:
+        if self.channels[peer] in (ChannelState.HEARD, ChannelState.CLOSED) and packet.pk_type not in ACKNOWLEDGEMENTS:
             raise _broken(packet, "came after FINI")
         flow = self._flow(dest, source)
         if packet.pk_type in COUNTED:
@@ -215,9 +215,9 @@ class Host:
 
     def say_fini(self) -> list[int]:
         """All procs have ended: hosts that FINI goes to, each once."""
-        spoken = [rank for rank, state in self.channels.items() if state in (State.OPEN, State.HEARD)]
+        spoken = [rank for rank, state in self.channels.items() if state in (ChannelState.OPEN, ChannelState.HEARD)]
         for rank in spoken:
-            self.channels[rank] = State.SAID if self.channels[rank] is State.OPEN else State.CLOSED
+            self.channels[rank] = ChannelState.SAID if self.channels[rank] is ChannelState.OPEN else ChannelState.CLOSED
         return spoken
 
     def hear_fini(self, peer: int) -> None:
@@ -226,20 +226,20 @@ class Host:
         Raises:
             RemoteProtocolError: for the second time.
         """
-        if self.channels[peer] not in (State.OPEN, State.SAID):
+        if self.channels[peer] not in (ChannelState.OPEN, ChannelState.SAID):
             raise RemoteProtocolError("FINI came twice")
-        self.channels[peer] = State.HEARD if self.channels[peer] is State.OPEN else State.CLOSED
+        self.channels[peer] = ChannelState.HEARD if self.channels[peer] is ChannelState.OPEN else ChannelState.CLOSED
 
     def ended(self, peer: int) -> bool:
         """The channel has ended; returns whether it might, which it may only after FINI."""
         state = self.channels[peer]
-        self.channels[peer] = State.CLOSED
-        return state in (State.HEARD, State.CLOSED)
+        self.channels[peer] = ChannelState.CLOSED
+        return state in (ChannelState.HEARD, ChannelState.CLOSED)
 
     @property
     def closed(self) -> bool:
         """Whether every channel has come to its good end."""
-        return all(state is State.CLOSED for state in self.channels.values())
+        return all(state is ChannelState.CLOSED for state in self.channels.values())
 
     def name(self, rank: int) -> str:
         """A host in words."""

@@ -44,7 +44,7 @@ from aiompi.impi.command import (
 from aiompi.impi.label import FIRST_PRIVATE
 
 
-class State(enum.Enum):
+class ConnectionState(enum.Enum):
     """State of a connection; see the table at the top of the module."""
 
     AUTH = enum.auto()
@@ -58,15 +58,15 @@ class State(enum.Enum):
 
 
 #: state -> commands that are in order. Auth_key, the only message in KEY, is no command.
-ALLOWED: Final[dict[State, tuple[Code, ...]]] = {
-    State.AUTH: (Code.AUTH,),
-    State.KEY: (),
-    State.RANK: (Code.IMPI,),
-    State.LABELS: (Code.COLL, Code.DONE),
-    State.WAITING: (),
-    State.RUNNING: (Code.FINI,),
-    State.FINISHED: (),
-    State.CLOSED: (),
+ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
+    ConnectionState.AUTH: (Code.AUTH,),
+    ConnectionState.KEY: (),
+    ConnectionState.RANK: (Code.IMPI,),
+    ConnectionState.LABELS: (Code.COLL, Code.DONE),
+    ConnectionState.WAITING: (),
+    ConnectionState.RUNNING: (Code.FINI,),
+    ConnectionState.FINISHED: (),
+    ConnectionState.CLOSED: (),
 }
 
 
@@ -169,7 +169,7 @@ class ServerConnection:
 
     def __init__(self, server: Server, peer: str, deadline: float) -> None:
         self.peer = peer
-        self.state = State.AUTH
+        self.state = ConnectionState.AUTH
         self.rank: int | None = None
         self.deadline: float | None = deadline
         self._server = server
@@ -179,7 +179,7 @@ class ServerConnection:
     @property
     def closing(self) -> bool:
         """Whether the shell should send what `data_to_send` still returns and close the socket."""
-        return self.state in {State.FINISHED, State.CLOSED}
+        return self.state in {ConnectionState.FINISHED, ConnectionState.CLOSED}
 
     def data_to_send(self) -> bytes:
         """Bytes for the client, each returned once."""
@@ -204,13 +204,13 @@ class ServerConnection:
             self._server._drop(self, "the connection ended before FINI" if self.rank is not None else _LEFT_EARLY)
 
     def _step(self) -> bool:
-        if self.state is State.KEY:
+        if self.state is ConnectionState.KEY:
             key = self._reader.next_bytes(auth.KEY_BYTES)
             if key is not None:
                 self._check_key(key)
             return key is not None
         # Whoever has not authenticated is not listened to for long: only afterwards unknown commands are skipped.
-        command = self._reader.next_command(ALLOWED[self.state], skip_unknown=self.state is not State.AUTH)
+        command = self._reader.next_command(ALLOWED[self.state], skip_unknown=self.state is not ConnectionState.AUTH)
         if command is None:
             return False
         _HANDLERS[command.code](self, command.payload)
@@ -229,7 +229,7 @@ class ServerConnection:
             )
         self._send(auth.encode_server_auth(method))
         if method == auth.KEY:
-            self.state = State.KEY
+            self.state = ConnectionState.KEY
         else:
             self._authenticated(method)
 
@@ -239,7 +239,7 @@ class ServerConnection:
         self._authenticated(auth.KEY)
 
     def _authenticated(self, method: int) -> None:
-        self.state = State.RANK
+        self.state = ConnectionState.RANK
         self._server._authenticated(self, method)
 
     def _impi(self, payload: bytes) -> None:
@@ -249,11 +249,11 @@ class ServerConnection:
         self._server._submit(self, *decode_coll(payload))
 
     def _done(self, _: bytes) -> None:
-        self.state = State.WAITING
+        self.state = ConnectionState.WAITING
         self._server._client_done(self)
 
     def _fini(self, _: bytes) -> None:
-        self.state = State.FINISHED
+        self.state = ConnectionState.FINISHED
         self._server._client_finished(self)
 
 
@@ -325,7 +325,7 @@ class Server:
     @property
     def finished(self) -> bool:
         """Whether all clients have sent FINI."""
-        return self._full and all(c.state is State.FINISHED for c in self._clients.values())
+        return self._full and all(c.state is ConnectionState.FINISHED for c in self._clients.values())
 
     @property
     def deadline(self) -> float | None:
@@ -388,7 +388,7 @@ class Server:
             raise RemoteProtocolError(f"client rank {rank} is taken by the client at {self._clients[rank].peer}")
         self._newcomers.remove(connection)
         self._clients[rank] = connection
-        connection.rank, connection.deadline, connection.state = rank, None, State.LABELS
+        connection.rank, connection.deadline, connection.state = rank, None, ConnectionState.LABELS
         self._events.append(Joined(connection, self.count - len(self._clients)))
         if self._full:
             self._send_all(encode_impi(self.count))
@@ -425,7 +425,7 @@ class Server:
         if self._collation.complete:
             self._send_all(encode(Code.DONE))
             for client in self._clients.values():
-                client.state = State.RUNNING
+                client.state = ConnectionState.RUNNING
             self._events.append(AllStarted())
 
     def _client_finished(self, connection: ServerConnection) -> None:
@@ -443,7 +443,7 @@ class Server:
             client._send(data)
 
     def _drop(self, connection: ServerConnection, reason: str) -> None:
-        connection.state = State.CLOSED
+        connection.state = ConnectionState.CLOSED
         connection.deadline = None
         if connection.rank is None:
             self._newcomers.remove(connection)
@@ -453,7 +453,7 @@ class Server:
         self._check = None
         self._events.append(ClientLost(connection.rank, f"client {connection.rank} at {connection.peer}: {reason}"))
         for client in self._clients.values():
-            client.state = State.CLOSED
+            client.state = ConnectionState.CLOSED
         for newcomer in list(self._newcomers):
             self._drop(newcomer, "the job has failed")
 

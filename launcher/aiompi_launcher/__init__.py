@@ -4,7 +4,7 @@
     supervisor   one job: processes, connections, signals and clocks around ...
     job          ... the state table that decides
     control      connections from ranks        stdio    their output and input        spawn/    their processes
-    impi_client  this job's IMPI client        impi_server    the rendezvous server
+    impi/        the job's IMPI client and hosts, and the rendezvous server
     rundir       directory of a job            watchdog       cleans up when the launcher is killed
 
 It imports from aiompi only the floors "words" and "protocols", and from `compat` where the stand-in for mpi4py is;

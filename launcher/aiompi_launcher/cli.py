@@ -82,9 +82,9 @@ def _explain(error: OSError | MPIError) -> str:
 
 def _run(spec: Spec, name: str) -> int:
     if isinstance(spec, ServerSpec):
-        from aiompi_launcher import impi_server
+        from aiompi_launcher.impi import server
 
-        return impi_server.run(spec, name)
+        return server.run(spec, name)
     from aiompi_launcher import launch
 
     return launch.run(spec, name) if isinstance(spec, RunSpec) else launch.serve(spec, name)

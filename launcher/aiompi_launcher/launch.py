@@ -112,12 +112,12 @@ class _Launch:
             from aiompi_launcher.rendezvous import ServerInMemory
 
             return ServerInMemory(size)
-        from aiompi_launcher.impi_client import RemoteServer
-        from aiompi_launcher.impi_hosts import Home, Hosts
+        from aiompi_launcher.impi.client import RemoteServer
+        from aiompi_launcher.impi.hosts import HostContext, Hosts
 
         settings = self._settings
-        home = Home(directory=self._directory.path, key=self._key, owner=supervisor)
-        hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, home)
+        context = HostContext(directory=self._directory.path, key=self._key, observer=supervisor)
+        hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(
             endpoint,
             hosts,

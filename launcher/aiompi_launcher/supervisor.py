@@ -274,12 +274,10 @@ class Supervisor:
 
     def _act(self, action: table.Action) -> None:
         match action:
-            case table.Send(rank, message):
-                if rank in self._links:
-                    self._links[rank].send(message)
-            case table.Hangup(rank):
-                if rank in self._links:
-                    self._links.pop(rank).close()
+            case table.Send(rank, message) if rank in self._links:
+                self._links[rank].send(message)
+            case table.Hangup(rank) if rank in self._links:
+                self._links.pop(rank).close()
             case table.Signal(signum):
                 for process in self._processes.values():
                     process.process.signal(signum)
@@ -289,9 +287,8 @@ class Supervisor:
                 self._go(self._exchange(cards))
             case table.Fence():
                 self._go(self._fence())
-            case table.Report(rank, text):
-                if not self._output_code:  # else the cause is known
-                    self.outputs.report(rank, text)
+            case table.Report(rank, text) if not self._output_code:  # otherwise the cause is known
+                self.outputs.report(rank, text)
             case table.Note(text):
                 self.outputs.say(text)
             case table.End(code):

@@ -18,7 +18,7 @@ from aiompi.errors import (
     RemoteProtocolError,
 )
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import TRANSITIONS, Accepted, Client, Described, Event, PrivateLabel, Started, State
+from aiompi.impi.client import TRANSITIONS, Accepted, Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.command import Broadcast, Code, decode_broadcast, encode, encode_broadcast, encode_impi
 from aiompi.impi.label import FIRST_PRIVATE, LAST_PRIVATE, ClientPart, HostPart, ProcPart, encode_private, join
 
@@ -112,7 +112,7 @@ def test_the_answers_of_the_server_may_be_cut_anywhere(cuts: list[int]) -> None:
     whole_events += whole.receive_data(broadcasts(*parts)) + whole.receive_data(DONE)
     assert events == whole_events
     assert pieces.data_to_send() == whole.data_to_send()
-    assert pieces.state is State.RUNNING
+    assert pieces.state is ClientState.RUNNING
 
 
 @pytest.mark.spec("I2.3.2-4")
@@ -126,7 +126,7 @@ def test_unknown_commands_of_the_server_are_skipped(place: int) -> None:
     client.receive_data(CHOSE_NONE)
     for message in messages:
         client.receive_data(message)
-    assert client.state is State.RUNNING
+    assert client.state is ClientState.RUNNING
 
 
 @pytest.mark.spec("I2.3.5-9", "I2.3.5-10")
@@ -219,23 +219,23 @@ def test_an_end_before_fini_is_a_dead_server(when: str) -> None:
 
 OUT_OF_ORDER = [
     (state, code)
-    for state in (State.JOINING, State.WAITING, State.RUNNING)
+    for state in (ClientState.JOINING, ClientState.WAITING, ClientState.RUNNING)
     for code in Code
     if code not in TRANSITIONS[state]
 ]
 
 
 @pytest.mark.parametrize(("state", "code"), OUT_OF_ORDER)
-def test_commands_out_of_order_end_the_conversation(state: State, code: Code) -> None:
-    if state is State.JOINING:
+def test_commands_out_of_order_end_the_conversation(state: ClientState, code: Code) -> None:
+    if state is ClientState.JOINING:
         client = Client(0, NONE, part())
         client.receive_data(CHOSE_NONE)
     else:
-        client = joined(part()) if state is State.WAITING else started(part())
+        client = joined(part()) if state is ClientState.WAITING else started(part())
     assert client.state is state
     with pytest.raises(RemoteProtocolError, match=f"{code.name} is out of order"):
         client.receive_data(struct.pack(">ii", code, 4))
-    assert client.state is State.BROKEN
+    assert client.state is ClientState.BROKEN
     with pytest.raises(LocalProtocolError, match="make a new one"):
         client.receive_data(b"")
 

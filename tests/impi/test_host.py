@@ -6,7 +6,7 @@ import pytest
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.address import host_identifier
-from aiompi.impi.host import PATIENCE, PATIENCE_DATA, Host, State
+from aiompi.impi.host import PATIENCE, PATIENCE_DATA, ChannelState, Host
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import COUNTED, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
@@ -207,12 +207,12 @@ def test_a_host_acknowledges_for_procs_that_have_ended(host: Host) -> None:
 def test_a_channel_is_closed_after_both_have_said_fini(host: Host, first: bool) -> None:
     if first:
         assert host.say_fini() == [2, 3]
-        assert host.channels[2] is State.SAID
+        assert host.channels[2] is ChannelState.SAID
     host.hear_fini(2)
     if not first:
-        assert host.channels[2] is State.HEARD
+        assert host.channels[2] is ChannelState.HEARD
         assert host.say_fini() == [2, 3]
-    assert host.channels == {2: State.CLOSED, 3: State.SAID}
+    assert host.channels == {2: ChannelState.CLOSED, 3: ChannelState.SAID}
     assert not host.closed
     host.hear_fini(3)
     assert host.closed

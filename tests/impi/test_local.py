@@ -6,7 +6,7 @@ import pytest
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, PrivateLabel, Started, State
+from aiompi.impi.client import Client, ClientState, PrivateLabel, Started
 from aiompi.impi.label import FIRST_PRIVATE, ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob, pump
 from aiompi.impi.server import AllStarted, ClientFinished, JobFinished, Server, ServerConnection
@@ -68,7 +68,7 @@ def test_aiompi_clients_exchange_private_labels(count: int) -> None:
     cards = [event for event in events if isinstance(event, PrivateLabel)]
     expected = {rank: bytes([rank]) * rank for rank in range(count) if rank != 1}
     assert cards == [PrivateLabel(FIRST_PRIVATE, expected)] * count
-    assert all(client.state is State.RUNNING for client, _ in pairs)
+    assert all(client.state is ClientState.RUNNING for client, _ in pairs)
 
 
 def test_one_foreign_client_and_nobody_waits_for_private_labels() -> None:
@@ -100,4 +100,4 @@ def test_a_taken_rank_reaches_the_user_of_the_second_client() -> None:
     first, second = Client(0, KEY, part(0)), Client(0, KEY, part(0))
     with pytest.raises(RemoteProtocolError, match="client rank 0 is taken"):
         pump([(first, server.add_connection("a", now=0.0)), (second, server.add_connection("b", now=0.0))])
-    assert first.state is State.JOINING
+    assert first.state is ClientState.JOINING

@@ -19,6 +19,7 @@ from aiompi.impi.server import (
     Authenticated,
     ClientFinished,
     ClientLost,
+    ConnectionState,
     Dropped,
     Event,
     JobFinished,
@@ -26,7 +27,6 @@ from aiompi.impi.server import (
     Notice,
     Server,
     ServerConnection,
-    State,
 )
 
 NONE = Credentials(none=True)
@@ -169,16 +169,16 @@ def test_unknown_commands_are_skipped_and_the_conversation_goes_on() -> None:
         "434f4c4c 00000009 00000001 00000001 61 434f4c4c 00000009 00000002 00000001 62 444f4e45 00000000"
     )
     client.receive_data(unknown + FINI)
-    assert client.state is State.FINISHED
+    assert client.state is ConnectionState.FINISHED
 
 
 # What a client says, and what another one says before it, to bring the first into a state.
 PROLOGUES = {
-    State.AUTH: (b"", b""),
-    State.RANK: (AUTH_NONE, b""),
-    State.LABELS: (AUTH_NONE + encode_impi(0), b""),
-    State.WAITING: (AUTH_NONE + encode_impi(0) + encode_coll(1, b"") + DONE, AUTH_NONE + encode_impi(1)),
-    State.RUNNING: (AUTH_NONE + encode_impi(0) + DONE, AUTH_NONE + encode_impi(1) + DONE),
+    ConnectionState.AUTH: (b"", b""),
+    ConnectionState.RANK: (AUTH_NONE, b""),
+    ConnectionState.LABELS: (AUTH_NONE + encode_impi(0), b""),
+    ConnectionState.WAITING: (AUTH_NONE + encode_impi(0) + encode_coll(1, b"") + DONE, AUTH_NONE + encode_impi(1)),
+    ConnectionState.RUNNING: (AUTH_NONE + encode_impi(0) + DONE, AUTH_NONE + encode_impi(1) + DONE),
 }
 IN_ORDER = [(state, code) for state in PROLOGUES for code in ALLOWED[state]]
 OUT_OF_ORDER = [(state, code) for state in PROLOGUES for code in Code if code not in ALLOWED[state]]
@@ -191,7 +191,7 @@ PAYLOADS = {
 }
 
 
-def in_state(state: State) -> tuple[Server, ServerConnection]:
+def in_state(state: ConnectionState) -> tuple[Server, ServerConnection]:
     server = Server(2, BOTH)
     ours, theirs = PROLOGUES[state]
     connect(server, theirs)
@@ -203,25 +203,25 @@ def in_state(state: State) -> tuple[Server, ServerConnection]:
 @pytest.mark.spec("I2.3.2-7")
 def test_the_order_of_commands_is_the_one_of_the_specification() -> None:
     assert IN_ORDER == [
-        (State.AUTH, Code.AUTH),
-        (State.RANK, Code.IMPI),
-        (State.LABELS, Code.COLL),
-        (State.LABELS, Code.DONE),
-        (State.RUNNING, Code.FINI),
+        (ConnectionState.AUTH, Code.AUTH),
+        (ConnectionState.RANK, Code.IMPI),
+        (ConnectionState.LABELS, Code.COLL),
+        (ConnectionState.LABELS, Code.DONE),
+        (ConnectionState.RUNNING, Code.FINI),
     ]
     for state, code in IN_ORDER:
         _, client = in_state(state)
         client.receive_data(encode(code, PAYLOADS[code]))
-        assert client.state is not State.CLOSED
+        assert client.state is not ConnectionState.CLOSED
 
 
 @pytest.mark.spec("I2.3.2-8")
 @pytest.mark.parametrize(("state", "code"), OUT_OF_ORDER)
-def test_commands_out_of_order_drop_the_connection(state: State, code: Code) -> None:
+def test_commands_out_of_order_drop_the_connection(state: ConnectionState, code: Code) -> None:
     server, client = in_state(state)
     client.receive_data(encode(code, PAYLOADS[code]))
     assert client.closing
-    assert server.failed == (state in {State.LABELS, State.WAITING, State.RUNNING})
+    assert server.failed == (state in {ConnectionState.LABELS, ConnectionState.WAITING, ConnectionState.RUNNING})
     reasons = [event.reason for event in server.events() if isinstance(event, Dropped | ClientLost)]
     assert f"{code.name} is out of order" in reasons[0]
 
@@ -258,7 +258,7 @@ def test_whoever_does_not_begin_with_auth_is_dropped(first: bytes) -> None:
     assert stranger.closing
     assert stranger.data_to_send() == b""
     assert kinds(server.events()) == [Dropped]
-    assert join(server, 0).state is State.LABELS
+    assert join(server, 0).state is ConnectionState.LABELS
 
 
 @pytest.mark.spec("I2.3.3-9")

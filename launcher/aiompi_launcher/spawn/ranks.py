@@ -84,12 +84,7 @@ def start_ranks(
         rank = first
         for program in spec.programs:
             try:
-                environ = {**os.environ, **program.environ, **common}
-                if program.mpi4py:
-                    from aiompi.compat import pass_on
-
-                    pass_on(environ)
-                start = _starter(program, environ, stack)
+                start = _starter(program, _environ(program, common), stack)
                 for _ in range(program.count):
                     started.append(_start(spec, rank, start, stdin=rank - first == spec.stdin_rank))
                     on_start(started[-1].process.pid)
@@ -97,6 +92,15 @@ def start_ranks(
             except OSError as error:
                 return started, _explain(rank, error)
     return started, None
+
+
+def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
+    environ = {**os.environ, **program.environ, **common}
+    if program.mpi4py:
+        from aiompi.compat import pass_on
+
+        pass_on(environ)
+    return environ
 
 
 def _forks(program: Program) -> bool:

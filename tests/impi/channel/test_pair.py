@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pairs import PROCS, Joined
+from pairs import PROCS, Joined, Received, Side
 from worlds import pattern
 
 from aiompi.errors import RemoteProtocolError
@@ -586,26 +586,34 @@ def test_random_conversations(
             if message not in asked[which] and side.pair.cancel(message):  # type: ignore[arg-type]
                 asked[which].append(message)
         elif action == "match":
-            waiting = [message for message in side.messages if not message.incoming.matched]
-            if waiting:
+            if waiting := unmatched(side):
                 side.pair.match(waiting[number % len(waiting)].incoming)
         else:
             for _ in range(number):
                 world.step()
         assert all(it.pair.unacknowledged <= hiwater for it in sides)
-    while world.step() or any(not m.incoming.matched for side in sides for m in side.messages):
+    while world.step() or any(unmatched(side) for side in sides):
         for side in sides:
-            for message in side.messages:
-                if not message.incoming.matched:
-                    side.pair.match(message.incoming)
+            for message in unmatched(side):
+                side.pair.match(message.incoming)
     for which, side in enumerate(sides):
-        other = sides[1 - which]
-        kept = [data for message, data in sent[which] if message not in side.cancelled_ones]
-        assert other.received == kept
-        assert all(message.complete for message in other.messages)
-        answered = [*side.cancelled_ones, *side.not_cancelled_ones]
-        assert sorted(map(id, answered)) == sorted(map(id, asked[which]))
-        assert side.pair.idle
-        assert not side.oddities
-        counted = sum(kind in COUNTED for kind in side.kinds)
-        assert side.pair.unacknowledged == counted - ackmark * other.kinds.count("PROTOACK")
+        check_conversation(side, sides[1 - which], sent[which], asked[which], ackmark)
+
+
+def unmatched(side: Side) -> list[Received]:
+    return [message for message in side.messages if not message.incoming.matched]
+
+
+def check_conversation(
+    side: Side, other: Side, sent: list[tuple[object, bytes]], asked: list[object], ackmark: int
+) -> None:
+    """Check what one side has sent and cancelled, after everything has become quiet."""
+    kept = [data for message, data in sent if message not in side.cancelled_ones]
+    assert other.received == kept
+    assert all(message.complete for message in other.messages)
+    answered = [*side.cancelled_ones, *side.not_cancelled_ones]
+    assert sorted(map(id, answered)) == sorted(map(id, asked))
+    assert side.pair.idle
+    assert not side.oddities
+    counted = sum(kind in COUNTED for kind in side.kinds)
+    assert side.pair.unacknowledged == counted - ackmark * other.kinds.count("PROTOACK")

@@ -19,7 +19,7 @@ from aiompi_launcher.conformance.runner import Runner, plan
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 
-COMMAND = ["python", "-m", "aiompi_launcher", *TEMPLATE[1:]]
+COMMAND = [sys.executable, "-m", "aiompi_launcher", *TEMPLATE[1:]]
 LIMITS = Limits(startup=30, quiet=15)
 
 #: one of each kind, none of which needs a setup of its own

@@ -6,7 +6,7 @@ else the master with number (v + number of R's master) mod M.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiompi_launcher.conformance.model import tags
 from aiompi_launcher.conformance.model.comm import Comm
@@ -451,7 +451,7 @@ async def _exchange(
 
 
 async def _alltoall_short(comm: Comm, blocks: Sequence[bytes], size: int) -> list[bytes]:
-    """Masters exchange the blocks of their clients: sender slowest, receiver fastest."""
+    """Let the masters exchange the blocks of their clients: sender slowest, receiver fastest."""
     tag = tags.ALLTOALL
     number = comm.number(comm.rank)
     master, mine = comm.masters[number], comm.locals[number]
@@ -460,28 +460,36 @@ async def _alltoall_short(comm: Comm, blocks: Sequence[bytes], size: int) -> lis
         joint = await comm.hear(master, "Alltoall", tag, size * comm.size, "I4.22-3")
         return [joint[start : start + size] for start in range(0, size * comm.size, size)] if size else list(blocks)
     rows = {comm.rank: b"".join(blocks)}
-    for rank in mine:
-        if rank != comm.rank:
-            rows[rank] = await comm.hear(rank, "Alltoall", tag, None, "")
+    for rank in _others(mine, comm.rank):
+        rows[rank] = await comm.hear(rank, "Alltoall", tag, None, "")
+    columns = await _alltoall_masters(comm, rows, size)
+    for rank in _others(mine, comm.rank):
+        comm.tell(rank, tag, b"".join(columns[sender, rank] for sender in range(comm.size)))
+    return [columns[sender, comm.rank] for sender in range(comm.size)]
+
+
+async def _alltoall_masters(comm: Comm, rows: Mapping[int, bytes], size: int) -> dict[tuple[int, int], bytes]:
+    """Exchange the rows of this client with the other masters; returns the block of each sender and local receiver."""
+    tag = tags.ALLTOALL
+    number = comm.number(comm.rank)
+    mine = comm.locals[number]
 
     def block(sender: int, receiver: int) -> bytes:
         return rows[sender][receiver * size : (receiver + 1) * size]
 
     columns = {(sender, receiver): block(sender, receiver) for sender in mine for receiver in mine}
-    for other in range(len(comm.masters)):
-        if other != number:
-            pairs = [(sender, receiver) for sender in mine for receiver in comm.locals[other]]
-            if comm.has("alltoall-transposed"):
-                pairs = [(sender, receiver) for receiver in comm.locals[other] for sender in mine]
-            comm.tell(comm.masters[other], tag, b"".join(block(*pair) for pair in pairs))
-    for other in range(len(comm.masters)):
-        if other == number:
-            continue
+    for other in _others(range(len(comm.masters)), number):
+        pairs = [(sender, receiver) for sender in mine for receiver in comm.locals[other]]
+        if comm.has("alltoall-transposed"):
+            pairs = [(sender, receiver) for receiver in comm.locals[other] for sender in mine]
+        comm.tell(comm.masters[other], tag, b"".join(block(*pair) for pair in pairs))
+    for other in _others(range(len(comm.masters)), number):
         senders = comm.locals[other]
         data = await comm.hear(comm.masters[other], "Alltoall", tag, len(senders) * len(mine) * size, "I4.22-3")
         for place, pair in enumerate((sender, receiver) for sender in senders for receiver in mine):
             columns[pair] = data[place * size : (place + 1) * size]
-    for rank in mine:
-        if rank != comm.rank:
-            comm.tell(rank, tag, b"".join(columns[sender, rank] for sender in range(comm.size)))
-    return [columns[sender, comm.rank] for sender in range(comm.size)]
+    return columns
+
+
+def _others(numbers: Iterable[int], own: int) -> list[int]:
+    return [number for number in numbers if number != own]

@@ -14,24 +14,24 @@ from aiompi.impi.address import host_identifier
 from aiompi.impi.label import ClientPart
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
-from aiompi_launcher.impi_host import HostAgent, Owner
+from aiompi_launcher.impi.host import HostAgent, HostObserver
 from aiompi_launcher.listen import address_of, listen_tcp, listen_unix
 from aiompi_launcher.rendezvous import describe
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class HostContext:
     """What the hosts need to know of the job.
 
     Attributes:
         directory: for the sockets that its ranks connect to.
         key: that its ranks prove.
-        owner: is told what happens.
+        observer: is told what happens.
     """
 
     directory: str
     key: bytes
-    owner: Owner
+    observer: HostObserver
 
 
 class Hosts:
@@ -42,14 +42,14 @@ class Hosts:
         count: number of hosts, at most `size`.
         bind: addresses of the hosts, in turn; empty for the one that `describe` is given.
         settings: limits that the client announces.
-        home: of the job.
+        context: of the job.
     """
 
-    def __init__(self, size: int, count: int, bind: Sequence[str], settings: Settings, home: Home) -> None:
+    def __init__(self, size: int, count: int, bind: Sequence[str], settings: Settings, context: HostContext) -> None:
         self._sizes = [size // count + (host < size % count) for host in range(count)]
         self._bind = bind
         self._settings = settings
-        self._home = home
+        self._context = context
         self._listeners: list[socket.socket] = []
         self._agents: list[HostAgent] = []
         self._finishing: asyncio.Task[None] | None = None
@@ -97,14 +97,14 @@ class Hosts:
         """
         if len(universe.clients) == 1:
             return ()
-        home, source = self._home, self._settings.impi_any_source
+        context, source = self._context, self._settings.impi_any_source
         addresses: list[str] = []
         for rank, listener in zip(universe.clients[client].hosts, self._listeners, strict=True):
-            agent = HostAgent(universe, rank, listener, home.owner, any_source=source)
+            agent = HostAgent(universe, rank, listener, context.observer, any_source=source)
             self._agents.append(agent)
             if not universe.native:
-                path = os.path.join(home.directory, f"host-{rank}")
-                agent.serve(listen_unix(path), home.key)
+                path = os.path.join(context.directory, f"host-{rank}")
+                agent.serve(listen_unix(path), context.key)
                 addresses += [f"unix:{path}"] * len(universe.hosts[rank].procs)
         return tuple(addresses)
 

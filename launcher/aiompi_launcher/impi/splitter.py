@@ -8,22 +8,22 @@ from typing import Final, TypeAlias
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import HEADER_BYTES, Packet, describe, unpack
 from aiompi.impi.slots import LONG, Slot, Slots
-from aiompi_launcher.impi_parts import Block, Part, Shared, discard
+from aiompi_launcher.impi.buffers import Chunk, ReadBuffer, SlotChunk, discard
 
 _LEAST_ROOM: Final = 16 * 2**10  # bytes that a read must have room for
 #: bytes read for a header behind a packet that was read into a slot: the next one may have its place in a slot, too
 _AHEAD: Final = 4 * 2**10
 
 #: takes a packet: its header, and all of it, which must be sent, discarded or copied
-OnPacket: TypeAlias = Callable[[Packet, list[Part]], object]
+OnPacket: TypeAlias = Callable[[Packet, list[Chunk]], object]
 
 
 def nowhere(packet: Packet) -> None:
     """No packet has a place of its own."""
 
 
-class Cutter:
-    """Cuts the stream into packets: parts of the blocks that it is read into, or packets in slots.
+class PacketSplitter:
+    """Cuts the stream into packets: chunks of the blocks that it is read into, or packets in slots.
 
     Read into `buffers()`, then report how much with `updated`.
 
@@ -46,13 +46,13 @@ class Cutter:
         self._place = place
         self._slots = slots
         self._closed = False
-        self._block = Block.take()
+        self._buffer = ReadBuffer.take()
         self._start = self._read = 0  # between them is what has been read and not been handed over
         self._packet: Packet | None = None  # the one that is being read
         self._missing = 0  # bytes of it from `_start` on
         # What there is of it in blocks that are full. One part of each, however small the portions that it comes in:
-        # there is a limit to the parts of a system call.
-        self._parts: list[Part] = []
+        # there is a limit to the chunks of a system call.
+        self._chunks: list[Chunk] = []
         self._slot: Slot | None = None  # or where it goes
         self._filled = 0  # bytes of it there
         self._sparing = False  # reading little ahead
@@ -93,8 +93,8 @@ class Cutter:
         """Hand over nothing any more."""
         if not self._closed:
             self._closed = True
-            self._block.release()
-            discard(self._parts)
+            self._buffer.release()
+            discard(self._chunks)
             if self._slot is not None:
                 self._slot.release()
             self._slot = self._slots = None
@@ -103,23 +103,23 @@ class Cutter:
 
     def _room(self) -> memoryview:
         """Behind the last bytes, or from the beginning of a block that nobody else needs."""
-        if self._start == self._read and self._block.users == 1:
+        if self._start == self._read and self._buffer.users == 1:
             self._start = self._read = 0
-        elif len(self._block.view) - self._read < _LEAST_ROOM:
-            self._change_block()
+        elif len(self._buffer.view) - self._read < _LEAST_ROOM:
+            self._change_buffer()
         sparing = self._sparing and (self._packet is None or self._slot is not None)
-        return self._block.view[self._read : self._read + _AHEAD if sparing else None]
+        return self._buffer.view[self._read : self._read + _AHEAD if sparing else None]
 
-    def _change_block(self) -> None:
+    def _change_buffer(self) -> None:
         """Read on in another block: what there is of a packet stays where it is, what there is of a header moves."""
-        block, start, end = self._block, self._start, self._read
-        self._block = Block.take()
+        block, start, end = self._buffer, self._start, self._read
+        self._buffer = ReadBuffer.take()
         self._start = self._read = 0
         if self._packet is None:
             self._read = end - start
-            self._block.view[: self._read] = block.view[start:end]
+            self._buffer.view[: self._read] = block.view[start:end]
         elif start < end:
-            self._parts.append(block.part(start, end))
+            self._chunks.append(block.part(start, end))
             self._missing -= end - start
         block.release()
 
@@ -130,7 +130,7 @@ class Cutter:
         if self._packet is None:
             if self._read - self._start < HEADER_BYTES:
                 return False
-            if self._slots is not None and (slot := self._slots.referred(self._block.view, self._start)) is not None:
+            if self._slots is not None and (slot := self._slots.referred(self._buffer.view, self._start)) is not None:
                 self._start += HEADER_BYTES
                 self._referred(slot)
                 return True
@@ -146,16 +146,16 @@ class Cutter:
         """A packet that is not in the stream. Its header must not change any more: what it says has been checked."""
         header = bytes(slot.view[:HEADER_BYTES])
         packet = self._checked(unpack(header))
-        self._on_packet(packet, [Part(header), Part(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])
+        self._on_packet(packet, [Chunk(header), Chunk(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])
 
     def _begin(self) -> None:
-        self._packet = packet = self._checked(unpack(self._block.view, self._start))
+        self._packet = packet = self._checked(unpack(self._buffer.view, self._start))
         self._missing = HEADER_BYTES + packet.pk_len
         self._slot = self._place(packet) if packet.pk_len >= LONG else None
         self._sparing = self._slot is not None
         if self._slot is not None:
             self._filled = here = min(self._read - self._start, self._missing)
-            self._slot.view[:here] = self._block.view[self._start : self._start + here]
+            self._slot.view[:here] = self._buffer.view[self._start : self._start + here]
             self._start += here
             self._missing -= here
 
@@ -166,13 +166,13 @@ class Cutter:
             )
         return packet
 
-    def _collected(self) -> list[Part]:
+    def _collected(self) -> list[Chunk]:
         """All of a packet that is complete."""
         if self._slot is not None:
             slot, self._slot = self._slot, None
-            return [Shared(slot, self._filled)]
-        parts, self._parts = self._parts, []
+            return [SlotChunk(slot, self._filled)]
+        chunks, self._chunks = self._chunks, []
         end = self._start + self._missing
-        parts.append(self._block.part(self._start, end))
+        chunks.append(self._buffer.part(self._start, end))
         self._start = end
-        return parts
+        return chunks

@@ -16,14 +16,14 @@ from typing import Any, Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import slots
-from aiompi.impi.host import Host, State
+from aiompi.impi.host import ChannelState, Host
 from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.slots import SharedPackets, Slot
 from aiompi.impi.universe import Universe
 from aiompi.wire import hello, memory
-from aiompi_launcher.impi_cutter import Cutter
-from aiompi_launcher.impi_parts import Part, copied, discard
-from aiompi_launcher.impi_stream import PacketStream
+from aiompi_launcher.impi.buffers import Chunk, copied, discard
+from aiompi_launcher.impi.splitter import PacketSplitter
+from aiompi_launcher.impi.stream import PacketStream
 from aiompi_launcher.listen import Entrance, keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
@@ -38,7 +38,7 @@ _RANK: Final = struct.Struct(">I")
 _FINI: Final = Packet(PacketType.FINI).pack()
 
 
-class Owner(Protocol):
+class HostObserver(Protocol):
     """Who is told what the user should know."""
 
     def say(self, text: str) -> None:
@@ -55,24 +55,24 @@ class HostAgent:
         universe: the job.
         rank: of the host.
         listener: where hosts of other clients connect; closed when all have.
-        owner: is told what happens.
+        observer: is told what happens.
         any_source: whether hosts may connect from other addresses than they have published.
     """
 
     def __init__(
-        self, universe: Universe, rank: int, listener: socket.socket, owner: Owner, *, any_source: bool
+        self, universe: Universe, rank: int, listener: socket.socket, observer: HostObserver, *, any_source: bool
     ) -> None:
         self._core = Host(universe, rank)
         self._universe = universe
         self._listener = listener
-        self._owner = owner
+        self._observer = observer
         self._any_source = any_source
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, PacketStream] = {}
         self._links: dict[int, PacketStream] = {}
         self._silent: set[int] = set()  # ranks that have nothing more to say
         self._gone: set[int] = set()  # ranks that hear nothing more
-        self._early: dict[int, list[list[Part]]] = {}  # packets for ranks that are not here yet
+        self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that are not here yet
         self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
         self._newcomers: dict[asyncio.Task[None], str] = {}  # with their addresses
         self._entrances: list[Entrance] = []
@@ -108,7 +108,7 @@ class HostAgent:
                     with contextlib.closing(self._enter(self._listener, self._greet_host)):
                         await self._until(lambda: not core.awaited)
         except TimeoutError:
-            missing = [rank for rank, state in core.channels.items() if state is State.AWAITED]
+            missing = [rank for rank, state in core.channels.items() if state is ChannelState.AWAITED]
             names = ", ".join(map(core.name, missing))
             raise RendezvousError(f"no connection with {names} within {timeout:g} s") from None
         finally:
@@ -156,10 +156,10 @@ class HostAgent:
         keep_alive(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._core.connected(rank)
-        cutter = Cutter(
-            self._universe.datalen, lambda packet, parts: self._from_channel(rank, packet, parts), self._place
+        splitter = PacketSplitter(
+            self._universe.datalen, lambda packet, chunks: self._from_channel(rank, packet, chunks), self._place
         )
-        self._channels[rank] = stream = PacketStream(sock, cutter, lambda error: self._channel_ended(rank, error))
+        self._channels[rank] = stream = PacketStream(sock, splitter, lambda error: self._channel_ended(rank, error))
         stream.on_drained = lambda: self._release(rank)
         self._changed.set()
 
@@ -199,7 +199,7 @@ class HostAgent:
             raise
 
     def _dropped(self, address: str, cause: str) -> None:
-        self._owner.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
+        self._observer.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
 
     def _greeted(self, task: asyncio.Task[None]) -> None:
         self._newcomers.pop(task, None)
@@ -239,29 +239,29 @@ class HostAgent:
 
     def _open_link(self, rank: int, sock: socket.socket, shared: SharedPackets | None) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        cutter = Cutter(
+        splitter = PacketSplitter(
             self._universe.datalen,
-            lambda packet, parts: self._from_rank(rank, packet, parts),
+            lambda packet, chunks: self._from_rank(rank, packet, chunks),
             slots=None if shared is None else shared.inbound,
         )
-        self._links[rank] = stream = PacketStream(sock, cutter, lambda error: self._link_ended(rank, error), shared)
-        for parts in self._early.pop(rank, ()):
-            stream.send(parts)
+        self._links[rank] = stream = PacketStream(sock, splitter, lambda error: self._link_ended(rank, error), shared)
+        for chunks in self._early.pop(rank, ()):
+            stream.send(chunks)
 
     # Traffic.
 
-    def _from_rank(self, rank: int, packet: Packet, parts: list[Part]) -> None:
+    def _from_rank(self, rank: int, packet: Packet, chunks: list[Chunk]) -> None:
         if packet.pk_type == PacketType.FINI:
-            discard(parts)
+            discard(chunks)
             self._silent.add(rank)
             self._changed.set()
             return
         peer = self._core.outgoing(packet, rank)
         channel = self._channels.get(peer)
         if channel is None:  # nobody is there any more, which is told elsewhere unless it was in order
-            discard(parts)
+            discard(chunks)
             return
-        channel.send(parts)
+        channel.send(chunks)
         if channel.backlog > CONGESTION:
             self._links[rank].pause()
             self._held.setdefault(peer, []).append(self._links[rank])
@@ -270,21 +270,21 @@ class HostAgent:
         for link in self._held.pop(peer, ()):
             link.resume()
 
-    def _from_channel(self, peer: int, packet: Packet, parts: list[Part]) -> None:
+    def _from_channel(self, peer: int, packet: Packet, chunks: list[Chunk]) -> None:
         if packet.pk_type == PacketType.FINI:
-            discard(parts)
+            discard(chunks)
             self._core.hear_fini(peer)
             self._check_channel(peer)
             return
         rank = self._core.incoming(packet, peer)
         link = self._links.get(rank)
         if link is not None:
-            link.send(parts)
+            link.send(chunks)
         elif rank in self._gone:
-            discard(parts)
+            discard(chunks)
             self._acknowledge(rank)
         else:
-            self._early.setdefault(rank, []).append(copied(parts))
+            self._early.setdefault(rank, []).append(copied(chunks))
 
     def _place(self, packet: Packet) -> Slot | None:
         """Memory of the rank that a long packet is for."""
@@ -295,7 +295,7 @@ class HostAgent:
     def _acknowledge(self, rank: int) -> None:
         for peer, ack in self._core.overdue(rank):
             if peer in self._channels:
-                self._channels[peer].send([Part(ack)])
+                self._channels[peer].send([Chunk(ack)])
 
     def _link_ended(self, rank: int, error: Exception | None) -> None:
         del self._links[rank]
@@ -320,7 +320,7 @@ class HostAgent:
     def _fail(self, reason: str) -> None:
         self._error = self._error or reason
         self._changed.set()
-        self._owner.fail(reason)
+        self._observer.fail(reason)
 
     # The end (section 2.4).
 
@@ -333,7 +333,7 @@ class HostAgent:
         procs = self._core.procs
         await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
         for peer in self._core.say_fini():
-            self._channels[peer].send([Part(_FINI)])
+            self._channels[peer].send([Chunk(_FINI)])
             self._check_channel(peer)
         await self._until(lambda: self._core.closed)
         with contextlib.suppress(TimeoutError):
@@ -341,7 +341,7 @@ class HostAgent:
                 await self._until(lambda: not self._channels)
 
     def _check_channel(self, peer: int) -> None:
-        if self._core.channels[peer] is State.CLOSED:
+        if self._core.channels[peer] is ChannelState.CLOSED:
             self._channels[peer].shut_down()
         self._changed.set()
 

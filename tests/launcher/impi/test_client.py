@@ -16,9 +16,9 @@ from aiompi.impi.label import FIRST_PRIVATE
 from aiompi.impi.server import Server, ServerConnection
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
-from aiompi_launcher.impi_client import RemoteServer
-from aiompi_launcher.impi_hosts import Home, Hosts
-from aiompi_launcher.impi_server import Connection, Rendezvous
+from aiompi_launcher.impi.client import RemoteServer
+from aiompi_launcher.impi.hosts import HostContext, Hosts
+from aiompi_launcher.impi.server import ClientTransport, ServerDriver
 from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.rendezvous import RendezvousError
@@ -66,7 +66,7 @@ class Clients:
         for rank in range(count):
             directory = home / str(rank)
             directory.mkdir()
-            place = Home(directory=str(directory), key=bytes(32), owner=self)
+            place = HostContext(directory=str(directory), key=bytes(32), observer=self)
             hosts = Hosts(1, 1, (), Settings(), place)
             endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
             self.remotes.append(RemoteServer(endpoint, hosts, NONE, timeout=timeout, patience=patience, say=self.say))
@@ -96,10 +96,10 @@ async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(kind: type[Server], timeout: float = 10.0, count: int = 2, patience: float = 0) -> Clients:
-            rendezvous = Rendezvous(kind(count, NONE), "server", verbose=False)
-            stack.push_async_callback(rendezvous.close)
+            driver = ServerDriver(kind(count, NONE), "server", verbose=False)
+            stack.push_async_callback(driver.close)
             loop = asyncio.get_running_loop()
-            listening = await loop.create_server(lambda: Connection(rendezvous), "127.0.0.1", 0)
+            listening = await loop.create_server(lambda: ClientTransport(driver), "127.0.0.1", 0)
             stack.callback(listening.close)
             made = Clients(home, count, listening.sockets[0].getsockname()[1], timeout, patience)
             stack.push_async_callback(made.close)

@@ -7,58 +7,58 @@ from typing import Final, Protocol
 
 from aiompi.impi.slots import Slot
 
-BLOCK_BYTES: Final = 256 * 2**10
-_SPARE_BLOCKS: Final = 64
-#: parts up to this size are copied when they have to wait, and do not keep a block or a slot from being used
+BUFFER_BYTES: Final = 256 * 2**10
+_SPARE_BUFFERS: Final = 64
+#: chunks up to this size are copied when they have to wait, and do not keep a block or a slot from being used
 _COPIED: Final = 4 * 2**10
 
 
-class Owner(Protocol):
+class MemoryOwner(Protocol):
     """Whose memory a part is."""
 
     def release(self) -> None:
         """The part is not needed any more."""
 
 
-class Block:
+class ReadBuffer:
     """Memory that sockets are read into.
 
     Attributes:
         view: all of it.
-        users: number of its parts that are still needed, and one while it is read into.
+        users: number of its chunks that are still needed, and one while it is read into.
     """
 
     __slots__ = ("users", "view")
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(BLOCK_BYTES))
+        self.view = memoryview(bytearray(BUFFER_BYTES))
         self.users = 0
 
     @classmethod
-    def take(cls) -> Block:
+    def take(cls) -> ReadBuffer:
         """One to read into; release it afterwards."""
         block = _spare.pop() if _spare else cls()
         block.users = 1
         return block
 
-    def part(self, start: int, end: int) -> Part:
+    def part(self, start: int, end: int) -> Chunk:
         """What lies there."""
         self.users += 1
-        return Part(self.view[start:end], self)
+        return Chunk(self.view[start:end], self)
 
     def release(self) -> None:
         """One user less."""
         self.users -= 1
-        if not self.users and len(_spare) < _SPARE_BLOCKS:
+        if not self.users and len(_spare) < _SPARE_BUFFERS:
             _spare.append(self)
 
 
 #: Blocks that nobody uses: fresh memory costs a page fault for every 4 KiB.
-_spare: Final[list[Block]] = []
+_spare: Final[list[ReadBuffer]] = []
 
 
-class Part:
-    """Part of a packet, or all of it.
+class Chunk:
+    """Chunk of a packet, or all of it.
 
     Args:
         view: its bytes.
@@ -67,7 +67,7 @@ class Part:
 
     __slots__ = ("_owner", "view")
 
-    def __init__(self, view: bytes | memoryview, owner: Owner | None = None) -> None:
+    def __init__(self, view: bytes | memoryview, owner: MemoryOwner | None = None) -> None:
         self.view = view
         self._owner = owner
 
@@ -84,7 +84,7 @@ class Part:
             self._owner = None
 
 
-class Shared(Part):
+class SlotChunk(Chunk):
     """A packet in memory of the rank that it is for.
 
     Args:
@@ -98,20 +98,20 @@ class Shared(Part):
         super().__init__(slot.view[:nbytes], slot)
         self._slot = slot
 
-    def reference(self) -> Part:
+    def reference(self) -> Chunk:
         """What is sent to the rank instead; from then on the slot is the rank's."""
-        return Part(self._slot.reference)
+        return Chunk(self._slot.reference)
 
 
-def discard(parts: Iterable[Part]) -> None:
+def discard(chunks: Iterable[Chunk]) -> None:
     """Nobody needs this packet."""
-    for part in parts:
+    for part in chunks:
         part.release()
 
 
-def copied(parts: Iterable[Part]) -> list[Part]:
+def copied(chunks: Iterable[Chunk]) -> list[Chunk]:
     """The same packet in memory of its own, to be kept for longer."""
-    parts = list(parts)
-    data = b"".join([part.view for part in parts])
-    discard(parts)
-    return [Part(data)]
+    chunks = list(chunks)
+    data = b"".join([part.view for part in chunks])
+    discard(chunks)
+    return [Chunk(data)]

@@ -15,7 +15,7 @@ from aiompi.impi.local import pump
 from aiompi.impi.server import Server
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
-from aiompi_launcher.impi_hosts import Home, Hosts
+from aiompi_launcher.impi.hosts import HostContext, Hosts
 
 
 class Nobody:
@@ -33,8 +33,8 @@ def hosts() -> Iterator[Callable[..., Hosts]]:
     made: list[Hosts] = []
 
     def make(size: int, count: int, *bind: str, settings: Settings | None = None) -> Hosts:
-        home = Home(directory="", key=b"", owner=Nobody())
-        made.append(Hosts(size, count, bind, settings or Settings(), home))
+        context = HostContext(directory="", key=b"", observer=Nobody())
+        made.append(Hosts(size, count, bind, settings or Settings(), context))
         return made[-1]
 
     yield make

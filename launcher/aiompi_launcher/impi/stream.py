@@ -1,7 +1,7 @@
 """Packets over a non-blocking stream socket, whole ones in and out.
 
-What is passed on is not copied: sockets are read into blocks of memory, packets are parts of these, and a block is
-used again when the last of its parts has been sent. Long packets from and to ranks are in memory that is shared with
+What is passed on is not copied: sockets are read into blocks of memory, packets are chunks of these, and a block is
+used again when the last of its chunks has been sent. Long packets from and to ranks are in memory that is shared with
 them (`aiompi.impi.slots`).
 """
 
@@ -19,11 +19,11 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.slots import SharedPackets, Slot
-from aiompi_launcher.impi_cutter import Cutter
-from aiompi_launcher.impi_parts import Part, Shared, discard
+from aiompi_launcher.impi.buffers import Chunk, SlotChunk, discard
+from aiompi_launcher.impi.splitter import PacketSplitter
 
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
-_PARTS: Final = 64  # of memory per system call, well below IOV_MAX
+_CHUNKS: Final = 64  # of memory per system call, well below IOV_MAX
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # of sockets that know a low-water mark
 #: Older kernels wait for more bytes than they have room for, when these come in small segments.
 _KERNEL: Final = (5, 9)
@@ -38,7 +38,7 @@ class PacketStream:
 
     Args:
         sock: connected; the stream closes it.
-        cutter: takes what is read.
+        splitter: takes what is read.
         on_end: called once, when the far end has closed the connection, it broke, or what came are no packets: with
             the error, None for an end between two packets.
         shared: memory that is shared with the far end.
@@ -51,7 +51,7 @@ class PacketStream:
     def __init__(
         self,
         sock: socket.socket,
-        cutter: Cutter,
+        splitter: PacketSplitter,
         on_end: Callable[[Exception | None], object],
         shared: SharedPackets | None = None,
     ) -> None:
@@ -59,30 +59,30 @@ class PacketStream:
         self.on_drained: Callable[[], object] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._socket = sock
-        self._cutter = cutter
+        self._splitter = splitter
         self._on_end = on_end
         self._shared = shared
-        self._queue: collections.deque[Part] = collections.deque()
+        self._queue: collections.deque[Chunk] = collections.deque()
         self._paused = False
         self._shutting = False
         self._looks = 0  # turns in which will be looked for the rest of a packet
         self._mark: int | None = 1 if sock.family in _FAMILIES and kernel() >= _KERNEL else None
         self._loop.add_reader(sock, self._readable)
 
-    def send(self, parts: Sequence[Part]) -> None:
-        """Send a packet; its parts are the stream's from now on."""
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        """Send a packet; its chunks are the stream's from now on."""
         if self._socket.fileno() < 0:
-            discard(parts)
+            discard(chunks)
             return
-        parts = [part.reference() if isinstance(part, Shared) else part for part in parts]
+        chunks = [part.reference() if isinstance(part, SlotChunk) else part for part in chunks]
         waiting = bool(self._queue)
-        self._queue.extend(parts)
-        self.backlog += sum(len(part.view) for part in parts)
+        self._queue.extend(chunks)
+        self.backlog += sum(len(part.view) for part in chunks)
         if not waiting:
             self._flush()
             if self._queue:
                 self._loop.add_writer(self._socket, self._writable)
-        for part in parts if waiting else self._queue:
+        for part in chunks if waiting else self._queue:
             part.settle()
 
     def slot(self) -> Slot | None:
@@ -113,7 +113,7 @@ class PacketStream:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
-            self._cutter.close()
+            self._splitter.close()
             discard(self._queue)
             self._shared = None  # the memory goes when its last view does
 
@@ -136,7 +136,7 @@ class PacketStream:
         self._read()
         if self._mark is not None and self._socket.fileno() >= 0:
             self._sleep()
-            if self._cutter.missing and not self._looks:
+            if self._splitter.missing and not self._looks:
                 self._looks = _LOOKS
                 self._loop.call_soon(self._look)
 
@@ -148,7 +148,7 @@ class PacketStream:
             self._read()
         if self._socket.fileno() < 0:
             return
-        if self._looks and self._cutter.missing:
+        if self._looks and self._splitter.missing:
             self._loop.call_soon(self._look)
         else:
             self._looks = 0
@@ -156,14 +156,14 @@ class PacketStream:
 
     def _sleep(self) -> None:
         """Be wakened when it is worth it for the packet that is being read, or at the end."""
-        nbytes = min(max(self._cutter.missing, 1), _WORTH)
+        nbytes = min(max(self._splitter.missing, 1), _WORTH)
         if nbytes != self._mark:
             self._mark = nbytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, nbytes)
 
     def _read(self) -> None:
         for _ in _TURNS:
-            buffers = self._cutter.buffers()
+            buffers = self._splitter.buffers()
             try:
                 nbytes = self._socket.recvmsg_into(buffers)[0]
             except BlockingIOError:
@@ -172,11 +172,11 @@ class PacketStream:
                 self._end(error)
                 return
             if not nbytes:
-                cut = not self._cutter.between_packets
+                cut = not self._splitter.between_packets
                 self._end(RemoteProtocolError("the connection ended in the middle of a packet") if cut else None)
                 return
             try:
-                self._cutter.updated(nbytes)
+                self._splitter.updated(nbytes)
             except RemoteProtocolError as error:
                 self._end(error)
                 return
@@ -211,7 +211,7 @@ class PacketStream:
 
     def _send_once(self) -> bool:
         """Send with one system call; returns whether the socket may take more."""
-        views = [part.view for part in itertools.islice(self._queue, _PARTS)]
+        views = [part.view for part in itertools.islice(self._queue, _CHUNKS)]
         done = nbytes = self._socket.sendmsg(views)
         self.backlog -= done
         while nbytes:

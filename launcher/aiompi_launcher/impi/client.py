@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, cast
 from aiompi.errors import Exception as MPIError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, Described, Event, PrivateLabel, Started, State
+from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.universe import Universe
 from aiompi.wire.control import BusinessCard
-from aiompi_launcher.impi_hosts import Hosts
+from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.listen import join_address, keep_alive
@@ -249,7 +249,7 @@ class RemoteServer(Rendezvous):
             self._on_lost(str(lost))
 
     async def _receive(self) -> list[Event]:
-        choosing = self._client.state is State.CHOOSING
+        choosing = self._client.state is ClientState.CHOOSING
         try:
             async with asyncio.timeout(self._timeout if choosing else self._patience if self._client.midway else None):
                 data = await self._reader.read(_READ)

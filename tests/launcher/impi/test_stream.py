@@ -16,14 +16,15 @@ import pytest_asyncio
 from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader
 from aiompi.impi.slots import SharedPackets
-from aiompi_launcher import impi_parts, impi_stream
-from aiompi_launcher.impi_cutter import Cutter
-from aiompi_launcher.impi_parts import BLOCK_BYTES, Part
-from aiompi_launcher.impi_stream import PacketStream
+from aiompi_launcher.impi import buffers
+from aiompi_launcher.impi import stream as streams
+from aiompi_launcher.impi.buffers import BUFFER_BYTES, Chunk
+from aiompi_launcher.impi.splitter import PacketSplitter
+from aiompi_launcher.impi.stream import PacketStream
 
 pytestmark = pytest.mark.asyncio
 
-MAXDATALEN = 2 * BLOCK_BYTES
+MAXDATALEN = 2 * BUFFER_BYTES
 SLOTS = 16  # of a direction, with such packets
 
 
@@ -59,15 +60,15 @@ class Relay:
         self.outward_socket = outward
         self.near_memory, inward_memory = memory() if "near" in sharing else (None, None)
         self.far_memory, outward_memory = memory() if "far" in sharing else (None, None)
-        blind = Cutter(MAXDATALEN, lambda *_: None)
+        blind = PacketSplitter(MAXDATALEN, lambda *_: None)
         self.outward = PacketStream(outward, blind, self.ends.append, outward_memory)
-        cutter = Cutter(
+        splitter = PacketSplitter(
             MAXDATALEN,
-            lambda _, parts: self.outward.send(parts),
+            lambda _, chunks: self.outward.send(chunks),
             lambda _: self.outward.slot(),
             inward_memory.inbound if inward_memory else None,
         )
-        self.inward = PacketStream(inward, cutter, self.ends.append)
+        self.inward = PacketStream(inward, splitter, self.ends.append)
 
     def stream(self, packets: Iterable[bytes]) -> bytes:
         """What the near end writes."""
@@ -122,8 +123,8 @@ def cut(stream: bytes, chance: random.Random, sizes: tuple[int, ...]) -> Iterato
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few blocks are kept, so that one that is used too early is soon another's."""
-    monkeypatch.setattr(impi_parts, "_spare", [])
-    monkeypatch.setattr(impi_parts, "_SPARE_BLOCKS", 2)
+    monkeypatch.setattr(buffers, "_spare", [])
+    monkeypatch.setattr(buffers, "_SPARE_BUFFERS", 2)
 
 
 @pytest.mark.usefixtures("bounded")
@@ -133,7 +134,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ("lengths", "sizes"),
     [
         ((0, 1, 127, 128, 129, 3000), (1, 2, 50)),
-        ((0, 1, 20_000, BLOCK_BYTES - 128, BLOCK_BYTES), (100, 2**20)),
+        ((0, 1, 20_000, BUFFER_BYTES - 128, BUFFER_BYTES), (100, 2**20)),
         ((MAXDATALEN, 0), (2000, 50_000, 2**20)),
     ],
     ids=["small", "blocks", "longest"],
@@ -219,7 +220,7 @@ async def test_slots_of_packets_that_stay_incomplete_are_free_again(relay: Relay
     assert free == SLOTS - (first > MAXDATALEN), "all but that of the packet that the rank has not read"
 
 
-class Counting(Cutter):
+class Counting(PacketSplitter):
     """Counts how often something was read."""
 
     reads = 0
@@ -249,18 +250,18 @@ async def test_segments_of_a_long_packet_waken_nobody_where_the_kernel_is_good_f
     kernel: tuple[int, int],
     patient: bool,
 ) -> None:
-    monkeypatch.setattr(impi_stream, "kernel", lambda: kernel)
+    monkeypatch.setattr(streams, "kernel", lambda: kernel)
     near, far = channel
     got: list[Packet] = []
-    cutter = Counting(MAXDATALEN, lambda found, _: got.append(found))
-    stream = PacketStream(far, cutter, got.clear)
+    splitter = Counting(MAXDATALEN, lambda found, _: got.append(found))
+    stream = PacketStream(far, splitter, got.clear)
     data = packet(bytes(2**17))
     for start in range(0, len(data), 2**12):
         await asyncio.get_running_loop().sock_sendall(near, data[start : start + 2**12])
-        for _ in range(3 if start else 2 * impi_stream._LOOKS):
+        for _ in range(3 if start else 2 * streams._LOOKS):
             await asyncio.sleep(0)
     await until(lambda: len(got) == 1)
-    assert (cutter.reads < 5) == patient, "its header, with what has come by then, and its end"
+    assert (splitter.reads < 5) == patient, "its header, with what has come by then, and its end"
     near.send(packet(b"short"))
     await until(lambda: len(got) == 2)
     stream.close()
@@ -269,21 +270,21 @@ async def test_segments_of_a_long_packet_waken_nobody_where_the_kernel_is_good_f
 async def test_the_rest_of_a_long_packet_is_looked_for_for_a_while(
     channel: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(impi_stream, "kernel", lambda: (6, 1))
+    monkeypatch.setattr(streams, "kernel", lambda: (6, 1))
     near, far = channel
     got: list[Packet] = []
-    cutter = Counting(MAXDATALEN, lambda found, _: got.append(found))
-    stream = PacketStream(far, cutter, got.clear)
+    splitter = Counting(MAXDATALEN, lambda found, _: got.append(found))
+    stream = PacketStream(far, splitter, got.clear)
     data = packet(bytes(2**17))
     for count in range(1, 4):
         near.send(data[:1000] if count == 1 else bytes(1000))
-        await until(lambda count=count: cutter.reads == count)
-    for _ in range(2 * impi_stream._LOOKS):
+        await until(lambda count=count: splitter.reads == count)
+    for _ in range(2 * streams._LOOKS):
         await asyncio.sleep(0)
     near.send(bytes(1000))
-    for _ in range(2 * impi_stream._LOOKS):
+    for _ in range(2 * streams._LOOKS):
         await asyncio.sleep(0)
-    assert cutter.reads == 3, "it sleeps until all of the packet is there"
+    assert splitter.reads == 3, "it sleeps until all of the packet is there"
     await asyncio.get_running_loop().sock_sendall(near, data[4000:] + packet(b"short"))
     await until(lambda: len(got) == 2)
     near.send(packet(b"shorter"))
@@ -299,7 +300,7 @@ async def test_a_long_packet_in_small_segments_for_which_there_is_no_room(
     near, far = channel
     far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
     got: list[Packet] = []
-    stream = PacketStream(far, Cutter(MAXDATALEN, lambda found, _: got.append(found)), got.clear)
+    stream = PacketStream(far, PacketSplitter(MAXDATALEN, lambda found, _: got.append(found)), got.clear)
     data = packet(bytes(2**18))
     for start in range(0, len(data), size):
         await asyncio.get_running_loop().sock_sendall(near, data[start : start + size])
@@ -318,9 +319,9 @@ async def test_a_packet_that_cannot_be_sent_ends_the_stream() -> None:
     """Nobody would miss it otherwise, while its receiver waits for ever."""
     near, far = socket.socketpair()
     ends: list[Exception | None] = []
-    stream = PacketStream(Exhausted(fileno=far.detach()), Cutter(MAXDATALEN, lambda *_: None), ends.append)
+    stream = PacketStream(Exhausted(fileno=far.detach()), PacketSplitter(MAXDATALEN, lambda *_: None), ends.append)
     with near:
-        stream.send([Part(packet(b"lost"))])
+        stream.send([Chunk(packet(b"lost"))])
         assert ends == [], "it is told afterwards: who sends is not ready for it"
         await asyncio.sleep(0)
         assert [type(end) for end in ends] == [OSError]
@@ -332,10 +333,10 @@ async def test_what_came_before_the_end_counts_although_sending_fails() -> None:
     got: list[Packet] = []
     ended = asyncio.Event()
     far.setblocking(False)
-    stream = PacketStream(far, Cutter(MAXDATALEN, lambda found, _: got.append(found)), lambda _: ended.set())
+    stream = PacketStream(far, PacketSplitter(MAXDATALEN, lambda found, _: got.append(found)), lambda _: ended.set())
     near.sendall(packet(b"last words"))
     near.close()
-    stream.send([Part(packet(b"to nobody"))])
+    stream.send([Chunk(packet(b"to nobody"))])
     async with asyncio.timeout(5):
         await ended.wait()
     assert [found.pk_len for found in got] == [len(b"last words")]

@@ -1,4 +1,4 @@
-"""The IMPI rendezvous server: sockets, the clock and messages for the user around `aiompi.impi.server`."""
+"""The IMPI driver server: sockets, the clock and messages for the user around `aiompi.impi.server`."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ def run(spec: ServerSpec, name: str) -> int:
 
 
 async def _serve(core: Server, listener: socket.socket, name: str, verbose: bool) -> int:
-    rendezvous = Rendezvous(core, name, verbose=verbose)
+    driver = ServerDriver(core, name, verbose=verbose)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
-            loop.add_signal_handler(signum, rendezvous.end, EXIT_SIGNAL + signum)
-    accepting = await loop.create_server(lambda: Connection(rendezvous), sock=listener, backlog=BACKLOG)
+            loop.add_signal_handler(signum, driver.end, EXIT_SIGNAL + signum)
+    accepting = await loop.create_server(lambda: ClientTransport(driver), sock=listener, backlog=BACKLOG)
     try:
-        return await rendezvous.exit_code
+        return await driver.exit_code
     finally:
         accepting.close()
-        await rendezvous.close()
+        await driver.close()
 
 
-class Connection(asyncio.Protocol):
+class ClientTransport(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, rendezvous: Rendezvous) -> None:
-        self._rendezvous = rendezvous
+    def __init__(self, driver: ServerDriver) -> None:
+        self._driver = driver
         self.core: ServerConnection
         self.transport: asyncio.Transport
 
@@ -73,19 +73,19 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         keep_alive(transport.get_extra_info("socket"))
-        self.core = self._rendezvous.admit(self, join_address(*transport.get_extra_info("peername")[:2]))
+        self.core = self._driver.admit(self, join_address(*transport.get_extra_info("peername")[:2]))
 
     def data_received(self, data: bytes) -> None:
         self.core.receive_data(data)
-        self._rendezvous.work()
+        self._driver.work()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._rendezvous.forget(self)
+        self._driver.forget(self)
         self.core.receive_eof()
-        self._rendezvous.work()
+        self._driver.work()
 
 
-class Rendezvous:
+class ServerDriver:
     """All connections of a server.
 
     Args:
@@ -102,12 +102,12 @@ class Rendezvous:
         self._core = core
         self._name = name
         self._verbose = verbose
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ClientTransport, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def admit(self, connection: Connection, peer: str) -> ServerConnection:
+    def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """A connection was accepted."""
         newcomers = [other for other in self._connections if other.core.deadline is not None]
         if len(newcomers) >= MAX_NEWCOMERS:
@@ -118,7 +118,7 @@ class Rendezvous:
         asyncio.get_running_loop().call_soon(self.work)
         return core
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientTransport) -> None:
         """A connection has ended."""
         self._connections.pop(connection, None)
         if not self._connections:

@@ -22,9 +22,9 @@ from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpa
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
 from aiompi.wire import hello, memory
-from aiompi_launcher import impi_host
-from aiompi_launcher.impi_host import CONGESTION, HostAgent
-from aiompi_launcher.impi_parts import BLOCK_BYTES
+from aiompi_launcher.impi import host
+from aiompi_launcher.impi.buffers import BUFFER_BYTES
+from aiompi_launcher.impi.host import CONGESTION, HostAgent
 from aiompi_launcher.listen import listen_tcp, listen_unix
 from aiompi_launcher.rendezvous import RendezvousError
 
@@ -248,7 +248,7 @@ async def test_strangers_are_dropped(
 
 @pytest.mark.spec("I2.3.8-6")
 async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impi_host, "_GREETING", 0.05)
+    monkeypatch.setattr(host, "_GREETING", 0.05)
     here = place(0)
     connecting = here.connecting()
     silent = await here.dial(1, greeting=b"")
@@ -266,7 +266,7 @@ async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypat
 async def test_a_crowd_of_strangers_pushes_out_its_oldest(
     place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(impi_host, "MAX_NEWCOMERS", 3)
+    monkeypatch.setattr(host, "MAX_NEWCOMERS", 3)
     here = place(0)
     connecting = here.connecting()
     strangers = [await here.dial(1, greeting=b"") for _ in range(5)]
@@ -530,7 +530,7 @@ async def test_a_host_that_does_not_read_holds_up_nobody_else(place: Callable[..
         await asyncio.sleep(0)
     for _ in range(1000):
         await asyncio.sleep(0)
-    assert stream.backlog <= CONGESTION + BLOCK_BYTES + len(flood)
+    assert stream.backlog <= CONGESTION + BUFFER_BYTES + len(flood)
     assert not sending.done()
     for channel, rank in ((zero, 0), (two, 2), (three, 3)):
         await channel.send(packet(rank, 1, b"ping"))
