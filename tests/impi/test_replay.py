@@ -9,7 +9,7 @@ import pytest
 from recordings import JOBS, Connection, connections
 
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, Started, State
+from aiompi.impi.client import Client, ClientState, Started
 from aiompi.impi.command import Code, Reader, decode_impi
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.server import JobFinished, Server
@@ -73,7 +73,7 @@ def test_our_client_and_the_recorded_server(job: str, step: int) -> None:
         events = []
         for start in range(0, len(connection.answered), step):
             events += client.receive_data(connection.answered[start : start + step])
-        assert client.state is State.RUNNING
+        assert client.state is ClientState.RUNNING
         (universe,) = (event.universe for event in events if isinstance(event, Started))
         universes.add(repr(universe))
         client.finish()
@@ -87,7 +87,7 @@ def test_an_aiompi_client_that_would_rather_be_native(job: str) -> None:
     rank, connection = next(iter(clients(job).items()))
     client = Client(rank, credentials(job), ClientPart(PART.hosts, native=True))
     client.receive_data(connection.answered)
-    assert client.state is State.RUNNING
+    assert client.state is ClientState.RUNNING
     assert client.universe is not None
     assert not client.universe.native
     assert not client.may_submit

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, State
+from aiompi.impi.client import Client, ClientState
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, unpack
 from aiompi.impi.universe import Universe
@@ -49,7 +49,7 @@ class Foreign:
 
     def meet(self) -> Universe:
         """Go through the start-up."""
-        while self.client.state is not State.RUNNING:
+        while self.client.state is not ClientState.RUNNING:
             data = self.server.recv(65536)
             assert data
             self.client.receive_data(data)
