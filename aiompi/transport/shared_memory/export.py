@@ -1,4 +1,4 @@
-"""Memory of one rank that its peers read, and how it is handed over.
+"""Memory of one rank that its peers read, and how its descriptor is handed over.
 
 `Export` is this memory as its owner sees it, `Importer` a reader as the owner sees it, and `Import` the memory as a
 reader sees it. A reader may be unable to map it, because its process has no descriptors or addresses left. So a reader
@@ -7,6 +7,9 @@ sets a word of its own when it has mapped the memory, and the owner tells it of 
 
 from __future__ import annotations
 
+import array
+import contextlib
+import errno
 import mmap
 import os
 import socket
@@ -14,11 +17,10 @@ import struct
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory import descriptors
 from aiompi.transport.shared_memory.peer_process import has_ended
 from aiompi.wire import memory
 
-#: which area of a rank it is, as `pool` and `slots` say
+#: kinds of exports (see `pool` and `slots`)
 POOL: Final = 0
 SLOTS: Final = 1
 AREAS: Final = (POOL, SLOTS)
@@ -26,26 +28,26 @@ AREAS: Final = (POOL, SLOTS)
 #: ranks that can map an export; each has a cache line of words of its own
 READERS: Final = 4 * mmap.PAGESIZE // 64
 _WORDS: Final = 8
-#: which of these words the reader sets when it has the memory; the first one counts
+#: the word that the reader sets when it has mapped the memory; in the first one it counts what it has read
 _TAKEN: Final = 1
 #: bytes before the memory itself, whole pages: a cache line for the owner's word, then those of the readers
 PREFIX: Final = 5 * mmap.PAGESIZE
-#: bytes of memory that an area can have
+#: bytes that an export can have
 MOST: Final = 2**46
 
-#: area, reader, bytes
+#: kind, reader, bytes
 _LABEL: Final = struct.Struct("!IIQ")
 
 
 class Export:
-    """The owner's side.
+    """Memory of this rank.
 
     Args:
         kind: POOL or SLOTS.
-        nbytes: of memory; pages are taken when they are first written.
+        nbytes: bytes of memory; pages are taken when they are first written.
 
     Raises:
-        OSError: there is none.
+        OSError: there is no memory.
     """
 
     def __init__(self, kind: int, nbytes: int) -> None:
@@ -58,7 +60,7 @@ class Export:
         self._readers = 0
 
     def open_to(self, sock: socket.socket) -> Importer | None:
-        """Hand the area over to one more reader; None if it cannot be."""
+        """Hand the memory over to one more reader; return None if that cannot be done."""
         if self._readers == READERS:
             return None
         try:
@@ -69,64 +71,57 @@ class Export:
         return Importer(self._words, self._readers * _WORDS)
 
     def close(self) -> None:
-        """Hand over nothing any more; the memory goes when nobody uses it."""
+        """Hand over nothing any more; the memory is freed when no rank uses it."""
         os.close(self._fd)
 
 
 class Importer:
-    """A reader, as the owner knows it.
+    """A reader of an export, which counts in a word of its own what it has read."""
 
-    In words of its own it counts what it has read, and tells that it can read at all.
-    """
-
-    __slots__ = ("_gone", "_index", "_in_pool", "_process", "_words")
+    __slots__ = ("_announced", "_gone", "_index", "_process", "_words")
 
     def __init__(self, words: memoryview, index: int) -> None:
         self._words = words
         self._index = index
-        self._in_pool = 0
+        self._announced = 0
         self._gone = False
         self._process = 0
 
     @property
     def able(self) -> bool:
-        """Whether it has the memory."""
+        """Return True if the reader has mapped the memory."""
         return self._words[self._index + _TAKEN] == 1
 
     def begin_read(self) -> int:
-        """Be told of something to read; its number, from 1 on."""
-        self._in_pool += 1
-        return self._in_pool
+        """Count one more thing that the reader is told of; return its number, from 1 on."""
+        self._announced += 1
+        return self._announced
 
     def forget(self) -> None:
-        """Undo `borrow`: it has not been told."""
-        self._in_pool -= 1
+        """Undo `begin_read`, if the reader could not be told."""
+        self._announced -= 1
 
     def returned(self, number: int) -> bool:
-        """Whether it has read the first `number` that it was told of, or will not."""
+        """Return True if the reader has read the first `number` things that it was told of, or is gone."""
         return self._gone or self._words[self._index] >= number
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone, and its process too, as far as that can be known."""
+        """Return True if the reader is gone and its process is known to have ended."""
         return self._gone and has_ended(self._process)
 
     def leave(self, process: int) -> None:
-        """It is gone.
-
-        Args:
-            process: number of its process, 0 if it has none here.
-        """
+        """Note that the reader is gone, and the id of its process (0 if it is in another pid namespace)."""
         self._gone = True
         self._process = process
 
 
 class Import:
-    """An area of a peer, as its reader knows it.
+    """An export of a peer, which this rank has mapped.
 
     Attributes:
         kind: POOL or SLOTS.
-        memory: all of it, to be written only where it is this rank's for the time being.
+        memory: all of it; this rank writes only where a message is kept for it.
     """
 
     __slots__ = ("_index", "_read", "_readable", "_words", "kind", "memory")
@@ -143,34 +138,72 @@ class Import:
 
     @classmethod
     def receive(cls, sock: socket.socket) -> Import | None:
-        """An area that the peer hands over; None if it has closed the connection.
+        """Receive an export of the peer; return None if the peer has closed the connection.
 
         Raises:
-            RemoteProtocolError: what came is no area.
+            RemoteProtocolError: what came is no export.
             OSError: there is nothing, the connection failed, or this process lacks descriptors or addresses.
         """
-        data, fds = descriptors.receive(sock, _LABEL.size, 1)
+        data, fds = receive_descriptors(sock, _LABEL.size, 1)
         if not data:
             return None
-        with descriptors.closing(fds):
+        with closing(fds):
             if len(data) != _LABEL.size or len(fds) != 1:
                 raise RemoteProtocolError("it spoke where it must be silent")
             kind, reader, nbytes = _LABEL.unpack(data)
             if kind not in AREAS or reader >= READERS or nbytes > MOST:
-                raise RemoteProtocolError(f"there is no area {kind} of {nbytes} bytes with a reader {reader}")
+                raise RemoteProtocolError(f"there is no export {kind} of {nbytes} bytes with a reader {reader}")
             return cls(memory.accept(fds[0], PREFIX + nbytes), kind, reader)
 
     def read(self, place: int, nbytes: int) -> memoryview:
-        """Memory that the peer has told of.
-
-        Raises:
-            RemoteProtocolError: it is not there.
-        """
+        """Return memory that the peer has told of; raise RemoteProtocolError if the export has no such place."""
         if place + nbytes > len(self._readable):
             raise RemoteProtocolError(f"a message of {nbytes} bytes at {place} is not in the memory that it shares")
         return self._readable[place : place + nbytes]
 
     def give_back(self) -> None:
-        """The next that the peer told of has been read."""
+        """Count one more thing that this rank has read."""
         self._read += 1
         self._words[self._index] = self._read
+
+
+def receive_descriptors(sock: socket.socket, nbytes: int, most: int) -> tuple[bytes, list[int]]:
+    """Receive up to `nbytes` bytes and the file descriptors that come with them (SCM_RIGHTS); the caller closes these.
+
+    Raises:
+        RemoteProtocolError: there are more than `most` descriptors.
+        OSError: the connection failed, there is nothing yet, or this process can have no more descriptors.
+    """
+    fds = array.array("i")
+    # Not socket.recv_fds, which forgets its flags.
+    space = socket.CMSG_LEN(most * fds.itemsize)
+    data, ancillary, flags, _ = sock.recvmsg(nbytes, space, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) // fds.itemsize * fds.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        if len(fds) < most:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise RemoteProtocolError("it handed over more descriptors than shared memory has")
+    return data, list(fds)
+
+
+def closing(fds: list[int]) -> contextlib.ExitStack:
+    """Return a context manager that closes descriptors at its end, unless its `pop_all` is called."""
+    stack = contextlib.ExitStack()
+    for fd in fds:
+        stack.callback(os.close, fd)
+    return stack
+
+
+def affords_descriptors(number: int) -> bool:
+    """Return True if this process can have so many more descriptors."""
+    with closing([]) as stack:
+        try:
+            for _ in range(number):
+                stack.callback(os.close, os.eventfd(0, os.EFD_CLOEXEC))
+        except OSError:
+            return False
+    return True

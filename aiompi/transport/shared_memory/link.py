@@ -12,11 +12,11 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.export import POOL, SLOTS, Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoing, WakeUp
+from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoing
 from aiompi.transport.shared_memory.ring import CHUNK, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
-from aiompi.transport.shared_memory.slots import PeerSlots
+from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
 
@@ -55,7 +55,6 @@ class RingLink:
         self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.wake_callbacks
-        self._wake_up = transport.wake_ups.setdefault(peer.rank, WakeUp())
         self._lingering = False
         self._seen = 0  # what had been read when `stale` was last called
         self._closed = False
@@ -113,7 +112,6 @@ class RingLink:
         self._segment = segment
         self.sharing = Sharing(self, self._transport, self._socket, segment)
         segment.inbound.give_way = segment.outbound.give_way = self._driver.give_way
-        segment.outbound.wake_up = self._wake_up
         segment.outbound.uncrowded = self._transport.engine.uncrowded
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_bell(segment.bell, self._hand_out, self._turn)
@@ -144,12 +142,12 @@ class RingLink:
         self._sleepers[self.peer.rank] = self._wake
 
     def _wake(self) -> None:
-        """Ring for a frame that is being prepared, if the peer still sleeps at such times."""
-        segment, sleepy = self._segment, self._wake_up.expected
-        if sleepy and segment is not None and not self._queue and segment.outbound.rings_early():
-            segment.outbound.ring()
-        elif not sleepy or segment is None:
+        """Ring for a frame that is being prepared, if the peer is still found asleep at such times."""
+        segment = self._segment
+        if segment is None or not segment.outbound.sleepy:
             self._sleepers.pop(self.peer.rank, None)
+        elif not self._queue and segment.outbound.rings_early():
+            segment.outbound.ring()
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
@@ -379,7 +377,7 @@ class RingLink:
         if imported is None:
             return False
         if imported.kind == SLOTS:
-            self._transport.peer_slots[self.peer.rank] = PeerSlots(imported)
+            self._transport.peer_slots[self.peer.rank] = imported.read(0, SLOT_BYTES)
         elif imported.kind == POOL:
             self._transport.pools[self.peer.rank] = imported
         return True

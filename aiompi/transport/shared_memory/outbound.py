@@ -42,31 +42,16 @@ _LAP: Final = 16
 _SKIP: Final = bytes(HEADER_BYTES)
 
 
-class WakeUp:
-    """Whether a reader is expected to sleep when the next frame is written; all links to it share this.
-
-    Attributes:
-        expected: frames that must find the reader awake until it is no longer expected to sleep.
-    """
-
-    __slots__ = ("expected",)
-
-    def __init__(self) -> None:
-        self.expected = 0
-
-
 class Outbound(Ring):
     """The writing end.
 
-    Args, Attributes:
-        bell: wakes the reader.
-
     Attributes:
+        bell: wakes the reader.
+        sleepy: 0 if the reader is expected to be awake; otherwise how many frames must find it awake until it is.
         uncrowded: whether the reader has a core of its own, so that it can wake up while a frame is written.
-        wake_up: whether the reader is expected to sleep.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "bell", "uncrowded", "wake_up")
+    __slots__ = ("_announced", "_granted", "_limit", "bell", "sleepy", "uncrowded")
 
     def __init__(self, memory: memoryview, words: memoryview, bell: Callable[[], object]) -> None:
         super().__init__(memory, words)
@@ -74,7 +59,7 @@ class Outbound(Ring):
         self._limit = self._size
         self._granted = 0
         self._announced = -1  # where the frame begins for which the reader was rung early
-        self.wake_up = WakeUp()
+        self.sleepy = 0
         self.uncrowded = False
 
     def put(
@@ -96,7 +81,7 @@ class Outbound(Ring):
         """
         nbytes = HEADER_BYTES + len(payload) + (sum(map(len, rest)) if rest else 0)
         head = self._head
-        if (self.wake_up.expected or nbytes >= EARLY) and head != self._announced and not mark and self.rings_early():
+        if (self.sleepy or nbytes >= EARLY) and head != self._announced and not mark and self.rings_early():
             return RING_FIRST
         place = head & self._mask
         if place >= REWIND and (place >= _LAP * nbytes or place + nbytes > self._size) and self._rewound():
@@ -128,11 +113,11 @@ class Outbound(Ring):
             pass
         wait = self.words[WATCHING]
         if not wait or wait == self.answered:
-            if self.wake_up.expected:
-                self.wake_up.expected -= 1
+            if self.sleepy:
+                self.sleepy -= 1
             return AWAKE
         self.due = wait
-        self.wake_up.expected = _SLEEPY
+        self.sleepy = _SLEEPY
         self.ring()
         return RUNG
 
@@ -226,7 +211,7 @@ class Outbound(Ring):
         if not wait or wait == self.answered or head == self._announced or not self.uncrowded:
             return False
         self.due = wait
-        self.wake_up.expected = _SLEEPY
+        self.sleepy = _SLEEPY
         words[COMING] = head + 1
         self._announced = head
         return True

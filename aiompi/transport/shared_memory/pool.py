@@ -6,8 +6,8 @@ front of the message is the number of its bytes that are there. A long message i
 there (see `zero_copy_recv`); the other half is for messages that do not.
 
 A reader counts the blocks that it has read, in a word of its own, in the order in which it was told of them. A block is
-free when all its readers have read it, or are gone. The writer never waits for that: when there is no room, a message
-goes in chunks, when it is asked for.
+free when its reader has read it or is gone. The writer never waits for that: when there is no room, a message goes in
+chunks, once the receiver asks for it.
 
 Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
 (see `ring`). A reader's loads from a block come before the store of its count, like those from a ring. The bytes of a
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
@@ -53,58 +53,38 @@ def moved(words: memoryview, place: int, value: int) -> Callable[[], bool]:
     return lambda: words[place] != value
 
 
-class PoolReader(Protocol):
-    """A rank that reads blocks."""
-
-    def returned(self, number: int) -> bool:
-        """Whether it has read the block of this number, or will not."""
-
-
 class PoolBlock:
     """A piece of a pool with a message.
 
     Attributes:
-        start, end: its place in the pool.
-        open: whether it may still be lent.
+        start, end: its place in the pool, in bytes.
+        open: whether the writer still uses it.
         flow: FLOWING if it is read while it is written, with KEEPABLE if it may stay; otherwise 0.
-        lent: its readers, each with the number that the block has for it.
+        returned: returns True if every reader that was told of it has read it, or never will.
     """
 
-    __slots__ = ("end", "flow", "lent", "open", "start")
+    __slots__ = ("end", "flow", "open", "returned", "start")
 
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
         self.open = True
         self.flow = 0
-        self.lent: list[tuple[PoolReader, int]] = []
+        self.returned: Callable[[], bool] = _unread
 
     @property
     def free(self) -> bool:
-        """Whether nobody reads it, or will."""
-        return not self.open and all(reader.returned(number) for reader, number in self.lent)
+        """Return True if no rank reads or writes it any more."""
+        return not self.open and self.returned()
 
 
-class ZeroCopyReader:
-    """The reader of a message that may stay."""
-
-    __slots__ = ("_importer", "_words")
-
-    def __init__(self, importer: Importer, words: memoryview) -> None:
-        self._importer = importer
-        self._words = words
-
-    def returned(self, number: int) -> bool:
-        """Return True if the reader has given the block back, and the message does not stay."""
-        return self._importer.returned(number) and (not self._words[KEPT] or self._importer.ended)
+def _unread() -> bool:
+    """Return True: no reader was told of the block."""
+    return True
 
 
 class Pool(Export):
-    """The writer's side.
-
-    Raises:
-        OSError: there is no memory.
-    """
+    """The pool of this rank. Raises OSError if there is no memory."""
 
     def __init__(self) -> None:
         super().__init__(POOL, SIZE)
@@ -112,12 +92,12 @@ class Pool(Export):
         self._blocks: list[PoolBlock] = []  # in the order of their places
 
     def exhibit(self, nbytes: int) -> tuple[PoolBlock, memoryview] | None:
-        """A block, and its memory; None if there is no room."""
+        """Return a block of so many bytes and its memory, or None if there is no room."""
         block = self._reserve(max(nbytes, 1))
         return None if block is None else (block, self._memory[block.start : block.start + nbytes])
 
     def begin(self, nbytes: int) -> PoolBlock | None:
-        """Room for a message that is read while it is written, by `pour`; None if there is none."""
+        """Return a block for a message that `pour` writes while it is read, or None if there is no room."""
         block = self._reserve(PREFACE + nbytes)
         if block is not None:
             self._memory[block.start : block.start + PREFACE] = _BLANK
@@ -127,21 +107,23 @@ class Pool(Export):
         return block
 
     def lend(self, block: PoolBlock, importer: Importer) -> None:
-        """Count a reader of a block, which will be told of it next."""
-        reader: PoolReader = importer
+        """Keep a block until its reader, which is told of it next, has given it back and keeps no message in it."""
+        number = importer.begin_read()
         if block.flow & KEEPABLE:
-            reader = ZeroCopyReader(importer, self._memory[block.start : block.start + PREFACE].cast("Q"))
-        block.lent.append((reader, importer.begin_read()))
+            words = self._memory[block.start : block.start + PREFACE].cast("Q")
+            block.returned = lambda: importer.returned(number) and (not words[KEPT] or importer.ended)
+        else:
+            block.returned = lambda: importer.returned(number)
 
     def take_back(self, block: PoolBlock, importer: Importer) -> None:
-        """Undo `lend`: the reader has not been told."""
-        block.lent.pop()
+        """Undo `lend`, if the reader could not be told."""
+        block.returned = _unread
         importer.forget()
 
     def pour(self, block: PoolBlock, payload: Payload) -> None:
-        """Copy a message into its room, and count what is there; to go on if that was interrupted.
+        """Copy a message into its block and count the bytes there; call it again if it was interrupted.
 
-        The bytes that have been counted belong to the reader, which may have changed them.
+        Bytes that have been counted belong to the reader, which may have changed them.
         """
         memory, numbers, index = self._memory, self._numbers, block.start // 8
         start = place = block.start + PREFACE
@@ -166,7 +148,7 @@ class Pool(Export):
         return block
 
     def _room(self, nbytes: int) -> tuple[int, int] | None:
-        """The first place where so many bytes are free, which is the likeliest to be in the cache; and its index."""
+        """Return the first place where so many bytes are free, the likeliest to be in the cache, and its index."""
         blocks = self._blocks
         if blocks:
             blocks[:] = [block for block in blocks if not block.free]
@@ -179,20 +161,19 @@ class Pool(Export):
 
 
 class PoolStream:
-    """A message that is read while it is written, as its reader knows it.
+    """A message in the pool of a peer that this rank reads while the peer writes it.
 
     Args:
         imported: the pool of the writer.
-        place, nbytes: of the message, as the writer has told.
-        give_way: lets others run, as of the driver.
-        flow: how it is to be read, as the writer has told.
+        place, nbytes, flow: place, length and `PoolBlock.flow` of the message, as its frame says.
+        give_way: see `Driver.give_way`.
 
     Attributes:
         read: bytes that have been read.
-        memory: the message where it stays, if it does.
+        memory: the message in the pool, if it stays there.
 
     Raises:
-        RemoteProtocolError: it is not there.
+        RemoteProtocolError: the place is not in the pool, or no message can begin there.
     """
 
     __slots__ = ("_flow", "_give_way", "_imported", "_memory", "_nbytes", "_number", "_place", "memory", "read")
@@ -212,17 +193,13 @@ class PoolStream:
         self.memory: memoryview | None = None
 
     def keep(self) -> memoryview | None:
-        """Let the message stay where it is, if it may.
-
-        Returns:
-            Its memory, to be used as if it were that of the reader; None if it may not stay.
-        """
+        """Keep the message in the pool, if the writer allows it; return its memory, to be used as own, or None."""
         if self._flow & KEEPABLE and not self._place % _GRAIN:
             self.memory = keep_in_place(self._imported.memory[self._place : self._place + PREFACE + self._nbytes])
         return self.memory
 
     def next(self) -> memoryview:
-        """What is there and has not been read, after a while if need be; empty if the writer takes long."""
+        """Return the bytes that are there and not read yet, after a short wait if there are none; maybe none."""
         number, read = self._number, self.read
         if number[THERE] == read and not self._give_way(moved(number, THERE, read), _PATIENCE):
             return self._memory[:0]
@@ -233,11 +210,11 @@ class PoolStream:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to read."""
+        """Return True if there are bytes to read."""
         return self._number[THERE] != self.read
 
     def advance(self, nbytes: int) -> bool:
-        """So many bytes more have been read; whether it was all."""
+        """Count so many bytes more as read; give the block back and return True if these were the last."""
         self.read += nbytes
         if self.read < self._nbytes:
             return False

@@ -12,7 +12,7 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import MAX_RING, MIN_RING
-from aiompi.transport.shared_memory import descriptors
+from aiompi.transport.shared_memory.export import closing, receive_descriptors
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import Outbound
 from aiompi.transport.shared_memory.ring import CONTROL_BYTES
@@ -26,17 +26,16 @@ _DESCRIPTORS: Final = 3
 
 
 def _is_bell(fd: int) -> bool:
-    """Whether a descriptor may be an eventfd that never blocks: it is of no kind of file that has a name."""
+    """Return True if a descriptor may be a non-blocking eventfd, which is of no kind of file that has a name."""
     return not stat.S_IFMT(os.fstat(fd).st_mode) and not os.get_blocking(fd)
 
 
 class Segment:
-    """Two rings, and a doorbell for each side.
+    """Two rings, and a doorbell for each of the two ranks.
 
     Attributes:
-        outbound: the ring that this side writes.
-        inbound: the ring that it reads.
-        bell: eventfd that the other side writes to ring.
+        outbound, inbound: the rings that this rank writes and reads.
+        bell: eventfd that the peer writes to wake this rank.
     """
 
     def __init__(self, mapped: mmap.mmap, size: int, bell: int, far_bell: int, *, first: bool) -> None:
@@ -52,67 +51,63 @@ class Segment:
 
     @staticmethod
     def nbytes(size: int) -> int:
-        """Bytes of memory that two rings of `size` bytes need."""
+        """Return the bytes of memory that two rings of `size` bytes need."""
         return PREFIX + 2 * size
 
     @classmethod
     def create(cls, size: int, sock: socket.socket) -> Segment:
-        """Make a segment with rings of `size` bytes, a power of two, and hand it over.
-
-        Raises:
-            OSError: no memory, no descriptors, or no connection.
-        """
+        """Make a segment with rings of `size` bytes, a power of two, and hand it over; raise OSError if that fails."""
         memory_fd, mapped = memory.create(cls.nbytes(size))
-        with descriptors.closing([memory_fd]), descriptors.closing([]) as undo:
+        with closing([memory_fd]), closing([]) as undo:
             bells = []
             for _ in range(2):
                 bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
                 undo.callback(os.close, bells[-1])
-            # Far less than the buffer of a fresh connection: it goes as a whole.
+            # These bytes fit in the buffer of a fresh connection, so they leave as a whole.
             socket.send_fds(sock, [_SIZE.pack(size)], [memory_fd, *bells])
             undo.pop_all()
         return cls(mapped, size, *bells, first=True)
 
     @classmethod
     def receive(cls, sock: socket.socket) -> Segment | None:
-        """The segment that the other side hands over; None when it has closed the connection instead.
+        """Receive the segment that the peer hands over; return None if it has closed the connection instead.
 
         Raises:
             RemoteProtocolError: what came is no segment.
             OSError: the connection failed, or the memory cannot be mapped.
         """
-        data, fds = descriptors.receive(sock, _SIZE.size, _DESCRIPTORS)
+        data, fds = receive_descriptors(sock, _SIZE.size, _DESCRIPTORS)
         if not data:
             return None
-        with descriptors.closing(fds[:1]), descriptors.closing(fds[1:]) as undo:
+        with closing(fds[:1]), closing(fds[1:]) as undo:
             if len(data) != _SIZE.size or len(fds) != _DESCRIPTORS:
                 raise RemoteProtocolError(f"{len(data)} bytes and {len(fds)} descriptors are no shared memory")
             (size,) = _SIZE.unpack(data)
             if not MIN_RING <= size <= MAX_RING or size & (size - 1):
                 raise RemoteProtocolError(f"no ring can have {size} bytes")
             if not all(map(_is_bell, fds[1:])):
-                raise RemoteProtocolError("its doorbells are none")
+                raise RemoteProtocolError("its doorbells are no eventfds")
             mapped = memory.accept(fds[0], cls.nbytes(size))
             undo.pop_all()
         _, far_bell, bell = fds
         return cls(mapped, size, bell, far_bell, first=False)
 
     def ring(self) -> None:
-        """Wake the other side."""
+        """Wake the peer."""
         outbound, inbound = self.outbound, self.inbound
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
             outbound.bell()
         except BlockingIOError:
-            pass  # it has been rung without end, and will be readable
+            pass  # the counter is full, so the peer finds the eventfd readable
         outbound.answered = outbound.due
         inbound.answered = inbound.due
 
     def ring_self(self) -> None:
-        """Be called again."""
+        """Let the driver call this rank again."""
         os.eventfd_write(self.bell, 1)
 
     def close(self) -> None:
-        """Let go of the doorbells; the memory goes when its last view does."""
+        """Close the doorbells; the memory is freed with its last view."""
         self.inbound.stopped = True
         os.close(self.bell)
         os.close(self._far_bell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.process import address_of
 from aiompi.errors import RemoteProtocolError
@@ -19,37 +19,24 @@ from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
+    from aiompi.transport.shared_memory.link import RingLink
     from aiompi.transport.shared_memory.transport import SharedMemory
 
 
-class Frames(Protocol):
-    """The link whose frames tell of the messages."""
-
-    @property
-    def idle(self) -> bool: ...
-
-    @property
-    def closed(self) -> bool: ...
-
-    def lost(self, cause: str) -> None: ...
-
-    def expect_asleep(self) -> None: ...
-
-
 class Sharing:
-    """What they have of each other's memory (protocol `aiompi.engine.seams.Sharing`).
+    """The memory that a rank and its peer have of each other (protocol `aiompi.engine.seams.Sharing`).
 
     Args:
-        link: between them.
-        transport: of this rank, with the areas that it hands over.
-        sock: the socket between them.
+        link: sends the frames that tell of messages.
+        transport: has the exports of this rank.
+        sock: connects the two ranks.
         segment: the memory with the rings.
 
     Attributes:
-        imports: by kind, the areas of the peer.
+        imports: the exports of the peer, by kind.
     """
 
-    def __init__(self, link: Frames, transport: SharedMemory, sock: socket.socket, segment: Segment) -> None:
+    def __init__(self, link: RingLink, transport: SharedMemory, sock: socket.socket, segment: Segment) -> None:
         self._link = link
         self._transport = transport
         self._socket = sock
@@ -57,15 +44,13 @@ class Sharing:
         self._inbound, self._outbound = segment.inbound, segment.outbound
         self._inbound.peer_pool = self._peer_pool
         self._inbound.exposed = self._exposed
-        self._importers: dict[Export, Importer] = {}  # the peer, as reader of the areas of this rank
+        self._importers: dict[Export, Importer] = {}  # the peer as reader of the exports of this rank
         self.imports: Final[dict[int, Import]] = {}
-        self._exposing = False  # whether they may lie in any memory
+        self._exposing = False  # whether this rank has ever exposed a message
         self._process: PeerProcess | None = None
 
-    # Areas.
-
     def open_to(self, area: Export) -> Importer | None:
-        """Let the peer read an area of this rank; the peer as its reader once it can."""
+        """Hand an export to the peer, once; return the peer as its reader when it has mapped it, before that None."""
         importer = self._importers.get(area)
         if importer is None:
             importer = area.open_to(self._socket)
@@ -74,29 +59,22 @@ class Sharing:
         return importer if importer is not None and importer.able else None
 
     def receive(self) -> Import | None:
-        """An area that the peer hands over; None if it has closed.
-
-        Raises:
-            RemoteProtocolError: what came is no area, or it has been handed over before.
-            OSError: as of `Import.receive`.
-        """
+        """Receive an export of the peer (see `Import.receive`); raise RemoteProtocolError if it comes twice."""
         imported = Import.receive(self._socket)
         if imported is not None and self.imports.setdefault(imported.kind, imported) is not imported:
             raise RemoteProtocolError("it handed over the same memory twice")
         return imported
 
     def _peer_pool(self) -> Import:
-        """The pool of the peer, which this rank has told it to have."""
+        """Return the pool of the peer."""
         imported = self.imports.get(POOL)
         if imported is None:
             raise RemoteProtocolError("it told of memory that this rank has not got")
         return imported
 
-    # Messages.
-
     def _announce(self, header: bytes, pool: Pool, block: PoolBlock, importer: Importer) -> bool:
-        """Tell the peer of a block that it can read; False if that cannot be done now."""
-        # First: whatever interrupts this, nothing that the peer may read is taken for free.
+        """Send the frame of a message in the pool; return False if there is no room in the ring."""
+        # First, so that a block of which the peer knows never counts as free, even if this is interrupted.
         pool.lend(block, importer)
         # Where ranks share cores, a reader that is woken early takes the core of its writer.
         quiet = not self._outbound.uncrowded
@@ -113,7 +91,7 @@ class Sharing:
         block = pool.begin(nbytes)
         if block is None:
             return False
-        awaited = True  # for all that is known when this is interrupted: then the peer has been told
+        awaited = True  # if this is interrupted the peer may know of the block, and waits for it
         try:
             awaited = self._announce(header, pool, block, importer)
             if not awaited:
@@ -140,10 +118,10 @@ class Sharing:
     def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
         if self._link.closed or number > NUMBERS:
             return None
-        return Assistance(self._met(), payload, nbytes, address, number, self._outbound).write
+        return Assistance(self._peer_process(), payload, nbytes, address, number, self._outbound).write
 
     def _refer(self, header: bytes, where: bytes, mark: int = IN_POOL, quiet: bool = False) -> bool:
-        """Send a frame that tells where its payload is, if there is room and nothing is to leave before it."""
+        """Send a frame that says where its payload is, if there is room and no other frame waits."""
         if self._link.closed or not self._link.idle:
             return False
         try:
@@ -153,22 +131,22 @@ class Sharing:
             return False
 
     def take_back(self) -> None:
-        """Nothing that the peer has been told to copy is the message any more."""
+        """Retract all exposed messages: their memory is about to change."""
         if self._exposing:
             self._outbound.words[RETRACTED] += 1
 
     def _exposed(self, inbound: Ring, pieces: list[tuple[int, int]], number: int) -> Exposed:
-        """A message in memory of the peer."""
-        return Exposed(self._met(), pieces, inbound, number)
+        """Return a message that the peer has exposed."""
+        return Exposed(self._peer_process(), pieces, inbound, number)
 
-    def _met(self) -> PeerProcess:
+    def _peer_process(self) -> PeerProcess:
         if self._process is None:
             self._process = PeerProcess(self._socket)
         return self._process
 
     def close(self) -> None:
-        """Part with the peer, as long as the socket is there."""
-        self._inbound.peer_pool, self._inbound.exposed = no_pool, nothing_exposed  # nothing refers to itself any more
+        """Let go of the memory of the peer; call this before the socket is closed."""
+        self._inbound.peer_pool, self._inbound.exposed = no_pool, nothing_exposed  # breaks a reference cycle
         if self._process is not None:
             self._process.close()
         number = process_of(self._socket)

@@ -1,24 +1,23 @@
-"""What each of a few ranks tells all the others, without a message: every rank has a slots that the others see.
+"""Slots: what each of a few ranks shows all the others without a message.
 
-Ranks that tell each other such things in rounds are an assembly, which has a place on the slots of each member. There a
-rank posts in each round, and looks whether the others have. The last one sees that all have, and wakes the others; so
-n ranks need n - 1 wake-ups, and none of them one after the other.
+The members of a communicator exchange such contents in rounds. Each rank has slots, which the others see, with a place
+for the communicator. A rank posts there in each round, and looks whether the others have. The last rank sees that all
+have posted and wakes the others, so n ranks need n - 1 wake-ups, none of them one after the other.
 
 A place has two cells, for the odd rounds and for the even ones. A rank posts in a round after it has taken what was
-posted in the round before, and all have posted there. So nobody still needs the cell that it overwrites, which is that
-of the round before the last one. It also tells there, by the number of the round, that it sleeps until all have posted.
+posted in the round before, in which all have posted. So no rank still needs the cell that it overwrites, which is that
+of the round before the last one. A rank that sleeps until all have posted stores the number of the round there, too.
 
-What is too long for a cell a rank exposes: it writes it into its pool, and posts where it is. The others look there in
-this round and in later ones, until they retire, which each tells by a word of its place: the number of the last round
-that it has posted in. So nobody waits for that, and memory which all have read is free, also if there is no round any
-more.
+A rank exposes what is too long for a cell: it writes that into its pool, and posts where it is. The others read there
+in this round and in later ones, until they retire: they store the number of the last round in which they have posted.
+So no rank waits for that, and memory that all have read is free even if there is no further round.
 
 A place belongs to a communicator, by its context id, for ever: a member may look late, when the others have long freed
 the communicator. So the first `PLACES` communicators of a job have one, of which the `FIRST_COMMUNICATORS` have large
 cells: every member reserves addresses for the slots of all.
 
 Memory ordering. A cell is written before its stamp, and read after it; plain stores and loads keep that order (see
-`ring`). Nobody sleeps while all have posted: a rank stores its stamp and loads those of the others, with a fence in
+`ring`). No rank sleeps once all have posted: a rank stores its stamp and loads those of the others, with a fence in
 between, so that the last one to store sees them all. It then loads whether each of the others sleeps; a rank that is
 about to stores that it does, and loads the stamps once more after a fence. Memory that is exposed is written before
 the stamp, too, and a rank's loads from that of others come before the store of the word by which it retires.
@@ -32,28 +31,29 @@ from typing import TYPE_CHECKING, Final
 
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, SlotEntry, SlotExchange, WindowBlock, ordinal
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
-from aiompi.transport.shared_memory.export import SLOTS, Export, Import
+from aiompi.transport.shared_memory.export import SLOTS, Export
 
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Peer
+    from aiompi.transport.shared_memory.export import Import
     from aiompi.transport.shared_memory.link import RingLink
     from aiompi.transport.shared_memory.pool import Pool, PoolBlock
 
-#: assemblies for which a slots has a place
+#: communicators that have a place
 PLACES: Final = 1024
-#: bytes of the words of a cell; behind them, in cache lines of its own, is what is posted
+#: bytes of the words of a cell; the content follows in cache lines of its own
 _HEAD: Final = 64
-#: words that a cell takes, of the first places and of the others
+#: words of a cell in the first places, and in the others
 _CELL: Final = (_HEAD + ROOM) // 8
 _LITTLE_CELL: Final = (_HEAD + LITTLE_ROOM) // 8
-#: the words of a cell, of which the first one is its stamp: a number that all must post alike
+#: the words of a cell behind its stamp, the number of the round: a number that all must post alike, bytes of content,
+#: and another number that is posted
 _NOTE: Final = 1
-#: bytes of what is posted
 _LENGTH: Final = 2
 _CLAIM: Final = 3
-#: in the first cell of a place: the number of the last round in which its owner has read what others have exposed
+#: in the first cell of a place: the last round in which its owner has read what others have exposed
 _READ: Final = 4
-#: the number of the round for whose end its owner sleeps
+#: the round for whose end the owner sleeps
 _ASLEEP: Final = 5
 SIZE: Final = 8 * 2 * (FIRST_COMMUNICATORS * _CELL + (PLACES - FIRST_COMMUNICATORS) * _LITTLE_CELL)
 
@@ -61,19 +61,15 @@ _NOTHING: Final = memoryview(b"")
 
 
 class SlotArea(Export):
-    """That of this rank.
-
-    Raises:
-        OSError: there is no memory.
-    """
+    """The slots of this rank. Raises OSError if there is no memory."""
 
     def __init__(self) -> None:
         super().__init__(SLOTS, SIZE)
         self._cells = self._memory.cast("Q")
-        self._lock = threading.Lock()  # to be taken and released as a fence
+        self._lock = threading.Lock()  # taken and released as a fence
 
     def post(self, first: int, stamp: int, note: int, claim: int, content: bytes | memoryview) -> None:
-        """Write a cell, which begins at a word, its stamp last: the number of the round."""
+        """Write the cell that begins at the word `first`, its stamp last."""
         words = self._cells
         length = len(content)
         if length:
@@ -87,51 +83,33 @@ class SlotArea(Export):
             pass
 
     def sleep(self, first: int, stamp: int) -> None:
-        """Tell in a cell that this rank sleeps until all have posted."""
+        """Store in a cell that this rank sleeps until all have posted."""
         self._cells[first + _ASLEEP] = stamp
         with self._lock:
             pass
 
     def retire(self, first: int, number: int) -> None:
-        """Tell in the first cell of a place the last round in which this rank has read what others have exposed."""
+        """Store in the first cell of a place that this rank has read what was exposed up to the round `number`."""
         self._cells[first + _READ] = number
 
 
-class PeerSlots:
-    """The slots of another rank, as one sees it.
-
-    Attributes:
-        memory: it, in bytes.
-        words: the same, in words.
-
-    Raises:
-        RemoteProtocolError: it is none.
-    """
-
-    def __init__(self, imported: Import) -> None:
-        self.memory = imported.read(0, SIZE)
-        self.words = self.memory.cast("Q")
-
-
 class SlotPeer:
-    """Another member of an assembly.
+    """Another member of a group.
 
     Args:
-        peer: it.
-        link: to it.
-        peer_slots: its slots.
-        cells: the words at which those of the assembly begin.
-        pools: by rank, those that this rank reads by now.
+        memory: its slots.
+        cells: the words at which the cells of the group begin.
+        pools: the pools that this rank reads, by rank.
 
     Attributes:
-        memory, words: of its slots.
-        room: bytes behind the words of a cell.
+        memory, words: its slots, in bytes and in words.
+        room: bytes of content that a cell can have.
     """
 
     __slots__ = ("_first", "_peer", "_pools", "link", "memory", "rank", "room", "words")
 
     def __init__(
-        self, peer: Peer, link: RingLink, peer_slots: PeerSlots, cells: tuple[int, int], pools: Mapping[int, Import]
+        self, peer: Peer, link: RingLink, memory: memoryview, cells: tuple[int, int], pools: Mapping[int, Import]
     ) -> None:
         self.rank = peer.rank
         self.link = link
@@ -139,19 +117,19 @@ class SlotPeer:
         self._pools = pools
         self._first, second = cells
         self.room = 8 * (second - self._first) - _HEAD
-        self.memory = peer_slots.memory
-        self.words = peer_slots.words
+        self.memory = memory
+        self.words = memory.cast("Q")
 
     def leave(self) -> None:
-        """Post nothing any more, and have no memory."""
+        """Let go of the slots."""
         self.memory, self.words = _NOTHING, _NOTHING
 
     def returned(self, number: int) -> bool:
-        """Whether it has read what was exposed in the round of this number, or will not."""
+        """Return True if the peer has read what was exposed in a round, or is gone."""
         return self.words[self._first + _READ] >= number or self.link.closed
 
     def read(self, place: int, nbytes: int) -> memoryview:
-        """What it has exposed."""
+        """Return what the peer has exposed."""
         pool = self._pools.get(self.rank)
         if pool is None:
             raise self._peer.error or RemoteProtocolError(f"rank {self.rank} told of memory that this rank has not got")
@@ -159,12 +137,12 @@ class SlotPeer:
 
 
 class _Round(SlotExchange):
-    """A round on slots.
+    """A round.
 
     Args:
-        sleep: tells the others, by that number, that this rank sleeps until all have posted.
-        others: whose slots are looked at.
-        first: word at which the cell begins in which all post, the same on each slots.
+        sleep: stores in the cell of this rank that it sleeps until all have posted.
+        others: the other members.
+        first: word at which the cell begins in which all post, the same in the slots of all.
         number: of the round.
     """
 
@@ -179,7 +157,7 @@ class _Round(SlotExchange):
         self._error = self._value = self._callbacks = self._waiter = None
         self._sleep = sleep
         self._others = others
-        self._present = 0  # how many of the others are known to have posted, the first ones
+        self._present = 0  # how many of the others, from the first one on, are known to have posted
         self._number = number
         self.first = first
 
@@ -202,7 +180,7 @@ class _Round(SlotExchange):
         return not self.ready()
 
     def wake(self) -> None:
-        """Wake the members that sleep: this rank was the last one."""
+        """Wake the members that sleep, since this rank was the last to post."""
         asleep = self.first + _ASLEEP
         for other in self._others:
             if other.words[asleep] == self._number:
@@ -227,12 +205,13 @@ class _Round(SlotExchange):
 
 
 class SlotGroup:
-    """The members of a communicator, as one of them (protocol `aiompi.engine.SlotGroup`).
+    """The members of a communicator (protocol `aiompi.engine.SlotGroup`).
 
     Args:
-        cells: the words at which those of its place begin, for the even rounds and for the odd ones.
+        slots: those of this rank.
+        cells: the words at which the cells of the communicator begin, for the even rounds and for the odd ones.
         others: all members but this rank.
-        pool: that of this rank, None if there is no memory.
+        pool: returns the pool of this rank, or None if there is no memory.
     """
 
     def __init__(
@@ -259,7 +238,7 @@ class SlotGroup:
         first = self._cells[number & 1]
         current = _Round(self._engine, self._sleep, self._others, first, number)
         error = self._engine.error
-        if error is not None:  # most of all in the copy of a fork: the others would take its posting for its parent's
+        if error is not None:  # as in the child of a fork, whose posting would be taken for its parent's
             current.fail(error)
             return current
         slots.post(first, number, note, claim, content)
@@ -276,18 +255,19 @@ class SlotGroup:
 
     def exhibit(self, nbytes: int) -> WindowBlock | None:
         if self._slots is None or self._engine.error is not None:
-            return None  # in the copy of a fork it is the memory of its parent
+            return None  # in the child of a fork it is the memory of the parent
         pool = self._pool()
         if pool is None:
             return None
-        # each, so that all can have it by the next time
-        able = [other.link.opened_to(pool) for other in self._others]
+        able = [other.link.opened_to(pool) for other in self._others]  # each, so that all may be able the next time
         found = pool.exhibit(nbytes) if all(able) else None
         if found is None:
             return None
-        self._block, memory = found
-        self._block.lent = [(other, self._number + 1) for other in self._others]
-        return WindowBlock(self._block.start, memory)
+        block, memory = found
+        others, number = self._others, self._number + 1
+        block.returned = lambda: all(other.returned(number) for other in others)
+        self._block = block
+        return WindowBlock(block.start, memory)
 
     def read(self, member: int, place: int, nbytes: int) -> memoryview:
         return self._others[member].read(place, nbytes)
@@ -301,14 +281,14 @@ class SlotGroup:
             slots.retire(self._cells[0], self._number)
 
     def dissolve(self) -> None:
-        """Let go of all memory, also for a round that never ends."""
+        """Let go of all memory, even if a round never ends."""
         for other in self._others:
             other.leave()
         self._slots, self._others = None, ()
 
 
 def cells_of(context: int) -> tuple[int, int] | None:
-    """The words at which the cells of a communicator begin on the slots, None if it has no place there."""
+    """Return the words at which the cells of a communicator begin, or None if it has no place."""
     place = ordinal(context)
     if place >= PLACES:
         return None

@@ -28,7 +28,7 @@ from aiompi import errors
 from aiompi.coll import buffers
 from aiompi.engine import ROOM
 from aiompi.op import BAND, MAX, MIN, PROD, SUM, Op
-from aiompi.transport.shared_memory import slots as board_module
+from aiompi.transport.shared_memory import slots as slots_module
 from aiompi.transport.shared_memory import transport
 from aiompi.transport.shared_memory.export import POOL
 from aiompi.transport.shared_memory.pool import SIZE
@@ -239,14 +239,14 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
     w = readers(2)
     comm = w.comms[0]
     call = allreduce(comm, np.ones(9), np.ones(9), SUM)
-    slots = bytes(w.transports[0]._slots._memory[: 8 * 4 * board_module._CELL])
+    slots = bytes(w.transports[0]._slots._memory[: 8 * 4 * slots_module._CELL])
     w.engines[0].abort(errors.OtherError("a copy"))
     with pytest.raises(errors.OtherError, match="a copy"):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(allreduce(comm, np.ones(9), np.ones(9), SUM))
     assert comm.meeting.assembly.exhibit(8) is None
-    assert bytes(w.transports[0]._slots._memory[: 8 * 4 * board_module._CELL]) == slots
+    assert bytes(w.transports[0]._slots._memory[: 8 * 4 * slots_module._CELL]) == slots
 
 
 # What goes wrong.

@@ -264,7 +264,7 @@ def test_room_is_found_around_what_is_still_read() -> None:
             block, _ = found
             assert all(block.end <= other.start or other.end <= block.start for other in alive)
             assert 0 <= block.start < block.end <= pool.SIZE
-            block.lent.append((importer, importer.begin_read()))
+            own.lend(block, importer)
             block.open = False
             alive.append(block)
         own.close()

@@ -32,8 +32,8 @@ from aiompi.coll import buffers, shm_sync
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
 from aiompi.engine.shm_sync import SlotExchanges
 from aiompi.op import MAX, SUM, Op
-from aiompi.transport.shared_memory import descriptors, slots, transport
-from aiompi.transport.shared_memory.export import SLOTS, Export
+from aiompi.transport.shared_memory import slots, transport
+from aiompi.transport.shared_memory.export import SLOTS, Export, affords_descriptors
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.slots import PLACES
 from aiompi.watch.record import _awaited_ranks
@@ -443,8 +443,8 @@ def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatc
         asked.append(number)
         return len(asked) % 6 != 4  # one of the ranks that ask
 
-    module = {"descriptors": descriptors, "memory": memory}[lacking]
-    monkeypatch.setattr(module, "affords", affords)
+    module, name = {"descriptors": (transport, "affords_descriptors"), "memory": (memory, "affords")}[lacking]
+    monkeypatch.setattr(module, name, affords)
     for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert len(asked) == 6 * shm_sync._ATTEMPTS
@@ -457,8 +457,8 @@ def test_what_a_process_affords_is_found_out_without_a_trace():
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) + 50, limits[1]))
     try:
-        assert descriptors.affords(20)
-        assert not descriptors.affords(100)
+        assert affords_descriptors(20)
+        assert not affords_descriptors(100)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert memory.affords(2**30)
