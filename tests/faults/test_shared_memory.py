@@ -284,7 +284,7 @@ COMBINE = """
 @pytest.mark.parametrize("spin", ["0", "1e-3", ""])
 @pytest.mark.parametrize("face", FACES)
 def test_vectors_that_are_read_by_all_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_COLL": "allreduce=shared,allgather=board"} | ({"AIOMPI_SPIN": spin} if spin else {})
+    env = {"AIOMPI_COLL": "allreduce=shm,allgather=shm"} | ({"AIOMPI_SPIN": spin} if spin else {})
     assert site.ok(4, stress(face, 120, COMBINE), env=env).lines == ["whole"] * 4
 
 
@@ -301,7 +301,7 @@ COMBINE_FOR_EVER = """
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_rank_that_is_killed_while_others_read_its_memory_ends_the_job(site: Site, face: str) -> None:
-    env = {"AIOMPI_COLL": "allreduce=shared"}
+    env = {"AIOMPI_COLL": "allreduce=shm"}
     job = site.launch("-n", "3", site.program(in_face(face, COMBINE_FOR_EVER)), env=env)
     job.expect("pid", 3)
     os.kill(int(job.out.splitlines()[1].split()[1]), signal.SIGKILL)
