@@ -217,6 +217,11 @@ def to_dtype(datatype: Datatype) -> np.dtype[Any]:
     if combiner == "SUBARRAY" and given["subsizes"] == given["sizes"]:
         shape = given["sizes"] if given["order"] == ORDER_C else given["sizes"][::-1]
         return _array(to_dtype(old), tuple(shape))
+    return _structured(datatype)
+
+
+def _structured(datatype: Datatype) -> np.dtype[Any]:
+    """Return a structured numpy type for a datatype, or raise as `to_dtype`."""
     parts = _parts(datatype)
     if parts is None:
         raise InvalidTypeError(f"{datatype} has no numpy type; use its bytes")

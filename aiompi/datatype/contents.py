@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from aiompi import constants as mpi
-from aiompi.datatype.handle import COMBINERS, PREDEFINED, Handle
+from aiompi.datatype.handle import COMBINERS, PREDEFINED, TypeHandle
 from aiompi.datatype.typemap import Integers, TypeMap
 from aiompi.errors import InvalidTypeError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
 
 
-class Call(NamedTuple):
+class ArgumentNames(NamedTuple):
     """The arguments of a constructor, in the order in which contents list them.
 
     Attributes:
@@ -26,27 +26,27 @@ class Call(NamedTuple):
 
 
 # The table of section 4.1.13. Of types there are as many as were passed.
-CALLS: Final = {
-    mpi.COMBINER_NAMED: Call(),
-    mpi.COMBINER_DUP: Call(),
-    mpi.COMBINER_CONTIGUOUS: Call(("count",)),
-    mpi.COMBINER_VECTOR: Call(("count", "blocklength", "stride")),
-    mpi.COMBINER_HVECTOR: Call(("count", "blocklength"), ("stride",)),
-    mpi.COMBINER_INDEXED: Call(("n", "blocklengths", "displacements")),
-    mpi.COMBINER_HINDEXED: Call(("n", "blocklengths"), ("displacements",)),
-    mpi.COMBINER_INDEXED_BLOCK: Call(("n", "blocklength", "displacements")),
-    mpi.COMBINER_HINDEXED_BLOCK: Call(("n", "blocklength"), ("displacements",)),
-    mpi.COMBINER_STRUCT: Call(("n", "blocklengths"), ("displacements",)),
-    mpi.COMBINER_SUBARRAY: Call(("n", "sizes", "subsizes", "starts", "order")),
-    mpi.COMBINER_DARRAY: Call(("size", "rank", "n", "gsizes", "distribs", "dargs", "psizes", "order")),
-    mpi.COMBINER_RESIZED: Call((), ("lb", "extent")),
-    mpi.COMBINER_F90_INTEGER: Call(("r",)),
-    mpi.COMBINER_F90_REAL: Call(("p", "r")),
-    mpi.COMBINER_F90_COMPLEX: Call(("p", "r")),
+ARGUMENT_NAMES: Final = {
+    mpi.COMBINER_NAMED: ArgumentNames(),
+    mpi.COMBINER_DUP: ArgumentNames(),
+    mpi.COMBINER_CONTIGUOUS: ArgumentNames(("count",)),
+    mpi.COMBINER_VECTOR: ArgumentNames(("count", "blocklength", "stride")),
+    mpi.COMBINER_HVECTOR: ArgumentNames(("count", "blocklength"), ("stride",)),
+    mpi.COMBINER_INDEXED: ArgumentNames(("n", "blocklengths", "displacements")),
+    mpi.COMBINER_HINDEXED: ArgumentNames(("n", "blocklengths"), ("displacements",)),
+    mpi.COMBINER_INDEXED_BLOCK: ArgumentNames(("n", "blocklength", "displacements")),
+    mpi.COMBINER_HINDEXED_BLOCK: ArgumentNames(("n", "blocklength"), ("displacements",)),
+    mpi.COMBINER_STRUCT: ArgumentNames(("n", "blocklengths"), ("displacements",)),
+    mpi.COMBINER_SUBARRAY: ArgumentNames(("n", "sizes", "subsizes", "starts", "order")),
+    mpi.COMBINER_DARRAY: ArgumentNames(("size", "rank", "n", "gsizes", "distribs", "dargs", "psizes", "order")),
+    mpi.COMBINER_RESIZED: ArgumentNames((), ("lb", "extent")),
+    mpi.COMBINER_F90_INTEGER: ArgumentNames(("r",)),
+    mpi.COMBINER_F90_REAL: ArgumentNames(("p", "r")),
+    mpi.COMBINER_F90_COMPLEX: ArgumentNames(("p", "r")),
 }
 
 
-class Decoding(Handle):
+class Decoding(TypeHandle):
     """What a datatype tells of the call that made it."""
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class Decoding(Handle):
             InvalidTypeError: the type is null or freed.
         """
         typemap = self._valid()
-        call = CALLS[typemap.combiner]
+        call = ARGUMENT_NAMES[typemap.combiner]
         ni, na = (sum(_length(typemap, name) for name in names) for names in call)
         return ni, na, 0, len(typemap.types), typemap.combiner
 
@@ -81,7 +81,7 @@ class Decoding(Handle):
         if typemap.combiner == mpi.COMBINER_NAMED:
             raise InvalidTypeError(f"{self} is predefined and has no contents; ask for is_named first")
         integers, addresses = (
-            [n for name in names for n in _values(typemap, name)] for names in CALLS[typemap.combiner]
+            [n for name in names for n in _values(typemap, name)] for names in ARGUMENT_NAMES[typemap.combiner]
         )
         return integers, addresses, [], [self._handle_of(old) for old in typemap.types]
 

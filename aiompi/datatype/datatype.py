@@ -11,7 +11,7 @@ from aiompi.datatype.contents import Decoding
 from aiompi.datatype.derived import Constructors
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.datatype.layout.layout import Layout
-from aiompi.datatype.packing import Packing
+from aiompi.datatype.pack import Packing
 from aiompi.datatype.signature import Signature
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import same_kind

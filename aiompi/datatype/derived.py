@@ -13,9 +13,8 @@ from aiompi import constants
 from aiompi.arguments import integer
 from aiompi.datatype import arguments as check
 from aiompi.datatype.arguments import Numbers
-from aiompi.datatype.attributes import Caching
 from aiompi.datatype.darray import distributed
-from aiompi.datatype.handle import Handle, State
+from aiompi.datatype.handle import TypeHandle, TypeState
 from aiompi.datatype.subarray import subarray
 from aiompi.datatype.typemap import F, Integers, TypeMap
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
 
 
-class Constructors(Caching):
+class Constructors(TypeHandle):
     """The constructors, as methods of the type that they take copies of.
 
     All of them
@@ -45,7 +44,7 @@ class Constructors(Caching):
             return form(old)
 
         made = TypeMap.derived(constants.COMBINER_DUP, {}, (old,), compose, dtype=old.dtype)
-        duplicate = self._of(made, State(committed=self._state.committed))
+        duplicate = self._of(made, TypeState(committed=self._state.committed))
         self._copy_attributes(duplicate)
         return duplicate
 
@@ -261,7 +260,7 @@ def _components(datatypes: Iterable[object]) -> list[TypeMap]:
         raise TypeError(f"datatypes is {datatypes!r}: expected a sequence of Datatypes")
     handles: list[Any] = list(datatypes)
     for i, datatype in enumerate(handles):
-        if not isinstance(datatype, Handle):
+        if not isinstance(datatype, TypeHandle):
             raise TypeError(f"datatypes[{i}] is {datatype!r}: expected a Datatype")
         if datatype._null:
             datatype._component(f"datatypes[{i}]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aiompi import constants
-from aiompi.attribute import Attributes
+from aiompi import attribute, constants
+from aiompi.attribute import Attributes, Keyvals
 from aiompi.datatype.typemap import Compose, Integers, TypeMap
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import Opaque
@@ -25,8 +25,10 @@ COMBINERS: Final = {
 # MPI name -> the one object of that name; `aiompi.datatype.predefined` fills it.
 PREDEFINED: Final[dict[str, Datatype]] = {}
 
+DATATYPE_KEYVALS: Final = Keyvals("datatype")
 
-class State:
+
+class TypeState:
     """What the handles of one type share.
 
     Attributes:
@@ -45,7 +47,7 @@ class State:
         self.attributes: Attributes | None = None
 
 
-class Handle(Opaque):
+class TypeHandle(Opaque, attribute.Caching):
     """By what a datatype is known. Handles are equal if they are copies of each other, or null.
 
     A freed handle equals DATATYPE_NULL, and no call takes it. Its attributes stay, for the sake of the operations
@@ -62,7 +64,7 @@ class Handle(Opaque):
     __slots__ = ("_map", "_null", "_several", "_state", "dense", "dtype", "extent", "lb", "size")
 
     _map: TypeMap
-    _state: State
+    _state: TypeState
     _null: bool
     _several: tuple[int, Layout] | None
     dtype: np.dtype[Any] | None
@@ -72,13 +74,13 @@ class Handle(Opaque):
     dense: bool
 
     @classmethod
-    def _of(cls, typemap: TypeMap, state: State | None = None) -> Self:
+    def _of(cls, typemap: TypeMap, state: TypeState | None = None) -> Self:
         """A handle of a new type, or of the one to which a state belongs."""
         self = object.__new__(cls)
-        self._set(typemap, state or State())
+        self._set(typemap, state or TypeState())
         return self
 
-    def _set(self, typemap: TypeMap, state: State) -> None:
+    def _set(self, typemap: TypeMap, state: TypeState) -> None:
         self._map = state.map = typemap
         self._state = state
         self._null = False
@@ -89,18 +91,19 @@ class Handle(Opaque):
         self.extent = typemap.bounds.ub - self.lb
         self.dense = self.size == self.extent and not typemap.types  # no derived type, which may have its data anywhere
 
-    _kind = State
+    _kind = TypeState
+    _keyvals = DATATYPE_KEYVALS
 
     @property
-    def _denoted(self) -> State | None:
+    def _denoted(self) -> TypeState | None:
         return None if self._null else self._state
 
     @classmethod
-    def _denote(cls, denoted: State) -> Self:
+    def _denote(cls, denoted: TypeState) -> Self:
         return cls._of(denoted.map, denoted)
 
     @property
-    def identity(self) -> State:
+    def identity(self) -> TypeState:
         """What is the same for all handles of the type, and can be a key."""
         return self._state
 
@@ -153,6 +156,23 @@ class Handle(Opaque):
         if self._map.is_marker:
             raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
         raise InvalidTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
+
+    @property
+    def _attributes(self) -> Attributes:
+        self._valid()
+        if self._state.attributes is None:
+            self._state.attributes = Attributes(DATATYPE_KEYVALS)
+        return self._state.attributes
+
+    def _copy_attributes(self, duplicate: TypeHandle) -> None:
+        """Copy the attributes to a duplicate, as the copy callbacks say."""
+        if self._state.attributes is not None:
+            duplicate._state.attributes = self._state.attributes.copy(self, duplicate)
+
+    def _forget_attributes(self) -> None:
+        """Call the delete callbacks, because the type is being freed."""
+        if self._state.attributes is not None:
+            self._state.attributes.clear(self)
 
     def __bool__(self) -> bool:
         return not self._null

@@ -1,33 +1,34 @@
-"""Pack and Unpack (section 3.13; 4.2 and 4.3 of MPI-3.1): the functions behind the methods of a datatype.
+"""Pack and Unpack, as methods of the datatype (section 3.13; 4.2 and 4.3 of MPI-3.1).
 
-A packing unit is a buffer that calls of `pack` fill from position 0 on, each from where the last one ended. It is
-one message of all that was packed, exactly: there is no header. Sent as PACKED it may be received with matching
-types of any kind, and what was sent with other types may be received as PACKED and unpacked.
+A packing unit is a buffer that `Pack` fills from position 0 on; each call appends where the previous one ended. The
+unit is one message that holds exactly what was packed, without a header. A unit sent as PACKED may be received with
+any matching types, and a message sent with other types may be received as PACKED and unpacked.
 
-How the elements are written depends on the communicator over which the unit will travel: its attribute
-`representation` names one of `REPRESENTATIONS`; without it, and without a communicator, that is "native". The
-calls for external32 name the representation themselves.
+The representation of the elements depends on the communicator over which the unit will travel: its attribute
+`representation` names one of `REPRESENTATIONS`. The default is "native". The calls for external32 name the
+representation themselves.
 
-The buffer of the items, `inbuf` of Pack and `outbuf` of Unpack, is
+The buffer of the items (`inbuf` of Pack, `outbuf` of Unpack) is one of
 
     buf                     as many whole items as it holds
     [buf, count]
     [buf, (count, displ)]   displ: items to skip at the start
-    BOTTOM, [BOTTOM, ...]   absolute addresses; one item, unless there is a count
+    BOTTOM, [BOTTOM, ...]   absolute addresses; one item unless a count is given
 
-where `buf` is any object with the buffer protocol. The packing unit is plain memory, counted in bytes.
+where `buf` is any object with the buffer protocol. The packing unit is plain memory, and positions count its bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from aiompi.arguments import integer
 from aiompi.datatype import arguments, external32
 from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
+from aiompi.datatype.handle import TypeHandle
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.move import Memory
 from aiompi.errors import (
@@ -43,10 +44,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
     from aiompi.datatype.layout.layout import Layout
 
-__all__ = [
-    "EXTERNAL32", "NATIVE", "REPRESENTATIONS", "Representation", "pack", "pack_external", "pack_external_size",
-    "pack_size", "representation_of", "unpack", "unpack_external",
-]  # fmt: skip
+__all__ = ["EXTERNAL32", "NATIVE", "REPRESENTATIONS", "Packing", "Representation", "representation_of"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,10 +53,10 @@ class Representation(NamedTuple):
     """How items are written into a message.
 
     Attributes:
-        name: of the representation.
-        layout_of: (datatype, count) -> layout of so many items in this form.
-        pack: as `move.pack`.
-        unpack: as `move.unpack`.
+        name: name of the representation.
+        layout_of: (datatype, count) -> layout of `count` items in this form.
+        pack: function with the arguments of `move.pack`.
+        unpack: function with the arguments of `move.unpack`.
     """
 
     name: str
@@ -78,7 +76,7 @@ REPRESENTATIONS: Final = {it.name: it for it in (NATIVE, EXTERNAL32)}
 
 
 def representation_of(comm: object) -> Representation:
-    """How packing units are written that travel over a communicator.
+    """Return the representation of packing units that travel over a communicator.
 
     Args:
         comm: a communicator of any face, or None.
@@ -93,99 +91,85 @@ def representation_of(comm: object) -> Representation:
     return REPRESENTATIONS[getattr(comm, "representation", NATIVE.name)]
 
 
-def pack(datatype: Datatype, inbuf: object, outbuf: object, position: int, comm: object = None) -> int:
-    """Append items to a packing unit (MPI_Pack).
+class Packing(TypeHandle):
+    """Methods of a datatype that move items between memory and packing units.
 
-    Args:
-        datatype: committed type of the items.
-        inbuf: buffer of the items, see the module.
-        outbuf: memory of the packing unit, writable, contiguous.
-        position: bytes of `outbuf` that are in use; 0 begins a unit.
-        comm: communicator over which the unit will be sent, or None.
-
-    Returns:
-        The new position.
+    All of them
 
     Raises:
-        InvalidArgumentError: the position is negative.
-        InvalidBufferError: `outbuf` is read-only, or items are not within the memory of `inbuf`.
+        InvalidArgumentError: `position` is negative, or `datarep` is not "external32".
+        InvalidBufferError: memory to write is read-only, or items are not within the memory of their buffer.
         InvalidCommError: `comm` is not a communicator.
-        InvalidCountError: the count is negative, or does not follow from the buffer.
-        InvalidTypeError: the datatype is not usable, or the buffer holds references to Python objects.
-        TruncationError: the items do not fit behind the position; nothing was written.
+        InvalidCountError: the count is negative, or cannot be inferred from the buffer.
+        InvalidTypeError: the datatype is null, freed or not committed, its items overlap in memory that is written,
+            or the buffer holds references to Python objects.
+        TruncationError: the packing unit has too few bytes after the position; nothing was written.
     """
-    return _pack(representation_of(comm), datatype, inbuf, outbuf, position)
 
+    __slots__ = ()
 
-def unpack(datatype: Datatype, inbuf: object, position: int, outbuf: object, comm: object = None) -> int:
-    """Take items out of a packing unit (MPI_Unpack).
+    def Pack(self, inbuf: object, outbuf: object, position: int, comm: object = None) -> int:
+        """Append items to a packing unit (MPI_Pack).
 
-    Args:
-        datatype: committed type of the items.
-        inbuf: memory of the packing unit.
-        position: where the items begin in it, in bytes.
-        outbuf: buffer of the items, see the module; writable. It is filled: no fewer items are taken.
-        comm: communicator over which the unit was received, or None.
+        Args:
+            inbuf: buffer of the items, see the module.
+            outbuf: memory of the packing unit, writable and contiguous.
+            position: number of bytes of `outbuf` in use; 0 begins a unit.
+            comm: communicator over which the unit will be sent, or None.
 
-    Returns:
-        The position after the items.
+        Returns:
+            The new position.
+        """
+        return _pack(representation_of(comm), cast("Datatype", self), inbuf, outbuf, position)
 
-    Raises:
-        InvalidBufferError: `outbuf` is read-only, or items are not within its memory.
-        InvalidTypeError: the datatype is not usable, or its items overlap in memory.
-        TruncationError: fewer bytes than that are left of the unit; nothing was written.
-        Others as `pack`.
-    """
-    return _unpack(representation_of(comm), datatype, inbuf, position, outbuf)
+    def Unpack(self, inbuf: object, position: int, outbuf: object, comm: object = None) -> int:
+        """Take items out of a packing unit (MPI_Unpack).
 
+        Args:
+            inbuf: memory of the packing unit.
+            position: where the items begin in `inbuf`, in bytes.
+            outbuf: buffer of the items, see the module. It is writable, and is filled completely.
+            comm: communicator over which the unit was received, or None.
 
-def pack_size(datatype: Datatype, count: int, comm: object = None) -> int:
-    """Bytes by which one call of `pack` advances the position (MPI_Pack_size).
+        Returns:
+            The position after the items.
+        """
+        return _unpack(representation_of(comm), cast("Datatype", self), inbuf, position, outbuf)
 
-    Args:
-        datatype: type of the items.
-        count: number of items.
-        comm: communicator over which the unit will be sent, or None.
+    def Pack_size(self, count: int, comm: object = None) -> int:
+        """Return the number of bytes that packing `count` items takes (MPI_Pack_size)."""
+        return _size(representation_of(comm), cast("Datatype", self), count)
 
-    Raises:
-        InvalidCommError: `comm` is not a communicator.
-        InvalidCountError: the count is negative.
-        InvalidTypeError: the datatype is null or freed.
-    """
-    return _size(representation_of(comm), datatype, count)
+    def Pack_external(self, datarep: str, inbuf: object, outbuf: object, position: int) -> int:
+        """Append items in the representation "external32" (MPI_Pack_external). The unit is sent as BYTE.
 
+        Args:
+            datarep: "external32".
+            inbuf, outbuf, position: see `Pack`.
 
-def pack_external(datatype: Datatype, datarep: str, inbuf: object, outbuf: object, position: int) -> int:
-    """Append items in canonical form (MPI_Pack_external). The unit travels as BYTE.
+        Returns:
+            The new position.
+        """
+        external32.check_datarep(datarep)
+        return _pack(EXTERNAL32, cast("Datatype", self), inbuf, outbuf, position)
 
-    Args, Returns and Raises are those of `pack`; in addition
+    def Unpack_external(self, datarep: str, inbuf: object, position: int, outbuf: object) -> int:
+        """Take items in the representation "external32" out of a packing unit (MPI_Unpack_external).
 
-    Args:
-        datarep: "external32".
+        Args:
+            datarep: "external32".
+            inbuf, position, outbuf: see `Unpack`.
 
-    Raises:
-        InvalidArgumentError: unknown data representation.
-    """
-    external32.check_datarep(datarep)
-    return _pack(EXTERNAL32, datatype, inbuf, outbuf, position)
+        Returns:
+            The position after the items.
+        """
+        external32.check_datarep(datarep)
+        return _unpack(EXTERNAL32, cast("Datatype", self), inbuf, position, outbuf)
 
-
-def unpack_external(datatype: Datatype, datarep: str, inbuf: object, position: int, outbuf: object) -> int:
-    """Take items in canonical form out of a packing unit (MPI_Unpack_external).
-
-    Args, Returns and Raises are those of `unpack`, and `datarep` as for `pack_external`.
-    """
-    external32.check_datarep(datarep)
-    return _unpack(EXTERNAL32, datatype, inbuf, position, outbuf)
-
-
-def pack_external_size(datatype: Datatype, datarep: str, count: int) -> int:
-    """Bytes by which one call of `pack_external` advances the position (MPI_Pack_external_size).
-
-    Args and Raises are those of `pack_size`, and `datarep` as for `pack_external`.
-    """
-    external32.check_datarep(datarep)
-    return _size(EXTERNAL32, datatype, count)
+    def Pack_external_size(self, datarep: str, count: int) -> int:
+        """Return the bytes that `count` items take in the representation "external32" (MPI_Pack_external_size)."""
+        external32.check_datarep(datarep)
+        return _size(EXTERNAL32, cast("Datatype", self), count)
 
 
 def _pack(form: Representation, datatype: Datatype, inbuf: object, outbuf: object, position: int) -> int:
@@ -214,11 +198,11 @@ def _size(form: Representation, datatype: Datatype, count: int) -> int:
 
 
 class _Items:
-    """The items that an argument names, in some representation.
+    """The items that an argument of Pack or Unpack names, in one representation.
 
     Attributes:
-        pieces: the memories in which they lie.
-        nbytes: length of the message of them.
+        pieces: the pieces of memory that hold the items.
+        nbytes: length of their message in bytes.
     """
 
     __slots__ = ("_array", "_copy", "nbytes", "pieces")
@@ -241,8 +225,8 @@ class _Items:
             self.pieces = (Piece(layout, memory, base),)
         if writable and layout.overlapping():
             raise InvalidTypeError(
-                f"datatype: items of {datatype} overlap in memory, so that what {name} would hold is undefined; "
-                "unpack into a type that has no byte twice"
+                f"datatype: items of {datatype} overlap in memory, so the contents of {name} would be undefined; "
+                "unpack into a type that contains each byte once"
             )
         self.nbytes = layout.size
 
@@ -257,13 +241,13 @@ class _Items:
         return _bytes(array)
 
     def finish(self) -> None:
-        """Put what was unpacked where it belongs, if it went into a copy: an array that is not contiguous."""
+        """Copy the unpacked items into the array if it is not contiguous; they were unpacked into a copy."""
         if self._array is not None and self._copy is not None:
             self._array[...] = self._copy
 
 
 def _parse(spec: object, name: str) -> tuple[object, int | None, int]:
-    """Location, count, items to skip."""
+    """Return the location, the count or None, and the number of items to skip."""
     if not isinstance(spec, list | tuple):
         return spec, None, 0
     match spec:
@@ -273,18 +257,18 @@ def _parse(spec: object, name: str) -> tuple[object, int | None, int]:
             return location, arguments.count(count, f"count in {name}"), 0
     raise TypeError(
         f"{name} is a {type(spec).__name__} of {len(spec)} items: expected [buf, count] or [buf, (count, displ)]; the "
-        "type of the items is that whose method is called"
+        "items have the datatype whose method is called"
     )
 
 
 def _inferred(datatype: Datatype, nbytes: int, name: str) -> int:
-    """Number of whole items, padding included, in so many bytes after their start."""
+    """Return the number of whole items, padding included, in `nbytes` bytes after their start."""
     extent = datatype.extent
     if datatype.size == 0:
         return 0
     if extent <= 0:
         raise InvalidCountError(
-            f"{name}: how many items of {datatype} are meant does not follow from the length of the buffer, as their "
+            f"{name}: the number of items of {datatype} cannot be inferred from the length of the buffer: their "
             f"extent is {extent}; pass the count, as in [buf, count]"
         )
     # An item may reach beyond its extent, into its successors.
@@ -306,18 +290,18 @@ def _check_writable(array: Array, name: str) -> None:
 
 
 def _check_gapless(array: Array, datatype: Datatype, name: str) -> None:
-    """Check that items mean the same in an array that is not contiguous as in a contiguous copy of it."""
+    """Check that a contiguous copy of a non-contiguous array holds the same items as the array."""
     layout, extent = datatype.layout, datatype.extent
     dense = layout.contiguous and layout.lb == 0 and datatype.size == extent
     if not dense and not (extent == array.itemsize and 0 <= layout.lb <= layout.ub <= extent):
         raise InvalidBufferError(
-            f"{name} is not contiguous, of shape {array.shape} and strides {array.strides}, and {datatype} neither is "
-            f"without gaps nor fits its elements of {array.itemsize} bytes; pass contiguous memory"
+            f"{name} is not contiguous, of shape {array.shape} and strides {array.strides}, and {datatype} has "
+            f"gaps and does not fit its elements of {array.itemsize} bytes; pass contiguous memory"
         )
 
 
 def _unit(memory: object, position: int, nbytes: int, name: str, writable: bool) -> tuple[memoryview, int]:
-    """The bytes of a packing unit from a position on, and the position after them."""
+    """Return `nbytes` bytes of a packing unit from a position on, and the position after them."""
     array = array_of(memory, name)
     if writable:
         _check_writable(array, name)
@@ -337,6 +321,6 @@ def _unit(memory: object, position: int, nbytes: int, name: str, writable: bool)
 
 
 def _bytes(array: Array) -> memoryview:
-    """The memory of a contiguous array, in C or Fortran order, as it lies."""
+    """Return the memory of a contiguous array, in C or Fortran order."""
     flat = array if array.flags.c_contiguous else array.T
     return flat.reshape(-1).view(np.uint8).data

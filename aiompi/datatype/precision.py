@@ -12,7 +12,7 @@ import numpy as np
 from aiompi import constants as mpi
 from aiompi.datatype import predefined
 from aiompi.datatype.datatype import Datatype
-from aiompi.datatype.handle import State
+from aiompi.datatype.handle import TypeState
 from aiompi.datatype.typemap import F, TypeMap
 from aiompi.errors import InvalidArgumentError, InvalidTypeError
 
@@ -108,5 +108,5 @@ def _constant(combiner: int, arguments: dict[str, int], base: Datatype) -> Datat
         return form(base._map)
 
     typemap = TypeMap.derived(combiner, arguments, (), compose, components=(base._map,), dtype=base.dtype)
-    typemap.constant = constant = Datatype._of(typemap, State(committed=True))
+    typemap.constant = constant = Datatype._of(typemap, TypeState(committed=True))
     return constant

@@ -11,7 +11,7 @@ import numpy as np
 
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.datatype import Datatype
-from aiompi.datatype.handle import PREDEFINED, State
+from aiompi.datatype.handle import PREDEFINED, TypeState
 from aiompi.datatype.signature import Signature
 from aiompi.datatype.typemap import TypeMap
 
@@ -37,7 +37,7 @@ def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Dat
     """The constant of a name and a type map, each of which knows the other."""
     if constant is None:
         constant = Datatype()
-    constant._set(typemap, State(name, committed=True))
+    constant._set(typemap, TypeState(name, committed=True))
     typemap.constant = PREDEFINED[name] = constant
     return constant
 

@@ -29,13 +29,13 @@ from concurrent.futures import (
     wait,
 )
 
-from aiompi.futures.aio import Pool, pool
+from aiompi.futures.aio import TaskPool, pool
 from aiompi.futures.combine import collect, compose
 from aiompi.futures.executor import MPICommExecutor, MPIPoolExecutor
 from aiompi.futures.staff import get_comm_workers
 
 __all__ = [
     "ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "BrokenExecutor", "CancelledError", "Executor", "Future",
-    "InvalidStateError", "MPICommExecutor", "MPIPoolExecutor", "Pool", "ProcessPoolExecutor", "ThreadPoolExecutor",
+    "InvalidStateError", "MPICommExecutor", "MPIPoolExecutor", "TaskPool", "ProcessPoolExecutor", "ThreadPoolExecutor",
     "TimeoutError", "as_completed", "collect", "compose", "get_comm_workers", "pool", "wait",
 ]  # fmt: skip

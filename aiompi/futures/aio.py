@@ -25,7 +25,7 @@ async def pool(
     max_workers: int | None = None,
     initializer: Callable[..., object] | None = None,
     initargs: Iterable[Any] = (),
-) -> AsyncIterator[Pool | None]:
+) -> AsyncIterator[TaskPool | None]:
     """A block in which one rank has a pool, and the others are its workers; a rank that is alone is both.
 
         async with aiompi.futures.pool(world) as executor:
@@ -50,26 +50,33 @@ async def pool(
         raise InvalidRootError(f"pool: root {root} is no rank of {comm!r}")
     if max_workers is not None and max_workers <= 0:
         raise ValueError(f"max_workers must be positive, not {max_workers}")
+    setup = Setup(initializer=initializer, initargs=tuple(initargs), main=False)
     own: Intracomm = await comm.Dup()
     worker = Worker(own._core, own._codec, root)
     try:
         if comm.rank != root:
             await serve_async(worker)
             yield None
-            return
-        helper = asyncio.create_task(serve_async(worker)) if comm.size == 1 else None
-        made = Pool(own, max_workers or comm.size, Setup(initializer=initializer, initargs=tuple(initargs), main=False))
-        try:
-            yield made
-        finally:
-            await made.aclose()
-            if helper is not None:
-                await helper
+        else:
+            async with _at_root(TaskPool(own, max_workers or comm.size, setup), worker) as tasks:
+                yield tasks
     finally:
         await own.Free()
 
 
-class Pool:
+@asynccontextmanager
+async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
+    """Close the pool after the block. A rank that is alone serves its own pool meanwhile."""
+    own_worker = asyncio.create_task(serve_async(worker)) if worker.is_alone else None
+    try:
+        yield tasks
+    finally:
+        await tasks.aclose()
+        if own_worker is not None:
+            await own_worker
+
+
+class TaskPool:
     """Has functions called by other ranks; made by `pool`."""
 
     def __init__(self, comm: Intracomm, max_workers: int, setup: Setup) -> None:

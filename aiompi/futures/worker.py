@@ -28,6 +28,11 @@ class Worker:
         self._codec = codec
         self._master = master
 
+    @property
+    def is_alone(self) -> bool:
+        """True if the communicator has no other rank, so that the master's own process is the worker."""
+        return self._core.size == 1
+
     def receive(self) -> Request[memoryview]:
         """Start receiving a call."""
         return self._core.irecv(None, self._master, CALL, memoryview)

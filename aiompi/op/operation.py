@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Self, TypeAlias
 
-from aiompi.datatype import Buffer, Datatype, check_disjoint, resolve_recv, resolve_send
+import numpy as np
+
+from aiompi.datatype import Buffer, Datatype, bytes_of, check_disjoint, resolve_recv, resolve_send
+from aiompi.datatype.buffer.memory import buffer
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op.combine import combiner
-from aiompi.op.user import Kernel, Vector, object_function, vector_kernel
 from aiompi.opaque import Reference
+
+Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+# Combines vectors: inoutvec[i] = invec[i] o inoutvec[i], in place, for each invec.
+Kernel: TypeAlias = Callable[[Iterable[Vector], Vector, Datatype], None]
 
 
 class Operation:
@@ -225,6 +232,26 @@ class Op(Reference[Operation]):
             return type(self).Create, (self._denoted.function, self._denoted.commute)
         constant = PREDEFINED[self.name]
         return (_by_name, (self.name,)) if self is constant else (type(self), (constant,))
+
+
+def vector_kernel(function: Callable[..., Any]) -> Kernel:
+    """Adapt a user function of memory, as `Op.Create` describes it, to numpy vectors."""
+
+    def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
+        if inoutvec.size:
+            for invec in invecs:
+                function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)
+
+    return kernel
+
+
+def object_function(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Adapt a user function to two objects: the third argument, the datatype, is None."""
+
+    def combine(a: Any, b: Any) -> Any:
+        return function(a, b, None)
+
+    return combine
 
 
 # MPI name -> the one object of that name; `aiompi.op.predefined` fills it.

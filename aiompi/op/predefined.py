@@ -12,8 +12,7 @@ import numpy as np
 from aiompi.datatype import Datatype
 from aiompi.datatype import predefined as mpi
 from aiompi.errors import InvalidOpError
-from aiompi.op.operation import PREDEFINED, Op, Operation
-from aiompi.op.user import Kernel, Vector
+from aiompi.op.operation import PREDEFINED, Kernel, Op, Operation, Vector
 
 __all__ = [
     "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN", "MINLOC", "NO_OP", "OP_NULL", "PROD",

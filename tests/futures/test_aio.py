@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi.futures import BrokenExecutor, Pool, pool
+from aiompi.futures import BrokenExecutor, TaskPool, pool
 from aiompi.futures.task import RemoteTraceback
 
 
-def with_pool(use: Callable[[Pool], Awaitable[None]], size: int = 3, **options: Any) -> None:
+def with_pool(use: Callable[[TaskPool], Awaitable[None]], size: int = 3, **options: Any) -> None:
     """Run a world in which rank 0 uses a pool of the others."""
 
     async def rank(world: aiompi.Intracomm) -> None:
@@ -55,7 +55,7 @@ def fail_strangely() -> None:
 
 @pytest.mark.parametrize(("size", "root"), [(1, 0), (2, 1), (3, 0), (3, 2)])
 def test_results_are_awaited(size: int, root: int) -> None:
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         results = await asyncio.gather(*(executor.submit(pow, base, 2) for base in range(50)))
         assert results == [base**2 for base in range(50)]
         assert await executor.submit(dict, a=1) == {"a": 1}
@@ -64,7 +64,7 @@ def test_results_are_awaited(size: int, root: int) -> None:
 
 
 def test_functions_run_in_threads_and_coroutine_functions_in_the_loop() -> None:
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         assert await executor.submit(plus_one, 1) == 2
         assert await executor.submit(name_of_thread) != threading.main_thread().name
 
@@ -74,7 +74,7 @@ def test_functions_run_in_threads_and_coroutine_functions_in_the_loop() -> None:
 def test_arrays() -> None:
     array = np.arange(100_000.0)
 
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         result = await executor.submit(np.multiply, array, 2.0)
         np.testing.assert_array_equal(result, array * 2)
 
@@ -84,7 +84,7 @@ def test_arrays() -> None:
 @pytest.mark.parametrize("chunksize", [1, 3, 100])
 @pytest.mark.parametrize("unordered", [False, True])
 def test_map(chunksize: int, unordered: bool) -> None:
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         results = [x async for x in executor.map(pow, range(10), [3] * 12, chunksize=chunksize, unordered=unordered)]
         assert (sorted(results) if unordered else results) == [base**3 for base in range(10)]
         assert [x async for x in executor.starmap(max, [(1, 2), (4, 3)])] == [2, 4]
@@ -94,7 +94,7 @@ def test_map(chunksize: int, unordered: bool) -> None:
 
 
 def test_exceptions_have_the_traceback_of_the_worker() -> None:
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         with pytest.raises(ValueError, match="invalid literal") as caught:
             await executor.submit(int, "x")
         assert isinstance(caught.value.__cause__, RemoteTraceback)
@@ -117,7 +117,7 @@ def test_cancelled_tasks_are_not_begun() -> None:
     gate = threading.Event()
     _registry.update(begun=begun.append, gate=gate.wait)
 
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         tasks = [executor.submit(_call, "gate", 20), *(executor.submit(_call, "begun", i) for i in range(5))]
         for task in tasks[2:5]:
             task.cancel()
@@ -151,7 +151,7 @@ def test_no_more_tasks_at_once_than_asked_for() -> None:
 
     _registry["run"] = run
 
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         assert len([x async for x in executor.map(_call, ["run"] * 20, range(20))]) == 20
         assert max(most) <= 2
 
@@ -162,7 +162,7 @@ def test_initializer() -> None:
     calls: list[str] = []
     _registry["initializer"] = calls.append
 
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         assert [x async for x in executor.map(abs, range(20))] == list(range(20))
         assert 1 <= len(calls) <= 2, "once in each worker that had a task"
 
@@ -170,7 +170,7 @@ def test_initializer() -> None:
 
 
 def test_initializer_that_fails() -> None:
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         futures = [executor.submit(abs, number) for number in range(5)]
         for future in futures:
             with pytest.raises(BrokenExecutor, match="could not make itself ready: ValueError"):
@@ -184,9 +184,9 @@ def test_initializer_that_fails() -> None:
 def test_leaving_the_block_waits_for_all_tasks() -> None:
     done: list[int] = []
     _registry["done"] = done.append
-    kept: list[Pool] = []
+    kept: list[TaskPool] = []
 
-    async def use(executor: Pool) -> None:
+    async def use(executor: TaskPool) -> None:
         kept.append(executor)
         for number in range(10):
             executor.submit(_call, "done", number)

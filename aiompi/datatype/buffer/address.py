@@ -21,7 +21,7 @@ from aiompi.arguments import integer
 from aiompi.datatype.buffer.constant import Constant
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
-from aiompi.datatype.layout.layout import Block, Layout, Part
+from aiompi.datatype.layout.layout import Layout, Part, StridedBlock
 from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
@@ -218,7 +218,7 @@ class _Index(NamedTuple):
             if part.kind is None:
                 parts = arrange.runs(memory[mine], packed[mine], lengths[mine])
             else:
-                element = Block(0, 0, (), int(lengths[0]), part.kind, part.packed_run)
+                element = StridedBlock(0, 0, (), int(lengths[0]), part.kind, part.packed_run)
                 parts = arrange.scattered(element, memory[mine], packed[mine])
             yield from ((number, it) for it in parts)
 

@@ -17,7 +17,7 @@ from numpy import ndarray  # looked up once per call
 from aiompi.datatype.buffer.address import Piece
 from aiompi.datatype.buffer.arrays import ArrayBuffer
 from aiompi.datatype.buffer.buffer import Buffer
-from aiompi.datatype.layout.layout import Layout, Scatter
+from aiompi.datatype.layout.layout import Layout, ScatteredRuns
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -196,7 +196,7 @@ def _views(piece: Piece) -> list[Bytes] | None:
     memory = np.asarray(piece.memory).data
     views = []
     for block in blocks:
-        if isinstance(block, Scatter):
+        if isinstance(block, ScatteredRuns):
             return None
         shape = (*(dim.count for dim in block.dims), block.run)
         strides = (*(dim.memory for dim in block.dims), 1)
@@ -207,7 +207,7 @@ def _views(piece: Piece) -> list[Bytes] | None:
 def _number_of_runs(layout: Layout) -> int:
     total = 0
     for block in layout.blocks:
-        runs = block.offsets.size if isinstance(block, Scatter) else 1
+        runs = block.offsets.size if isinstance(block, ScatteredRuns) else 1
         total += runs * math.prod(dim.count for dim in block.dims)
     return total
 

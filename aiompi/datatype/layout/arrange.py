@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Block, Dim, IntArray, Part, Scatter
+from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, ScatteredRuns, StridedBlock
 
-#: irregular runs are single blocks below, and one Scatter from here on
+#: irregular runs are single blocks below, and one ScatteredRuns from here on
 _FEW: Final = 8
 #: merging some of many runs of the same length makes their lengths different, and such are slower to move: it must
 #: make them fewer by this factor
@@ -25,7 +25,7 @@ def placed(part: Part, where: IntArray, packed: IntArray) -> Iterator[Part]:
         where: (n,) distances in memory, bytes; n >= 1.
         packed: (n,) distances in the packed stream, bytes.
     """
-    if isinstance(part, Block):
+    if isinstance(part, StridedBlock):
         if part.dims or part.kind is not None:
             yield from scattered(part, where + part.memory, packed + part.packed)
         else:
@@ -57,11 +57,11 @@ def runs(where: IntArray, packed: IntArray, sizes: IntArray, dims: tuple[Dim, ..
     if len(joined[0]) * _MANY <= len(where) or len(where) < _MANY * _FEW or (sizes != sizes[0]).any():
         where, packed, sizes = joined
     if (sizes == sizes[0]).all():
-        yield from scattered(Block(0, 0, dims, int(sizes[0])), where, packed)
+        yield from scattered(StridedBlock(0, 0, dims, int(sizes[0])), where, packed)
         return
     long = sizes > LONGEST_ELEMENT
     if not long.any() or long.all():
-        yield from _few(Scatter(where, packed, sizes, dims))
+        yield from _few(ScatteredRuns(where, packed, sizes, dims))
         return
     for chosen in (long, ~long):  # which are not moved in the same way
         yield from runs(where[chosen], packed[chosen], sizes[chosen], dims)
@@ -77,7 +77,7 @@ def _joined(where: IntArray, packed: IntArray, sizes: IntArray) -> tuple[IntArra
     return where[starts], packed[starts], np.add.reduceat(sizes, starts)
 
 
-def scattered(block: Block, where: IntArray, packed: IntArray) -> Iterator[Part]:
+def scattered(block: StridedBlock, where: IntArray, packed: IntArray) -> Iterator[Part]:
     """A block at given places; what is regular in them becomes dims.
 
     Args:
@@ -90,7 +90,7 @@ def scattered(block: Block, where: IntArray, packed: IntArray) -> Iterator[Part]
         dims.insert(0, _stride(where, packed, period))
         where, packed = where[::period].copy(), packed[::period].copy()
     packed_run = -1 if block.kind is None else block.packed_run
-    yield from _few(Scatter(where, packed, block.run, (*dims, *block.dims), block.kind, packed_run))
+    yield from _few(ScatteredRuns(where, packed, block.run, (*dims, *block.dims), block.kind, packed_run))
 
 
 def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
@@ -114,8 +114,8 @@ def _period(where: IntArray, packed: IntArray) -> int:
     return 1 if within.any() else period
 
 
-def _few(scatter: Scatter) -> Iterator[Part]:
-    """A Scatter, as single blocks when they are few."""
+def _few(scatter: ScatteredRuns) -> Iterator[Part]:
+    """A ScatteredRuns, as single blocks when they are few."""
     if len(scatter.offsets) >= _FEW:
         yield scatter
     else:
@@ -148,9 +148,9 @@ def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
 
 def merged(parts: Sequence[Part]) -> Iterator[Part]:
     """Parts with those that continue each other made one, and many small ones put together."""
-    groups: dict[tuple[object, ...], list[Block]] = {}
+    groups: dict[tuple[object, ...], list[StridedBlock]] = {}
     for part in _continued(parts):
-        if isinstance(part, Scatter):
+        if isinstance(part, ScatteredRuns):
             yield part
         else:
             length = None if part.kind is None else (part.run, part.packed_run)
@@ -159,7 +159,7 @@ def merged(parts: Sequence[Part]) -> Iterator[Part]:
         yield from _together(group)
 
 
-def _together(group: list[Block]) -> Iterator[Part]:
+def _together(group: list[StridedBlock]) -> Iterator[Part]:
     """Blocks of the same dims and kind as one, if that makes fewer."""
     first = group[0]
     if len(group) == 1:
@@ -177,7 +177,7 @@ def _together(group: list[Block]) -> Iterator[Part]:
 def _continued(parts: Sequence[Part]) -> Iterator[Part]:
     last: Part | None = None
     for part in parts:
-        joint = _join(last, part) if isinstance(last, Block) and isinstance(part, Block) else None
+        joint = _join(last, part) if isinstance(last, StridedBlock) and isinstance(part, StridedBlock) else None
         if joint is None and last is not None:
             yield last
         last = joint or part
@@ -185,7 +185,7 @@ def _continued(parts: Sequence[Part]) -> Iterator[Part]:
         yield last
 
 
-def _join(first: Block, second: Block) -> Block | None:
+def _join(first: StridedBlock, second: StridedBlock) -> StridedBlock | None:
     """One block for two when the second continues the first on both sides."""
     if first.kind is not second.kind:
         return None

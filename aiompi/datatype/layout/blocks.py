@@ -91,7 +91,7 @@ class Grid(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class StridedBlock:
     """A run of bytes, repeated in regular strides.
 
     Attributes:
@@ -114,7 +114,7 @@ class Block:
         if self.packed_run < 0:
             object.__setattr__(self, "packed_run", self.run)
 
-    def normal(self) -> Block:
+    def normal(self) -> StridedBlock:
         """The same copies with as few dims as possible: those that continue each other are one."""
         run, packed_run = self.run, self.packed_run
         dims: list[Dim] = []
@@ -129,17 +129,17 @@ class Block:
                 dims[-1] = dims[-1]._replace(count=dims[-1].count * dim.count)
                 continue
             dims.append(dim)
-        return Block(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
+        return StridedBlock(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
 
-    def shifted(self, memory: int, packed: int) -> Block:
+    def shifted(self, memory: int, packed: int) -> StridedBlock:
         """The same copies elsewhere.
 
         Args:
             memory, packed: distances, bytes.
         """
-        return Block(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
+        return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
-    def repeated(self, dim: Dim) -> Block:
+    def repeated(self, dim: Dim) -> StridedBlock:
         """The copies repeated, in normal form."""
         return dataclasses.replace(self, dims=(dim, *self.dims)).normal()
 
@@ -158,7 +158,7 @@ class Block:
         memory, packed = positions(self.dims)
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
-    def prefix(self, nbytes: int) -> Iterator[Block]:
+    def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
         """What of it lies in the first bytes of the packed stream; of elements with a kind, whole ones only.
 
         Args:
@@ -174,11 +174,11 @@ class Block:
             yield self
         elif not self.dims:
             if self.kind is None:
-                yield Block(self.memory, self.packed, (), room)
+                yield StridedBlock(self.memory, self.packed, (), room)
         else:
             yield from self._prefix_of_dims(nbytes, room)
 
-    def _prefix_of_dims(self, nbytes: int, room: int) -> Iterator[Block]:
+    def _prefix_of_dims(self, nbytes: int, room: int) -> Iterator[StridedBlock]:
         outer = max(self.dims, key=lambda dim: dim.packed)
         inner = list(self.dims)
         inner.remove(outer)
@@ -221,7 +221,7 @@ class Steps(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scatter:
+class ScatteredRuns:
     """Runs of bytes at irregular places, all together repeated in regular strides.
 
     Attributes:
@@ -229,7 +229,7 @@ class Scatter:
         packed: (n,) where they lie in the packed stream, bytes.
         runs: (n,) bytes of each run in memory, or an int when all are the same.
         dims: repetitions of the whole; strides add up to the offsets.
-        kind: as that of a `Block`; then `runs` is an int.
+        kind: as that of a `StridedBlock`; then `runs` is an int.
         packed_run: bytes of one run in the packed stream for elements with a kind; -1 for plain bytes: as in memory.
     """
 
@@ -240,7 +240,7 @@ class Scatter:
     kind: object | None = None
     packed_run: int = -1
 
-    def shifted(self, memory: int, packed: int) -> Scatter:
+    def shifted(self, memory: int, packed: int) -> ScatteredRuns:
         """The same copies elsewhere.
 
         Args:
@@ -248,20 +248,20 @@ class Scatter:
         """
         return dataclasses.replace(self, offsets=self.offsets + memory, packed=self.packed + packed)
 
-    def repeated(self, dim: Dim) -> Scatter:
+    def repeated(self, dim: Dim) -> ScatteredRuns:
         """The copies repeated."""
         return self if dim.count == 1 else dataclasses.replace(self, dims=(dim, *self.dims))
 
-    def take(self, chosen: slice | IntArray | npt.NDArray[np.bool_]) -> Scatter:
+    def take(self, chosen: slice | IntArray | npt.NDArray[np.bool_]) -> ScatteredRuns:
         """Some of the runs, with all their repetitions."""
         runs = self.runs if isinstance(self.runs, int) else self.runs[chosen]
         return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=runs)
 
-    def block(self, index: int) -> Block:
+    def block(self, index: int) -> StridedBlock:
         """One of the runs, with all its repetitions."""
         run = self.runs if isinstance(self.runs, int) else int(self.runs[index])
         memory, packed = int(self.offsets[index]), int(self.packed[index])
-        return Block(memory, packed, self.dims, run, self.kind, self.packed_run).normal()
+        return StridedBlock(memory, packed, self.dims, run, self.kind, self.packed_run).normal()
 
     @functools.cached_property
     def _span(self) -> Span:
@@ -319,7 +319,7 @@ class Scatter:
         """How the runs lie in the packed stream."""
         return Steps.of(self.packed, self.run if self.kind is None else self.packed_run)
 
-    def of_length(self, nbytes: int) -> Scatter:
+    def of_length(self, nbytes: int) -> ScatteredRuns:
         """The runs of that length."""
         chosen = np.flatnonzero(np.broadcast_to(self.runs, self.offsets.shape) == nbytes)
         return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=nbytes)
@@ -339,7 +339,7 @@ class Scatter:
         )
 
     def prefix(self, nbytes: int) -> Iterator[Part]:
-        """What of it lies in the first bytes of the packed stream, as `Block.prefix`."""
+        """What of it lies in the first bytes of the packed stream, as `StridedBlock.prefix`."""
         if not self.dims:
             yield from self._prefix_of_runs(nbytes)
             return
@@ -368,4 +368,4 @@ class Scatter:
 
 
 #: part of a layout
-Part: TypeAlias = Block | Scatter
+Part: TypeAlias = StridedBlock | ScatteredRuns

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from aiompi.datatype.layout import strided
-from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, IntArray, Scatter, Steps, element_dtype, positions
+from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, IntArray, ScatteredRuns, Steps, element_dtype, positions
 from aiompi.datatype.layout.strided import Array, Memory
 
 #: bytes of a chunk, and indices in it
@@ -133,7 +133,7 @@ def _divided(numbers: IntArray, divisor: int) -> IntArray:
     return numbers
 
 
-def move(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+def move(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     """Copy runs of plain bytes at irregular places; as `strided.move`."""
     if one_by_one(block):
         _move_one_by_one(block, memory, base, packed, unpacking)
@@ -146,7 +146,7 @@ def move(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: b
         _move_by_length(block, memory, base, packed, unpacking)
 
 
-def one_by_one(block: Scatter) -> bool:
+def one_by_one(block: ScatteredRuns) -> bool:
     """Whether runs are too few, too long, or too often repeated, for index arrays to pay."""
     repetitions = block.repetitions
     few = len(block.offsets) <= max(_FEW, 8 * repetitions)
@@ -154,7 +154,7 @@ def one_by_one(block: Scatter) -> bool:
 
 
 def windows(
-    block: Scatter,
+    block: ScatteredRuns,
     memory: Memory,
     base: int,
     packed: Memory,
@@ -182,7 +182,7 @@ def windows(
             yield inside.window(memory, memory_dtype, base + shift), outside.window(packed, packed_dtype, packed_shift)
 
 
-def _words(block: Scatter, memory: Memory, base: int, packed: Memory) -> Iterator[tuple[Window, Window]]:
+def _words(block: ScatteredRuns, memory: Memory, base: int, packed: Memory) -> Iterator[tuple[Window, Window]]:
     """As `windows`, for short runs of different lengths, cut into words that are the same."""
     shifts, grain = _shifts(block), block.grain
     dtype = element_dtype(grain)
@@ -201,7 +201,7 @@ def _copy(pairs: Iterator[tuple[Window, Window]], unpacking: bool) -> None:
             inside.copy_to(outside)
 
 
-def _move_by_length(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+def _move_by_length(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     """Runs of the same length at once, if there are many of most lengths."""
     for chunk in _chunks(block, _CHUNK):
         lengths = np.unique(chunk.runs).tolist()
@@ -212,7 +212,7 @@ def _move_by_length(block: Scatter, memory: Memory, base: int, packed: Memory, u
             move(chunk.of_length(length), memory, base, packed, unpacking)
 
 
-def _move_one_by_one(block: Scatter, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+def _move_one_by_one(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     memory, packed = memoryview(memory), memoryview(packed)  # type: ignore[arg-type]  # Buffer is of Python 3.12
     for chunk in _chunks(block, _CHUNK):
         starts, packed_starts = (chunk.offsets + base).tolist(), chunk.packed.tolist()
@@ -228,7 +228,7 @@ def _move_one_by_one(block: Scatter, memory: Memory, base: int, packed: Memory, 
                 strided.move(chunk.block(index), memory, base, packed, unpacking)
 
 
-def _chunks(block: Scatter, count: int) -> Iterator[Scatter]:
+def _chunks(block: ScatteredRuns, count: int) -> Iterator[ScatteredRuns]:
     """A block in parts of so many runs."""
     if len(block.offsets) <= count:
         yield block
@@ -237,7 +237,7 @@ def _chunks(block: Scatter, count: int) -> Iterator[Scatter]:
         yield block.take(slice(start, start + count))
 
 
-def _shifts(block: Scatter) -> list[tuple[int, int]]:
+def _shifts(block: ScatteredRuns) -> list[tuple[int, int]]:
     """How far each repetition lies from the first one, in memory and packed, bytes."""
     shifts, packed_shifts = positions(block.dims)
     return list(zip(shifts.tolist(), packed_shifts.tolist(), strict=True))

@@ -1,11 +1,11 @@
 """Layouts: which bytes of memory go where in a packed message (section 3.12, type maps).
 
-The type map of a datatype, flattened: a `Layout` is a set of copies between memory and the packed stream, grouped
-into strided `Block`s and, where the displacements are irregular, `Scatter`s. Each says its place on both sides, so
-that their order does not matter. Address 0 of a layout is where the buffer argument of a communication points.
+A `Layout` is the flattened type map of a datatype: a set of copies between memory and the packed stream, grouped into
+`StridedBlock`s and, where the displacements are irregular, `ScatteredRuns`. Each stores its place on both sides,
+so their order does not matter. Address 0 of a layout is where the buffer argument of a communication points.
 
     vector(3 blocks of 2 doubles, stride 4)        memory  [aa..bb..cc]     packed  [aabbcc]
-    Block(memory=0, packed=0, dims=(Dim(count=3, memory=32, packed=16),), run=16)
+    StridedBlock(memory=0, packed=0, dims=(Dim(count=3, memory=32, packed=16),), run=16)
 
 Runs that continue each other on both sides are merged, and regular displacements are strides, however they were
 said: a type without gaps is a single run, and an indexed type with regular displacements is a vector.
@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from aiompi.datatype.layout import arrange
-from aiompi.datatype.layout.blocks import Block, Dim, IntArray, Part, Scatter, Span
+from aiompi.datatype.layout.blocks import Dim, IntArray, Part, ScatteredRuns, Span, StridedBlock
 from aiompi.datatype.layout.overlap import overlapping
 from aiompi.errors import InvalidArgumentError
 
-__all__ = ["EMPTY", "Block", "Dim", "Layout", "Part", "Scatter", "Span", "span_of"]
+__all__ = ["EMPTY", "StridedBlock", "Dim", "Layout", "Part", "ScatteredRuns", "Span", "span_of"]
 
 _LIMIT: Final = 2**62
 
@@ -72,7 +72,7 @@ class Layout:
     @staticmethod
     def run(nbytes: int) -> Layout:
         """Contiguous bytes at address 0."""
-        return Layout(nbytes, Span(0, nbytes), (Block(0, 0, (), nbytes),)) if nbytes else EMPTY
+        return Layout(nbytes, Span(0, nbytes), (StridedBlock(0, 0, (), nbytes),)) if nbytes else EMPTY
 
     @staticmethod
     def element(kind: object, memory_nbytes: int, packed_nbytes: int) -> Layout:
@@ -82,7 +82,7 @@ class Layout:
             kind: what it is; elements of different kinds stay apart.
             memory_nbytes, packed_nbytes: its size in memory and in the packed stream, at least 1.
         """
-        block = Block(0, 0, (), memory_nbytes, kind, packed_nbytes)
+        block = StridedBlock(0, 0, (), memory_nbytes, kind, packed_nbytes)
         return Layout(packed_nbytes, Span(0, memory_nbytes), (block,))
 
     def repeat(self, count: int, stride: int) -> Layout:
@@ -219,7 +219,7 @@ class Layout:
 
 
 def _is_run(part: Part, nbytes: int) -> bool:
-    plain = isinstance(part, Block) and not part.dims and part.kind is None
+    plain = isinstance(part, StridedBlock) and not part.dims and part.kind is None
     return plain and part.packed == 0 and part.packed_run == nbytes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aiompi.datatype.layout import indexed, strided
-from aiompi.datatype.layout.blocks import Block, Part
+from aiompi.datatype.layout.blocks import Part, StridedBlock
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.layout.strided import Array, Memory
 from aiompi.errors import InvalidBufferError
@@ -81,7 +81,7 @@ def views(
         (in memory, in the message), of the same shape. What is written to the side that is to be written counts once
         the next pair is asked for.
     """
-    if isinstance(block, Block):
+    if isinstance(block, StridedBlock):
         shape = tuple(dim.count for dim in block.dims)
         strides = tuple(dim.memory for dim in block.dims)
         yield (
@@ -135,7 +135,7 @@ def _check_writable(memory: Memory) -> None:
 
 def _move(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     for block in layout.blocks:
-        if isinstance(block, Block):
+        if isinstance(block, StridedBlock):
             strided.move(block, memory, base, packed, unpacking)
         else:
             indexed.move(block, memory, base, packed, unpacking)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from aiompi.datatype.layout.blocks import Block, Dim, Part, Scatter
+from aiompi.datatype.layout.blocks import Dim, Part, ScatteredRuns, StridedBlock
 
 #: bytes of working memory that a run costs when runs are sorted
 _RUN: Final = 32
@@ -42,7 +42,7 @@ def _clusters(parts: Sequence[Part]) -> Iterator[list[Part]]:
 def _tangled(cluster: list[Part]) -> bool:
     """Whether parts of a cluster overlap: without the outermost stride that all share, if it is wide enough."""
     if len(cluster) == 1 and not cluster[0].dims:
-        return isinstance(cluster[0], Scatter) and _marked_twice(cluster)
+        return isinstance(cluster[0], ScatteredRuns) and _marked_twice(cluster)
     outer = _widest(cluster[0])
     if outer is None or not all((dim := _widest(part)) and dim[:2] == outer[:2] for part in cluster):
         return _marked_twice(cluster)
@@ -75,21 +75,21 @@ def _marked_twice(cluster: list[Part]) -> bool:
         return True
     nruns = sum(_nruns(part) for part in cluster)
     grain = functools.reduce(math.gcd, itertools.chain.from_iterable(_lengths(part, low) for part in cluster))
-    places = sum(1 if isinstance(part, Block) else len(part.offsets) for part in cluster)
+    places = sum(1 if isinstance(part, StridedBlock) else len(part.offsets) for part in cluster)
     if nruns <= _FEW * places or nruns * _RUN < (high - low) // grain:
         return _sorted_overlap(cluster)
     return _marks(cluster, low, high, grain) * grain < total
 
 
 def _nruns(part: Part) -> int:
-    places = 1 if isinstance(part, Block) else len(part.offsets)
+    places = 1 if isinstance(part, StridedBlock) else len(part.offsets)
     return places * math.prod(dim.count for dim in part.dims)
 
 
 def _touched(part: Part) -> int:
     """Bytes of memory, those that occur twice counted twice."""
-    if isinstance(part, Block) or isinstance(part.runs, int):
-        run = part.run if isinstance(part, Block) else part.runs
+    if isinstance(part, StridedBlock) or isinstance(part.runs, int):
+        run = part.run if isinstance(part, StridedBlock) else part.runs
         return _nruns(part) * int(run)
     return int(part.runs.sum()) * math.prod(dim.count for dim in part.dims)
 
@@ -97,7 +97,7 @@ def _touched(part: Part) -> int:
 def _lengths(part: Part, low: int) -> Iterator[int]:
     """Lengths whose common divisor divides the place of every byte, relative to `low`."""
     yield from (abs(dim.memory) for dim in part.dims)
-    if isinstance(part, Block):
+    if isinstance(part, StridedBlock):
         yield from (part.run, part.memory - low)
     else:
         yield int(np.gcd.reduce(part.offsets - low))
@@ -122,14 +122,14 @@ def _marks(cluster: list[Part], low: int, high: int, grain: int) -> int:
     return int(np.count_nonzero(marks))
 
 
-def _singles(part: Part) -> Iterator[Block]:
-    if isinstance(part, Block):
+def _singles(part: Part) -> Iterator[StridedBlock]:
+    if isinstance(part, StridedBlock):
         yield part
     else:
         yield from (part.block(index) for index in range(len(part.offsets)))
 
 
-def _mark(marks: np.ndarray[tuple[int], np.dtype[np.bool_]], block: Block, low: int, grain: int) -> None:
+def _mark(marks: np.ndarray[tuple[int], np.dtype[np.bool_]], block: StridedBlock, low: int, grain: int) -> None:
     shape = (*(dim.count for dim in block.dims), block.run // grain)
     strides = (*(dim.memory // grain for dim in block.dims), 1)
     np.ndarray(shape, np.bool_, marks, (block.memory - low) // grain, strides)[...] = True

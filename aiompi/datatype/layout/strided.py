@@ -6,14 +6,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from aiompi.datatype.layout.blocks import Block, Grid
+from aiompi.datatype.layout.blocks import Grid, StridedBlock
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: contiguous bytes
 Memory: TypeAlias = "memoryview | np.ndarray[Any, np.dtype[np.uint8]]"
 
 
-def move(block: Block, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+def move(block: StridedBlock, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     """Copy a block of plain bytes.
 
     Args:

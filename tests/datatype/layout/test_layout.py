@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typemaps import LAYOUTS, Modelled
 
-from aiompi.datatype.layout.layout import EMPTY, Block, Dim, Layout, Part, Scatter
+from aiompi.datatype.layout.layout import EMPTY, Dim, Layout, Part, ScatteredRuns, StridedBlock
 from aiompi.errors import InvalidArgumentError
 
 DOUBLE = Layout.run(8)
-COLUMN = Block(0, 0, (Dim(4, 32, 8),), 8)
+COLUMN = StridedBlock(0, 0, (Dim(4, 32, 8),), 8)
 LONG = object()
 
 
@@ -85,11 +85,14 @@ def test_nothing() -> None:
 
 
 SAME: Final[dict[str, tuple[Layout, Part]]] = {
-    "contiguous": (DOUBLE.repeat(3, 8).repeat(2, 24), Block(0, 0, (), 48)),
-    "vector of all": (DOUBLE.repeat(2, 8).repeat(4, 16), Block(0, 0, (), 64)),
-    "struct without gaps": (Layout.concat([DOUBLE, Layout.run(4).shift(8), DOUBLE.shift(12)]), Block(0, 0, (), 20)),
-    "repeated struct": (Layout.concat([DOUBLE, Layout.run(4).shift(8)]).repeat(3, 12), Block(0, 0, (), 36)),
-    "indexed neighbours": (DOUBLE.place([8, 24, 32], [2, 1, 3], 8), Block(8, 0, (), 48)),
+    "contiguous": (DOUBLE.repeat(3, 8).repeat(2, 24), StridedBlock(0, 0, (), 48)),
+    "vector of all": (DOUBLE.repeat(2, 8).repeat(4, 16), StridedBlock(0, 0, (), 64)),
+    "struct without gaps": (
+        Layout.concat([DOUBLE, Layout.run(4).shift(8), DOUBLE.shift(12)]),
+        StridedBlock(0, 0, (), 20),
+    ),
+    "repeated struct": (Layout.concat([DOUBLE, Layout.run(4).shift(8)]).repeat(3, 12), StridedBlock(0, 0, (), 36)),
+    "indexed neighbours": (DOUBLE.place([8, 24, 32], [2, 1, 3], 8), StridedBlock(8, 0, (), 48)),
     "indexed vector": (DOUBLE.place([0, 32, 64, 96], 1, 8), COLUMN),
     "hindexed of one more": (DOUBLE.place([0, 32, 64, 96], [1, 1, 1, 1], 8), COLUMN),
     "zero lengths are nothing": (DOUBLE.place([0, 7, 32, 64, 96], [1, 0, 1, 1, 1], 8), COLUMN),
@@ -98,16 +101,16 @@ SAME: Final[dict[str, tuple[Layout, Part]]] = {
     "struct of doubles": (Layout.concat([DOUBLE.shift(at) for at in (0, 32, 64, 96)]), COLUMN),
     "matrix of columns": (
         DOUBLE.repeat(4, 32).place([0, 8, 16], 1, 0),
-        Block(0, 0, (Dim(3, 8, 32), Dim(4, 32, 8)), 8),
+        StridedBlock(0, 0, (Dim(3, 8, 32), Dim(4, 32, 8)), 8),
     ),
     "indexed matrix": (
         DOUBLE.place([100, 120, 140, 500, 520, 540], 1, 8),
-        Block(100, 0, (Dim(2, 400, 24), Dim(3, 20, 8)), 8),
+        StridedBlock(100, 0, (Dim(2, 400, 24), Dim(3, 20, 8)), 8),
     ),
-    "rows of a matrix": (DOUBLE.repeat(2, 32).repeat(3, 64), Block(0, 0, (Dim(6, 32, 8),), 8)),
+    "rows of a matrix": (DOUBLE.repeat(2, 32).repeat(3, 64), StridedBlock(0, 0, (Dim(6, 32, 8),), 8)),
     "elements": (
         Layout.concat([Layout.element(LONG, 8, 4).shift(8 * i) for i in range(5)]).repeat(2, 40),
-        Block(0, 0, (Dim(10, 8, 4),), 8, LONG, 4),
+        StridedBlock(0, 0, (Dim(10, 8, 4),), 8, LONG, 4),
     ),
 }
 
@@ -120,8 +123,8 @@ def test_the_same_in_few_words(layout: Layout, block: Part) -> None:
 def test_fields_of_an_array_of_structs_are_strided() -> None:
     struct = Layout.concat([Layout.run(4), DOUBLE.shift(8)])
     assert struct.repeat(1000, 16).blocks == (
-        Block(0, 0, (Dim(1000, 16, 12),), 4),
-        Block(8, 4, (Dim(1000, 16, 12),), 8),
+        StridedBlock(0, 0, (Dim(1000, 16, 12),), 4),
+        StridedBlock(8, 4, (Dim(1000, 16, 12),), 8),
     )
 
 
@@ -129,7 +132,7 @@ def test_kinds_stay_apart() -> None:
     short = object()
     parts = [Layout.element(LONG, 8, 4), Layout.element(short, 8, 4).shift(8), DOUBLE.shift(16)]
     blocks = Layout.concat(parts).blocks
-    assert [(block.kind, block.packed) for block in blocks if isinstance(block, Block)] == [
+    assert [(block.kind, block.packed) for block in blocks if isinstance(block, StridedBlock)] == [
         (LONG, 0),
         (short, 4),
         (None, 8),
@@ -139,30 +142,30 @@ def test_kinds_stay_apart() -> None:
 def test_irregular_blocks_are_one_scatter() -> None:
     where = irregular(100)
     (block,) = DOUBLE.place(where, 1, 8).blocks
-    assert isinstance(block, Scatter)
+    assert isinstance(block, ScatteredRuns)
     assert block.offsets.tolist() == where.tolist()
     assert block.packed.tolist() == list(range(0, 800, 8))
     assert block.runs == 8
     (repeated,) = DOUBLE.place(where, 1, 8).repeat(5, 10_000).blocks
-    assert isinstance(repeated, Scatter)
+    assert isinstance(repeated, ScatteredRuns)
     assert repeated.dims == (Dim(5, 10_000, 800),)
     assert len(repeated.offsets) == 100
     (placed,) = DOUBLE.place(where, 1, 8).place([3, 10_003, 20_003], 1, 8).blocks
-    assert isinstance(placed, Scatter)
+    assert isinstance(placed, ScatteredRuns)
     assert placed.dims == (Dim(3, 10_000, 800),)
     assert placed.offsets.tolist() == (where + 3).tolist()
 
 
 def test_many_fields_are_one_scatter() -> None:
     layout = Layout.concat([Layout.run(8).shift(int(at)) for at in irregular(50)])
-    assert [type(block) for block in layout.repeat(1000, 2000).blocks] == [Scatter]
+    assert [type(block) for block in layout.repeat(1000, 2000).blocks] == [ScatteredRuns]
 
 
 def test_different_numbers_of_strided_copies_are_not_listed_one_by_one() -> None:
     times = np.arange(1, 1001) * 10**6
     layout = DOUBLE.repeat(2, 16).place(np.arange(1000) * 10**12, times, 32)
     assert layout.size == 16 * int(times.sum())
-    assert sum(len(block.offsets) if isinstance(block, Scatter) else 1 for block in layout.blocks) < 1000 * 30
+    assert sum(len(block.offsets) if isinstance(block, ScatteredRuns) else 1 for block in layout.blocks) < 1000 * 30
 
 
 def test_a_million_blocks() -> None:
