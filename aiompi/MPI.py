@@ -30,7 +30,7 @@ from aiompi.datatype.buffer.constant import InPlace as InPlaceType
 from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
-from aiompi.driver.caller import refuse_running_loop as _refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
 from aiompi.face.blocking import COMM_NULL as COMM_NULL
@@ -55,12 +55,12 @@ from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.serializer import *
-from aiompi.foreign_errors import *
 from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
 from aiompi.status import Status as Status
 from aiompi.typing import BufSpec as _BufSpec
+from aiompi.unsupported_errors import *
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD",

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from aiompi.arguments import integer
-from aiompi.callback import call_back
 from aiompi.constants import KEYVAL_INVALID
 from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidKeyvalError
+from aiompi.errors import InvalidKeyvalError, call_back
 
 #: makes the value of a duplicate out of (object, key, value); NotImplemented: the duplicate gets none
 CopyFunction: TypeAlias = Callable[[Any, int, Any], Any]

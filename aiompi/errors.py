@@ -24,9 +24,11 @@ as well, and InvalidBufferError is a BufferError: so Python, and mpi4py, call wh
 
 from __future__ import annotations
 
-from typing import Any, Final
+import builtins
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
-from aiompi import foreign_errors
+from aiompi import unsupported_errors
 from aiompi.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
@@ -44,6 +46,8 @@ __all__ = [
     "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string", "Add_error_class",
     "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code", "Remove_error_string",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 SUCCESS: Final = 0
 ERR_BUFFER: Final = 1
@@ -402,7 +406,7 @@ def Get_error_class(errorcode: int) -> int:
     Returns:
         One of the ERR_ constants, a class that the program has added, or ERR_UNKNOWN for any other number.
     """
-    if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES or errorcode in foreign_errors.TEXTS:
+    if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES or errorcode in unsupported_errors.TEXTS:
         return errorcode
     return _codes.class_of.get(errorcode, ERR_UNKNOWN)
 
@@ -417,7 +421,7 @@ def Get_error_string(errorcode: int) -> str:
         return "no error"
     if errorcode in _codes.class_of:
         return _codes.strings.get(errorcode, "")
-    text = foreign_errors.TEXTS.get(errorcode)
+    text = unsupported_errors.TEXTS.get(errorcode)
     return text or (_TYPES.get(errorcode, UnknownError).__doc__ or "").splitlines()[0]
 
 
@@ -440,7 +444,7 @@ def Add_error_code(errorclass: int) -> int:
     """
     if (
         errorclass not in _TYPES
-        and errorclass not in foreign_errors.TEXTS
+        and errorclass not in unsupported_errors.TEXTS
         and not _codes.is_class(integer(errorclass, "Add_error_code: errorclass"))
     ):
         raise InvalidArgumentError(f"{errorclass} is an error code, and not a class that could have codes of its own")
@@ -493,3 +497,32 @@ def Remove_error_string(errorcode: int) -> None:
 def last_used_code() -> int:
     """The greatest code there is (attribute LASTUSEDCODE, MPI-2)."""
     return _codes.last
+
+
+def call_back(what: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function of the program from inside MPI, such as a callback of an attribute or a generalized request.
+
+    An exception that it raises becomes an MPI error. Its traceback is printed, as in mpi4py, because the error surfaces
+    in a call that has nothing to do with the function.
+
+    Args:
+        what: name of the callback, for messages.
+
+    Raises:
+        aiompi.Exception: the function raised it.
+        OtherError: the function raised another exception.
+    """
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        _print(error)
+        raise
+    except builtins.Exception as error:
+        _print(error)
+        raise OtherError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _print(error: builtins.Exception) -> None:
+    import traceback  # takes time, and is seldom needed
+
+    traceback.print_exception(error)

@@ -31,9 +31,9 @@ from aiompi.wire import control
 from aiompi.wire.account import Account
 
 if TYPE_CHECKING:
+    from aiompi.hang_report import HangReporter
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
-    from aiompi.watch import Watch
 
 #: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
 _RECHECK: Final = 0.02
@@ -81,7 +81,7 @@ class Runtime:
         self._drained: Request[None] | None = None
         self._departed: set[int] = set()
         self._verdicts: list[Timer] = []  # on peers whose links are lost, if nobody tells why
-        self._watch: Watch | None = None
+        self._hang_reporter: HangReporter | None = None
 
     # Start.
 
@@ -109,7 +109,7 @@ class Runtime:
         self.engine.connect = lambda peer: self._connect(peer, cards)
         self._share_cores(cards)
         if self.engine.size == 1:
-            self.engine.driver.desert(self.engine.deserted)
+            self.engine.driver.set_deadlock_check(self.engine.deserted)
 
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
@@ -166,7 +166,7 @@ class Runtime:
         if spin is None:
             spin = _SPIN if uncrowded or not throttled() else 0.0
         self.engine.uncrowded = uncrowded
-        self.engine.driver.spin(spin, gives_way=not uncrowded)
+        self.engine.driver.spin(spin, yields_core=not uncrowded)
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:
@@ -204,12 +204,12 @@ class Runtime:
 
     def _watch_calls(self) -> None:
         """Tell the agent when a call waits for long."""
-        from aiompi.watch import Watch  # seldom needed
+        from aiompi.hang_report import HangReporter  # seldom needed
 
-        self._watch = Watch(self.engine, self.settings.debug, lambda account: self._tell(0, account))
+        self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda account: self._tell(0, account))
 
     def _answer(self, number: int) -> None:
-        self._tell(number, Account() if self._watch is None else self._watch.account())
+        self._tell(number, Account() if self._hang_reporter is None else self._hang_reporter.account())
 
     def _tell(self, number: int, account: Account) -> None:
         if self._agent is not None and self.engine.error is None:
@@ -412,8 +412,8 @@ class Runtime:
         for timer in self._verdicts:
             timer.cancel()  # it refers to all that this rank has
         self._verdicts.clear()
-        if self._watch is not None:
-            self._watch.close()
+        if self._hang_reporter is not None:
+            self._hang_reporter.close()
         for transport in self._transports:
             transport.close()
         if self._host is not None:

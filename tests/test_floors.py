@@ -21,11 +21,10 @@ TESTS = Path(__file__).parent
 #: Fractions order the few units of one floor that do build on each other.
 FLOORS: dict[str, float] = {
     "constants": 0,
-    "foreign_errors": 0,
+    "unsupported_errors": 0,
     "errors": 0.1,
     "status": 0.2,
     "settings": 0.2,
-    "callback": 0.15,
     "arguments": 0,
     "attribute": 0.2,
     "opaque": 0.15,
@@ -43,7 +42,7 @@ FLOORS: dict[str, float] = {
     "comm": 4,
     "coll": 4.5,
     "create": 4.7,
-    "watch": 4.8,
+    "hang_report": 4.8,
     "driver": 5,
     "runtime": 6,
     "face": 6.5,
@@ -59,8 +58,8 @@ FLOORS: dict[str, float] = {
 APART = {
     "coll": {"transport"},
     "create": {"transport"},
-    "watch": {"transport", "coll", "create"},
-    "driver": {"transport", "comm", "coll", "create", "watch", "datatype", "objects", "op"},
+    "hang_report": {"transport", "coll", "create"},
+    "driver": {"transport", "comm", "coll", "create", "hang_report", "datatype", "objects", "op"},
 }
 
 #: modules of the outside world -> the units below floor 7 that may know them
@@ -82,7 +81,7 @@ WORLDLY: dict[str, set[str]] = {
 LAUNCHER_MAY = {
     "compat",
     "constants",
-    "foreign_errors",
+    "unsupported_errors",
     "errors",
     "status",
     "settings",

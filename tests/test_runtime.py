@@ -360,5 +360,5 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     runtime = Runtime(driver, settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
     runtime._share_cores(cards)
-    assert (driver._spin.seconds, driver._spin.gives_way) == (seconds, not uncrowded)
+    assert (driver._spin.seconds, driver._spin.yields_core) == (seconds, not uncrowded)
     assert runtime.engine.uncrowded == uncrowded

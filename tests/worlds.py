@@ -132,7 +132,7 @@ class NoDriver:
 
     call_soon_threadsafe = call_soon
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
+    def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
         """Nothing: who steps the world decides when to stop."""
 
     def turn(self) -> None:
@@ -408,12 +408,12 @@ def on_ring(w: PolledWorld, then: Callable[[int], object]) -> None:
     for rank, transport in enumerate(w.transports):
         for link in list[Any](transport.links):
             outbound = link._segment.outbound
-            outbound.bell = functools.partial(_rung, then, rank, outbound.bell)
+            outbound.doorbell = functools.partial(_rung, then, rank, outbound.doorbell)
 
 
-def _rung(then: Callable[[int], object], rank: int, bell: Callable[[], object]) -> None:
+def _rung(then: Callable[[int], object], rank: int, doorbell: Callable[[], object]) -> None:
     then(rank)
-    bell()
+    doorbell()
 
 
 class RawPeer:

@@ -21,9 +21,9 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
     "simulate": "aiompi.bench.simulate.command",
-    "steps": "aiompi.bench.steps.command",
-    "tune": "aiompi.bench.tune.command",
-    "ways": "aiompi.bench.ways.command",
+    "steps": "aiompi.bench.steps",
+    "tune": "aiompi.bench.tune",
+    "ways": "aiompi.bench.ways",
 }
 
 

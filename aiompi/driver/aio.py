@@ -9,10 +9,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from aiompi.driver.bell import LoopBell
-from aiompi.driver.caller import NOBODY, get_ident, name_of_thread
-from aiompi.driver.forked import let_go
-from aiompi.driver.spin import Spin, give_way, let_rest, take_turns
+from aiompi.driver.doorbell import LoopDoorbell
+from aiompi.driver.spin import Spin, move_to_end, stop_polling, yield_core_until
+from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import LocalProtocolError
 
@@ -37,9 +36,9 @@ class AsyncioDriver:
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
-        self.owner = NOBODY
+        self.owner = NO_THREAD
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._bells: dict[int, LoopBell] = {}
+        self._doorbells: dict[int, LoopDoorbell] = {}
         self._reading: set[int] = set()
         self._writing: set[int] = set()
         self._pollers: list[Poller] = []
@@ -101,17 +100,17 @@ class AsyncioDriver:
             for poller in pollers:
                 if poller.poll(looks):
                     if len(pollers) > 1:
-                        take_turns(pollers, poller)
+                        move_to_end(pollers, poller)
                     return True
         return False
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
+    def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Nothing: other tasks of this process may still complete what one waits for."""
 
-    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
-        self._spin.seconds, self._spin.gives_way = seconds, gives_way
+    def spin(self, seconds: float, *, yields_core: bool = False) -> None:
+        self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
-    def linger(self, poller: Poller, *, first: bool = False) -> bool:
+    def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         if not self._spin.pays():
             return False
         self._until = time.monotonic() + self._spin.seconds
@@ -126,7 +125,7 @@ class AsyncioDriver:
         busy, self._busy = self._busy, False
         try:
             looks = self._spin.looks(len(pollers))
-            for _ in range(1 if busy or self._spin.gives_way else _ASKED):
+            for _ in range(1 if busy or self._spin.yields_core else _ASKED):
                 for poller in pollers:
                     busy |= poller.poll(looks)
                 if busy:
@@ -136,20 +135,20 @@ class AsyncioDriver:
                 self._spin.won()
                 self._until = now + self._spin.seconds
             elif now < self._until:
-                if self._spin.gives_way:
-                    self._until = self._spin.give_way(self._until)  # if the spin is over, after one more look
+                if self._spin.yields_core:
+                    self._until = self._spin.yield_core_until(self._until)  # if the spin is over, after one more look
             else:
                 if self._until:
                     self._spin.lost()
-                let_rest(pollers, [*pollers])
+                stop_polling(pollers, [*pollers])
             self._spin.review(pollers, now)
-            self._glances_end = now + _GLANCES if pollers and not self._spin.gives_way else 0.0
+            self._glances_end = now + _GLANCES if pollers and not self._spin.yields_core else 0.0
         finally:
             if pollers:
                 self.loop.call_soon(self._ask)
 
-    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
-        return give_way(ready, seconds)
+    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
+        return yield_core_until(ready, seconds)
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Nothing: no thread is ever blocked."""
@@ -168,7 +167,7 @@ class AsyncioDriver:
         if self._loop is not None and not self.in_own_thread:
             self._loop.set_debug(False)  # or it refuses what other threads do, and its own is not in the copy
         try:
-            let_go(self._reading | self._writing)
+            detach_descriptors(self._reading | self._writing)
         finally:
             # The copy of the loop may go on, and would hear of what comes for the parent.
             self._pollers.clear()
@@ -181,15 +180,15 @@ class AsyncioDriver:
         self.loop.add_reader(fd, callback)
         self._reading.add(fd)
 
-    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        bell = self._bells[fd] = LoopBell(self.loop, fd, hand_out, callback)
-        self.add_reader(fd, bell.heard)
+    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+        doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, hand_out, callback)
+        self.add_reader(fd, doorbell.heard)
 
     def remove_reader(self, fd: int) -> None:
         self._reading.discard(fd)
-        bell = self._bells.pop(fd, None)
-        if bell is not None:
-            bell.remove()
+        doorbell = self._doorbells.pop(fd, None)
+        if doorbell is not None:
+            doorbell.remove()
         if not self.loop.is_closed():
             self.loop.remove_reader(fd)
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.driver.caller import NOBODY
+from aiompi.driver.threads import NO_THREAD
 
 #: seconds without progress of the program's threads after which the thread in the background takes over
 _NAP: Final = 1e-3
@@ -30,7 +30,7 @@ class Background:
         failed: told about an exception that has ended the thread, in the thread.
 
     Attributes:
-        thread: its identifier, NOBODY while it does not run.
+        thread: its identifier, NO_THREAD while it does not run.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Background:
         progress: Callable[[], float | None],
         failed: Callable[[BaseException], object],
     ) -> None:
-        self.thread = NOBODY
+        self.thread = NO_THREAD
         self._lock = lock
         self._relieved = relieved
         self._progress = progress
@@ -51,11 +51,11 @@ class Background:
         self._attending = False  # to the descriptor
         self._sleeping = False  # until a thread of the program has waited to the end
         self._others = self._seen = 0  # how often they have made progress, and that at the last look
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._off_duty = select.poll()
         self._on_duty = select.poll()
-        self._off_duty.register(self._bell, select.POLLIN)
-        self._on_duty.register(self._bell, select.POLLIN)
+        self._off_duty.register(self._doorbell, select.POLLIN)
+        self._on_duty.register(self._doorbell, select.POLLIN)
         self._on_duty.register(fd, select.POLLIN)
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class Background:
     def close(self) -> None:
         """Without the lock."""
         self.stop()
-        os.close(self._bell)
+        os.close(self._doorbell)
 
     def stand_aside(self) -> None:
         """A thread of the program makes progress."""
@@ -96,7 +96,7 @@ class Background:
             self._ring()
 
     def _ring(self) -> None:
-        os.eventfd_write(self._bell, 1)
+        os.eventfd_write(self._doorbell, 1)
 
     def _run(self) -> None:
         self.thread = threading.get_ident()
@@ -106,11 +106,11 @@ class Background:
                     watched, seconds = self._next()
                 watched.poll(None if seconds is None else 1000 * seconds)
                 with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+                    os.eventfd_read(self._doorbell)
         except BaseException as error:
             self._failed(error)
         finally:
-            self.thread = NOBODY
+            self.thread = NO_THREAD
 
     def _next(self) -> tuple[select.poll, float | None]:
         """Make progress if nobody else does; what to wait for then, and for how many seconds."""

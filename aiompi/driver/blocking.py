@@ -15,9 +15,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.driver.caller import NOBODY, get_ident, name_of_thread
-from aiompi.driver.forked import let_go
-from aiompi.driver.spin import ONCE, Spin, give_way, let_rest, take_turns
+from aiompi.driver.spin import ONCE, Spin, move_to_end, stop_polling, yield_core_until
+from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -32,7 +31,7 @@ _LOOK_IDLE: Final = 10e-6
 #: what is asked of epoll: by constants of the module, since it is done for each message
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
-_BELL: Final = select.EPOLLIN | select.EPOLLET
+_DOORBELL: Final = select.EPOLLIN | select.EPOLLET
 #: events that a sleep ends with at most: by itself epoll makes room for 1023 each time
 AT_ONCE: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
@@ -42,9 +41,9 @@ class BlockingDriver:
     """Progress is made inside blocking calls, and by `poll`: by the thread that has made this driver, and no other.
 
     Attributes:
-        level: what threads may do.
-        owner: identifier of the thread that may make calls; NOBODY if each call has to ask `admit`, as those of signal
-            handlers have to while the thread sleeps.
+        level: thread level, one of the THREAD_ constants.
+        owner: identifier of the thread that may make calls. NO_THREAD if each call must go through `admit`, as calls
+            of signal handlers must while the thread sleeps.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED
@@ -55,12 +54,12 @@ class BlockingDriver:
         self._epoll: select.epoll | SharedEpoll = select.epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
-        self._bells: dict[int, Callable[[], bool]] = {}
+        self._doorbells: dict[int, Callable[[], bool]] = {}
         self._asleep = False  # or about to be: calls come from signal handlers
         self._alarm: int | None = None
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
-        self._deserted: Callable[[], bool] | None = None
+        self._deadlocked: Callable[[], bool] | None = None
         self._spin = Spin()
         self.single = False
         self._pollers: list[Poller] = []
@@ -116,7 +115,7 @@ class BlockingDriver:
 
     def renew(self) -> None:
         self._epoll.close()  # that of the parent; first, there may be no descriptor for another one
-        let_go({*self._readers, *self._writers})
+        detach_descriptors({*self._readers, *self._writers})
         self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
 
     def start(self) -> None:
@@ -171,7 +170,7 @@ class BlockingDriver:
         try:
             wait()
         finally:
-            self._asleep, self.owner = True, NOBODY
+            self._asleep, self.owner = True, NO_THREAD
             self._rouse()
 
     def poll(self) -> None:
@@ -188,7 +187,7 @@ class BlockingDriver:
         if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
             # First the caller looks once more for what it waits for, which what has run may have completed, too: from
             # now on signal handlers end the sleep.
-            self._asleep, self.owner = True, NOBODY
+            self._asleep, self.owner = True, NO_THREAD
         elif ran:
             self._look(0.0)
         else:
@@ -200,7 +199,7 @@ class BlockingDriver:
         Raises:
             LocalProtocolError: nothing can happen any more.
         """
-        if self._readers and self._deserted is None and not self._timers:
+        if self._readers and self._deadlocked is None and not self._timers:
             return None  # the usual case
         if self._stuck():
             raise LocalProtocolError(DEADLOCK)
@@ -217,7 +216,7 @@ class BlockingDriver:
                 if event & ~_OUT:
                     callback = self._readers.get(fd)
                     if callback is not None:
-                        hand_out = self._bells.get(fd)
+                        hand_out = self._doorbells.get(fd)
                         if hand_out is not None and hand_out():
                             self._soon.append(callback)
                         else:
@@ -243,15 +242,15 @@ class BlockingDriver:
             return
         if self._alarm is None:
             alarm = os.eventfd(1, os.EFD_CLOEXEC)
-            self._epoll.register(alarm, _BELL)
+            self._epoll.register(alarm, _DOORBELL)
             self._alarm = alarm
         else:
-            self._epoll.modify(self._alarm, _BELL)  # it is told of again
+            self._epoll.modify(self._alarm, _DOORBELL)  # it is told of again
 
     def _ring_again(self) -> None:
-        """Of bells the kernel tells once, and some of those that have rung may not have been answered."""
-        for fd in self._bells:
-            self._epoll.modify(fd, _BELL)
+        """Of doorbells the kernel tells once, and some of those that have rung may not have been answered."""
+        for fd in self._doorbells:
+            self._epoll.modify(fd, _DOORBELL)
 
     def _ask(self, timeout: float | None) -> bool:
         """Ask the pollers, for a while if a sleep would follow; whether there was something to do."""
@@ -265,7 +264,7 @@ class BlockingDriver:
         for poller in pollers:
             if poller.poll(ONCE):
                 if len(pollers) > 1:
-                    take_turns(pollers, poller)
+                    move_to_end(pollers, poller)
                 return True
         return timeout != 0.0 and self._keep_asking(now)
 
@@ -275,13 +274,13 @@ class BlockingDriver:
         until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
         looks = self._spin.looks(len(pollers))
         while True:
-            if self._spin.gives_way:
-                until = self._spin.give_way(until)  # if the spin is over, after one more look
+            if self._spin.yields_core:
+                until = self._spin.yield_core_until(until)  # if the spin is over, after one more look
             for poller in pollers:
                 if poller.poll(looks):
                     self._spin.won()
                     if len(pollers) > 1:
-                        take_turns(pollers, poller)
+                        move_to_end(pollers, poller)
                     return True
             now = time.monotonic()
             if now >= until or now >= due:
@@ -292,12 +291,12 @@ class BlockingDriver:
                     return True
         if until:
             self._spin.lost()
-        let_rest(pollers, [*pollers])
+        stop_polling(pollers, [*pollers])
         return bool(pollers)
 
     def _stuck(self) -> bool:
         """Whether nothing can happen any more."""
-        if self._deserted is not None and self._deserted():
+        if self._deadlocked is not None and self._deadlocked():
             return True
         return not (self._readers or self._writers or self._timers)
 
@@ -323,20 +322,20 @@ class BlockingDriver:
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
-        self._deserted = deserted
+    def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
+        self._deadlocked = deadlocked
 
-    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
-        self._spin.seconds, self._spin.gives_way = seconds, gives_way
+    def spin(self, seconds: float, *, yields_core: bool = False) -> None:
+        self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
-    def linger(self, poller: Poller, *, first: bool = False) -> bool:
+    def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         if not self._spin.pays():
             return False
         self._pollers.insert(0 if first else len(self._pollers), poller)
         return True
 
-    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
-        return give_way(ready, seconds)
+    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
+        return yield_core_until(ready, seconds)
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         finish, wait_until = self.finish, self.wait_until
@@ -367,22 +366,22 @@ class BlockingDriver:
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._change(fd, self._readers, callback)
 
-    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         def attend() -> None:
             if self._readers.get(fd) is attend:
                 callback()
 
         self._readers[fd] = attend
-        self._bells[fd] = hand_out
+        self._doorbells[fd] = hand_out
         try:
             # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
-            self._epoll.register(fd, _BELL)
+            self._epoll.register(fd, _DOORBELL)
         except BaseException:
-            del self._readers[fd], self._bells[fd]
+            del self._readers[fd], self._doorbells[fd]
             raise
 
     def remove_reader(self, fd: int) -> None:
-        self._bells.pop(fd, None)
+        self._doorbells.pop(fd, None)
         self._change(fd, self._readers, None)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:

@@ -20,8 +20,8 @@ class SharedEpoll:
     def __init__(self, lock: RLock) -> None:
         self._lock: Any = lock
         self._epoll = select.epoll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._epoll.register(self._bell, select.EPOLLIN)
+        self._doorbell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._doorbell, select.EPOLLIN)
         self._asleep = self._rung = False
         self._news = 0  # how often what had been told before became out of date
 
@@ -60,7 +60,7 @@ class SharedEpoll:
             for depth in held:
                 self._lock._acquire_restore(depth)
             if self._rung:
-                os.eventfd_read(self._bell)
+                os.eventfd_read(self._doorbell)
                 self._rung = False
             if outer:
                 self.wake()
@@ -69,7 +69,7 @@ class SharedEpoll:
         """Have the thread that sleeps look what there is to do."""
         if self._asleep and not self._rung:
             self._rung = True
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._doorbell, 1)
 
     def register(self, fd: int, mask: int) -> None:
         self._news += 1
@@ -85,4 +85,4 @@ class SharedEpoll:
 
     def close(self) -> None:
         self._epoll.close()
-        os.close(self._bell)
+        os.close(self._doorbell)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from aiompi.constants import THREAD_SERIALIZED
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.caller import NOBODY, looked_up_early, name_of_thread
+from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
 from aiompi.errors import LocalProtocolError
 
 
@@ -19,13 +19,13 @@ class SerialDriver(BlockingDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.owner = self._owner = NOBODY
+        self.owner = self._owner = NO_THREAD
         self._lock = threading.RLock()
         self._inside = ""
 
     def admit(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise looked_up_early()
+            raise stale_method_error()
 
     @contextlib.contextmanager
     def exclusive(self, call: str) -> Iterator[None]:

@@ -67,16 +67,16 @@ class Spin:
     rarer: the more often it has been so, and the more seldom others have given the core back at once.
 
     Attributes:
-        seconds: how long a spin takes, 0: never.
-        gives_way: whether there are more ranks than cores. Then whoever else wants the core gets it between two looks,
-            and if he keeps it for long the spin is over.
+        seconds: duration of a spin; 0 for never.
+        yields_core: True if there are more ranks than cores. The spin then yields the core to other processes between
+            two polls, and ends if one of them keeps it for long.
     """
 
-    __slots__ = ("_due", "_pause", "_review", "_work_pause", "gives_way", "seconds")
+    __slots__ = ("_due", "_pause", "_review", "_work_pause", "yields_core", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.gives_way = False
+        self.yields_core = False
         self._pause = 0
         self._work_pause = 0
         self._due = 0
@@ -93,9 +93,9 @@ class Spin:
 
     def looks(self, pollers: int) -> range:
         """The looks of each of so many pollers that are asked in turn."""
-        return ONCE if self.gives_way else range(_LOOKS // max(pollers, 1) or 1)
+        return ONCE if self.yields_core else range(_LOOKS // max(pollers, 1) or 1)
 
-    def give_way(self, until: float) -> float:
+    def yield_core_until(self, until: float) -> float:
         """Let whoever else wants the core have it.
 
         Args:
@@ -135,14 +135,14 @@ class Spin:
         stale = [poller for poller in pollers if poller.stale()]
         if len(stale) == len(pollers):
             return False
-        let_rest(pollers, stale)
+        stop_polling(pollers, stale)
         found = False
         for poller in stale:
             found |= poller in pollers and poller.poll(ONCE)
         return found
 
 
-def give_way(ready: Callable[[], bool], seconds: float) -> bool:
+def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
     """Let whoever else wants the core have it until something is so, for so long; whether it is."""
     until = time.monotonic() + seconds
     while not ready():
@@ -152,14 +152,14 @@ def give_way(ready: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def take_turns(pollers: list[Poller], served: Poller) -> None:
+def move_to_end(pollers: list[Poller], served: Poller) -> None:
     """Ask one that has found something after the others next time: it may have more for ever."""
     if served in pollers:
         pollers.remove(served)
         pollers.append(served)
 
 
-def let_rest(pollers: list[Poller], some: Iterable[Poller]) -> None:
+def stop_polling(pollers: list[Poller], some: Iterable[Poller]) -> None:
     """Ask some of them no longer, those who can rest."""
     for poller in some:  # one at a time: a signal handler may add some meanwhile, or have them rest
         if poller.rest() and poller in pollers:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.driver.background import Background
-from aiompi.driver.bell import silencing
 from aiompi.driver.blocking import AT_ONCE, DEADLOCK, BlockingDriver
-from aiompi.driver.caller import NOBODY, looked_up_early
+from aiompi.driver.doorbell import silencing
 from aiompi.driver.epoll import SharedEpoll
+from aiompi.driver.threads import NO_THREAD, stale_method_error
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
 
@@ -43,14 +43,14 @@ class ThreadDriver(BlockingDriver):
 
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
         super().__init__()
-        self.owner = self._owner = NOBODY
+        self.owner = self._owner = NO_THREAD
         self._asleep = True  # always: who completes what a thread waits for wakes it, be it a signal handler
         self._lock = threading.RLock()
         self._epoll: SharedEpoll = SharedEpoll(self._lock)
         self._waiters: list[_Waiter] = []
-        self._leader = NOBODY
+        self._leader = NO_THREAD
         self._background = Background(
-            self._epoll.fileno(), self._lock, lambda: self._leader != NOBODY, self._lead_in_background, failed
+            self._epoll.fileno(), self._lock, lambda: self._leader != NO_THREAD, self._lead_in_background, failed
         )
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class ThreadDriver(BlockingDriver):
 
     def admit(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise looked_up_early()
+            raise stale_method_error()
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
         return self._lock
@@ -119,7 +119,7 @@ class ThreadDriver(BlockingDriver):
 
     def _lead_or_sleep(self, waiter: _Waiter) -> None:
         while not waiter.satisfied():
-            if self._leader == NOBODY:
+            if self._leader == NO_THREAD:
                 self._leader = waiter.thread
                 self._background.stand_aside()
             if self._leader == waiter.thread:
@@ -131,12 +131,12 @@ class ThreadDriver(BlockingDriver):
 
     def _resign(self) -> None:
         self._hand_over()
-        if self._leader == NOBODY:
+        if self._leader == NO_THREAD:
             self._background.take_over()
 
     def _hand_over(self) -> None:
         """Let another thread lead, if any waits."""
-        self._leader = NOBODY
+        self._leader = NO_THREAD
         for waiter in reversed(self._waiters):  # of one thread the innermost: the others are interrupted by its signals
             if waiter.asleep:
                 self._leader = waiter.thread
@@ -190,16 +190,16 @@ class ThreadDriver(BlockingDriver):
             self._hand_over()
         return 0.0 if self._soon else self._until_due()
 
-    def linger(self, poller: Poller, *, first: bool = False) -> bool:
+    def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         return False  # it would be asked with the lock held, and hold up the threads that have something to do
 
-    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         # What one thread has been told may be left to another one, which asks the kernel again.
         self.add_reader(fd, silencing(fd, callback))
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
+    def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         with self._lock:
-            super().desert(deserted)
+            super().set_deadlock_check(deadlocked)
             self._wake()
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

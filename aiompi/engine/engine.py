@@ -352,7 +352,7 @@ class Engine:
     def _trouble(self) -> None:
         self.troubled = True
         if not self.closing:
-            self.driver.desert(self.deserted)
+            self.driver.set_deadlock_check(self.deserted)
 
     def _unanswered(self, peer: Endpoint) -> list[Send]:
         return [request for request in self.sends.values() if request.peer is peer]
@@ -378,7 +378,7 @@ class Engine:
     def close(self) -> None:
         """Start no operation any more: what this rank waits for from now on does not come from other ranks alone."""
         self.closing = True
-        self.driver.desert(None)
+        self.driver.set_deadlock_check(None)
 
     def finish(self) -> None:
         """Tell every peer, also one that connects later, that this rank starts no operation any more."""

@@ -76,28 +76,28 @@ class Driver(Protocol):
     def waiter(self, request: Request[Any]) -> Waiter | None:
         """What awaiting code yields in order to wait for a request; None if that is complete now."""
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
+    def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Ask this before waiting: whether every other rank has gone, so that none can complete anything any more.
 
         Args:
-            deserted: None when what is waited for does not come from other ranks.
+            deadlocked: None when what is waited for does not come from other ranks.
         """
 
-    def spin(self, seconds: float, *, gives_way: bool = False) -> None:
+    def spin(self, seconds: float, *, yields_core: bool = False) -> None:
         """Before a sleep, ask pollers for so long, if that has paid lately; 0: never.
 
         Args:
-            gives_way: whether other processes that want the core get it; if one keeps it for long, that ends the spin.
+            yields_core: whether to yield the core to other processes; the spin ends if one keeps it for long.
         """
 
-    def linger(self, poller: Poller, *, first: bool = False) -> bool:
+    def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         """Ask the poller before the next sleeps, until it rests; False when it does not pay and it must rest now.
 
         Args:
             first: whether to ask it before all others.
         """
 
-    def give_way(self, ready: Callable[[], bool], seconds: float) -> bool:
+    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
         """Yield the core until `ready` returns True, for `seconds` at most; return whether it does."""
 
     @property
@@ -122,7 +122,7 @@ class Driver(Protocol):
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is readable."""
 
-    def add_bell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         """Call back after each time that an eventfd has been written, or once for several; the driver reads it.
 
         Args:
@@ -133,7 +133,7 @@ class Driver(Protocol):
         """
 
     def remove_reader(self, fd: int) -> None:
-        """Undo `add_reader` or `add_bell`."""
+        """Undo `add_reader` or `add_doorbell`."""
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is writable."""

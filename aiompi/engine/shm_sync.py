@@ -85,7 +85,7 @@ class SlotExchanges:
 
     def add(self, current: SlotExchange) -> None:
         """Wait for the others of a round."""
-        self._lingering = self._lingering or self._driver.linger(self, first=True)
+        self._lingering = self._lingering or self._driver.start_polling(self, first=True)
         self._open.append(current)
         if not self._lingering and not current.watch():
             self.poll()

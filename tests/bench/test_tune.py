@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from aiompi.bench import tune, tuning_rules
 from aiompi.bench.__main__ import main
-from aiompi.bench.tune import command, rules
 from aiompi.coll import select
 from aiompi.coll.registry import COLLECTIVES
 
@@ -19,7 +19,7 @@ PRESENT = [{"algorithm": "pairwise", "max_ranks": 64, "power_of_two": True}, {"a
 def present(monkeypatch):
     """Rules that are there before; the first is not for more ranks than are measured, nor for other memory."""
     before = [select.Rule("binomial", max_ranks=4, shared_memory=True), *(select.Rule(**rule) for rule in PRESENT)]
-    monkeypatch.setattr(rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
+    monkeypatch.setattr(tuning_rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
 
 
 def names(job):
@@ -28,7 +28,7 @@ def names(job):
 
 def test_rules_change_between_the_sizes_where_the_fastest_does(present):
     times = {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}
-    assert rules.derive("bcast", SIZES, {4: times}) == [
+    assert tuning_rules.derive("bcast", SIZES, {4: times}) == [
         {"algorithm": "binomial", "max_ranks": 4, "max_bytes": 4096, "shared_memory": True},
         {"algorithm": "scatter_ring", "max_ranks": 4, "shared_memory": True},
         *PRESENT,
@@ -37,7 +37,7 @@ def test_rules_change_between_the_sizes_where_the_fastest_does(present):
 
 def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_present_ones_for_more(present):
     measured = {2: {"linear": [1.0], "binomial": [2.0]}, 8: {"linear": [2.0], "binomial": [1.0]}}
-    assert rules.derive("gather", [8], measured) == [
+    assert tuning_rules.derive("gather", [8], measured) == [
         {"algorithm": "linear", "max_ranks": 2, "shared_memory": True},
         {"algorithm": "binomial", "max_ranks": 8, "shared_memory": True},
         *PRESENT,
@@ -46,13 +46,13 @@ def test_rules_hold_up_to_the_number_of_ranks_that_was_measured_and_the_present_
 
 def test_rules_for_ranks_that_share_no_memory_stay(present, monkeypatch):
     before = [select.Rule("binomial", max_ranks=4), select.Rule("linear")]
-    monkeypatch.setattr(rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
-    assert rules.derive("gather", [8], {4: {"linear": [1.0], "binomial": [2.0]}}) == [
+    monkeypatch.setattr(tuning_rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
+    assert tuning_rules.derive("gather", [8], {4: {"linear": [1.0], "binomial": [2.0]}}) == [
         {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
         {"algorithm": "binomial", "max_ranks": 4},
         {"algorithm": "linear"},
     ]
-    assert rules.derive("gather", [8], {4: {"linear": [2.0], "binomial": [1.0]}}) == [
+    assert tuning_rules.derive("gather", [8], {4: {"linear": [2.0], "binomial": [1.0]}}) == [
         {"algorithm": "binomial", "max_ranks": 4},
         {"algorithm": "linear"},
     ]
@@ -61,15 +61,18 @@ def test_rules_for_ranks_that_share_no_memory_stay(present, monkeypatch):
 def test_rules_for_objects_stay(monkeypatch):
     for_objects = {"algorithm": "shm", "max_ranks": 8, "shared_memory": True, "objects": True}
     before = [select.Rule(**for_objects), select.Rule("ring")]
-    monkeypatch.setattr(rules, "tuning", lambda: {"allgather": before})
-    assert rules.derive("allgather", [8, 32], {8: {"ring": [2.0, 1.0], "shm": [1.0, 2.0]}}) == [
+    monkeypatch.setattr(tuning_rules, "tuning", lambda: {"allgather": before})
+    assert tuning_rules.derive("allgather", [8, 32], {8: {"ring": [2.0, 1.0], "shm": [1.0, 2.0]}}) == [
         for_objects,
         {"algorithm": "shm", "max_ranks": 8, "max_bytes": 16, "shared_memory": True},
         {"algorithm": "ring"},
     ]
-    assert rules.derive("allgather", [8], {8: {"ring": [1.0], "shm": [2.0]}}) == [for_objects, {"algorithm": "ring"}]
+    assert tuning_rules.derive("allgather", [8], {8: {"ring": [1.0], "shm": [2.0]}}) == [
+        for_objects,
+        {"algorithm": "ring"},
+    ]
     # What is best for blocks of any length is for objects, too.
-    assert rules.derive("allgather", [8], {8: {"ring": [2.0], "shm": [1.0]}}) == [
+    assert tuning_rules.derive("allgather", [8], {8: {"ring": [2.0], "shm": [1.0]}}) == [
         {"algorithm": "shm", "max_ranks": 8, "shared_memory": True},
         {"algorithm": "ring"},
     ]
@@ -77,7 +80,7 @@ def test_rules_for_objects_stay(monkeypatch):
 
 def test_numbers_of_ranks_with_the_same_outcome_share_rules(present):
     times = {"linear": [1.0], "binomial": [2.0]}
-    assert rules.derive("gather", [8], {2: times, 4: times}) == [
+    assert tuning_rules.derive("gather", [8], {2: times, 4: times}) == [
         {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
         *PRESENT,
     ]
@@ -85,38 +88,40 @@ def test_numbers_of_ranks_with_the_same_outcome_share_rules(present):
 
 def test_the_present_algorithm_stays_unless_another_is_faster_by_the_margin(present):
     times = {"linear": [1.0], "binomial": [1.09], "pairwise": [1.5]}
-    assert rules.derive("gather", [8], {4: times}) == [
+    assert tuning_rules.derive("gather", [8], {4: times}) == [
         {"algorithm": "binomial", "max_ranks": 4, "shared_memory": True},
         *PRESENT,
     ]
 
 
 def test_where_there_is_no_choice_there_are_no_new_rules(monkeypatch):
-    monkeypatch.setattr(rules, "tuning", lambda: {"exscan": [select.Rule("recursive_doubling")]})
-    assert rules.derive("exscan", [8], {4: {"recursive_doubling": [1.0]}}) == [{"algorithm": "recursive_doubling"}]
+    monkeypatch.setattr(tuning_rules, "tuning", lambda: {"exscan": [select.Rule("recursive_doubling")]})
+    assert tuning_rules.derive("exscan", [8], {4: {"recursive_doubling": [1.0]}}) == [
+        {"algorithm": "recursive_doubling"}
+    ]
 
 
 def test_noise_makes_no_rules(present):
     times = {"linear": [1.0, 1.09, 1.0], "pairwise": [1.2, 1.0, 0.99]}
-    assert rules.derive("alltoall", SIZES, {4: times}) == [
+    assert tuning_rules.derive("alltoall", SIZES, {4: times}) == [
         {"algorithm": "linear", "max_ranks": 4, "shared_memory": True},
         *PRESENT,
     ]
 
 
 def test_rules_are_written_in_the_form_of_the_tuning_data():
-    derived = {"bcast": rules.derive("bcast", SIZES, {4: {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}})}
-    text = rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]}, {"machine": "a small one"})
+    derived = {"bcast": tuning_rules.derive("bcast", SIZES, {4: {"binomial": [1, 2, 9], "scatter_ring": [4, 3, 5]}})}
+    text = tuning_rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]}, {"machine": "a small one"})
     assert json.loads(text)["rules"]["bcast"] == derived["bcast"]
     assert json.loads(text)["origin"] == {"machine": "a small one"}
     assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_ranks=4, max_bytes=4096, shared_memory=True)
 
 
 def test_each_algorithm_has_a_job():
-    jobs = command.contenders(list(COLLECTIVES), 3)
+    jobs = tune.contenders(list(COLLECTIVES), 3)
     for collective, entry in COLLECTIVES.items():
         assert [names(job).get(collective) for job in jobs if collective in names(job)] == list(entry.algorithms)
-    assert all(job.command[job.command.index("-n") + 1] == "3" for job in jobs)
+    assert all(job.command[job.tune.index("-n") + 1] == "3" for job in jobs)
 
 
 @pytest.mark.timeout(120)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jobs import Site
 
+from aiompi.bench import ways as command
 from aiompi.bench.__main__ import main
 from aiompi.bench.measure import ways
 from aiompi.bench.measure.without import WAYS
-from aiompi.bench.ways import command
 
 BENCH = (sys.executable, "-m", "aiompi.bench", "ways")
 

@@ -17,7 +17,7 @@ from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
 class NoDriver:
     """A driver that must not be needed."""
 
-    def desert(self, deserted: Callable[[], bool] | None) -> None:
+    def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
         """The engine tells that a rank is gone; here nobody waits for it."""
 
     def __getattr__(self, name: str) -> Any:

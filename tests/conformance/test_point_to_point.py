@@ -14,7 +14,7 @@ from jobs import Site, in_face
 
 import aiompi
 from aiompi import MPI, PROC_NULL, Intracomm
-from aiompi.driver.caller import NOBODY
+from aiompi.driver.threads import NO_THREAD
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Check: TypeAlias = Callable[[Intracomm, Intracomm], Coroutine[Any, Any, None]]
@@ -343,7 +343,7 @@ class NoDriver:
         polls: how often it was asked.
     """
 
-    owner = NOBODY
+    owner = NO_THREAD
 
     def __init__(self) -> None:
         self.polls = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiompi.driver.background import Background
-from aiompi.driver.caller import NOBODY
+from aiompi.driver.threads import NO_THREAD
 
 
 class Rank:
@@ -131,4 +131,4 @@ def test_a_failure_ends_it_and_is_told(rank: Rank) -> None:
     rank.failed.wait()
     assert [type(error) for error in rank.failures] == [ArithmeticError]
     rank.background.stop()
-    assert rank.background.thread == NOBODY
+    assert rank.background.thread == NO_THREAD

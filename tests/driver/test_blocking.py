@@ -19,7 +19,7 @@ from worlds import LocalWorld, irecv, isend
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.caller import refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Driver, Engine, Request
 from aiompi.settings import Settings
 
@@ -150,7 +150,7 @@ def test_what_a_signal_handler_completes_just_before_a_sleep(
 
     driver.add_reader(pair[0].fileno(), lambda: None)
     driver.spin(1e-6)
-    assert driver.linger(Interrupted())
+    assert driver.start_polling(Interrupted())
     assert driver.wait(request) == 1
 
 
@@ -185,18 +185,18 @@ def test_synchronous_send_to_oneself_without_a_receive_is_a_deadlock_that_is_not
 
 def test_waiting_among_nobody_is_a_deadlock(driver: BlockingDriver, pair: tuple[socket.socket, socket.socket]) -> None:
     driver.add_reader(pair[0].fileno(), lambda: None)
-    driver.desert(lambda: True)
+    driver.set_deadlock_check(lambda: True)
     request = new_request(driver)
     with pytest.raises(errors.LocalProtocolError, match="deadlock"):
         driver.wait(request)
     driver.poll()
-    driver.desert(None)
+    driver.set_deadlock_check(None)
     driver.call_later(0.001, request.complete)
     driver.finish(request)
 
 
 def test_what_is_due_runs_before_the_verdict(driver: BlockingDriver) -> None:
-    driver.desert(lambda: True)
+    driver.set_deadlock_check(lambda: True)
     request = new_request(driver)
     driver.call_soon(request.complete)
     driver.finish(request)
@@ -359,7 +359,7 @@ def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDrive
     (tmp_path / "file").write_bytes(b"")
     with open(tmp_path / "file", "rb") as file:
         with pytest.raises(PermissionError):
-            driver.add_bell(file.fileno(), lambda: True, lambda: None)
+            driver.add_doorbell(file.fileno(), lambda: True, lambda: None)
         with pytest.raises(PermissionError):
             driver.add_reader(file.fileno(), lambda: None)
         with pytest.raises(PermissionError):

@@ -98,7 +98,7 @@ def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, un
     spin = Spin()
     spin.seconds = 1.0
     away(monkeypatch, seconds)
-    assert spin.give_way(7.0) == pytest.approx(until)
+    assert spin.yield_core_until(7.0) == pytest.approx(until)
     assert spin.pays() is (seconds < 1e-3)
 
 
@@ -118,11 +118,11 @@ def test_spins_beside_who_has_much_to_do_become_rare(monkeypatch: pytest.MonkeyP
     spin = Spin()
     spin.seconds = 1.0
     away(monkeypatch, 2e-3)
-    assert [spin.give_way(7.0) or pause(spin) for _ in range(8)] == [7, 21, 49, 105, 217, 441, 889, 1023]
+    assert [spin.yield_core_until(7.0) or pause(spin) for _ in range(8)] == [7, 21, 49, 105, 217, 441, 889, 1023]
     away(monkeypatch, 50e-6)
-    assert all(spin.give_way(7.0) for _ in range(40)), "they do what is waited for"
+    assert all(spin.yield_core_until(7.0) for _ in range(40)), "they do what is waited for"
     away(monkeypatch, 2e-3)
-    spin.give_way(7.0)
+    spin.yield_core_until(7.0)
     assert pause(spin) < 45, "others have given the core back"
 
 
@@ -170,14 +170,14 @@ def new_request(driver: BlockingDriver) -> Request[Any]:
 
 def test_nothing_lingers_where_there_is_no_spin(driver: BlockingDriver) -> None:
     driver.spin(0.0)
-    assert not driver.linger(Asked())
+    assert not driver.start_polling(Asked())
 
 
 def test_asks_instead_of_sleeping(driver: BlockingDriver) -> None:
     request = new_request(driver)
     poller = Asked(*[False] * 9, True, then=lambda count: count == 10 and request.complete())
     driver.add_reader(os.eventfd(0), int)
-    assert driver.linger(poller)
+    assert driver.start_polling(poller)
     driver.finish(request)
     assert poller.asked == 10
     assert not poller.resting
@@ -188,12 +188,12 @@ def test_rests_after_a_while_and_sleeps(driver: BlockingDriver) -> None:
     driver.spin(0.001)
     request, poller = new_request(driver), Asked()
     poller.at_rest = lambda: driver.call_later(0.1, request.complete)
-    assert driver.linger(poller)
+    assert driver.start_polling(poller)
     before = time.process_time()
     driver.finish(request)
     assert poller.resting
     assert time.process_time() - before < 0.05
-    assert not driver.linger(Asked()), "the next wait is without a spin"
+    assert not driver.start_polling(Asked()), "the next wait is without a spin"
 
 
 def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
@@ -201,7 +201,7 @@ def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
     request, poller = new_request(driver), Asked()
     poller.restless = 3
     poller.at_rest = lambda: driver.call_later(0.0, request.complete)
-    assert driver.linger(poller)
+    assert driver.start_polling(poller)
     driver.finish(request)
     assert poller.asked >= 4
     assert poller.resting
@@ -212,7 +212,7 @@ def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) ->
     idle.idle = restless.idle = True
     restless.restless = 1
     for poller in pollers:
-        driver.linger(poller)
+        driver.start_polling(poller)
     driver.poll()
     assert driver._pollers == [busy, restless]
     assert idle.resting
@@ -222,7 +222,7 @@ def test_who_has_just_had_something_to_do_is_asked_on(driver: BlockingDriver, mo
     monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
     busy, pausing = pollers = [Asked(), Asked()]
     for poller in pollers:
-        driver.linger(poller)
+        driver.start_polling(poller)
     driver.poll()
     pausing.idle = True
     driver._due = 0.0
@@ -234,7 +234,7 @@ def test_nobody_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None
     pollers = [Asked(), Asked()]
     for poller in pollers:
         poller.idle = True
-        driver.linger(poller)
+        driver.start_polling(poller)
     driver.poll()
     assert driver._pollers == pollers
 
@@ -249,14 +249,14 @@ def test_pollers_that_all_rest_in_the_midst_of_a_look(driver: BlockingDriver) ->
         if count == 1:
             driver.finish(request)
 
-    driver.linger(Asked(then=wait_too))
+    driver.start_polling(Asked(then=wait_too))
     driver.finish(outer)
     assert driver._pollers == []
 
 
 def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
     poller = Asked()
-    driver.linger(poller)
+    driver.start_polling(poller)
     for count in range(1, 5):
         driver.poll()
         assert poller.asked == count
@@ -265,38 +265,38 @@ def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
 
 def test_descriptors_are_not_forgotten_by_who_always_has_something_to_do(driver: BlockingDriver) -> None:
     request, poller = new_request(driver), Asked(*[True] * 10**6)
-    bell = os.eventfd(1)
-    driver.add_reader(bell, request.complete)
-    driver.linger(poller)
+    doorbell = os.eventfd(1)
+    driver.add_reader(doorbell, request.complete)
+    driver.start_polling(poller)
     driver.finish(request)
-    os.close(bell)
+    os.close(doorbell)
     assert poller.asked < 10**6
 
 
 def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
     request, poller = new_request(driver), Asked()
     driver.call_later(0.002, request.complete)
-    driver.linger(poller)
+    driver.start_polling(poller)
     driver.finish(request)
     assert request.done()
 
 
-def give_way(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
+def yield_core_until(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
     """Spin and give way, whenever the core is wanted."""
     answers = deque(wanted)
-    monkeypatch.setattr(Spin, "give_way", lambda spin, until: 0.0 if answers and answers.popleft() else until)
-    driver.spin(60.0, gives_way=True)
+    monkeypatch.setattr(Spin, "yield_core_until", lambda spin, until: 0.0 if answers and answers.popleft() else until)
+    driver.spin(60.0, yields_core=True)
 
 
 def test_spin_ends_when_somebody_else_keeps_the_core(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    give_way(monkeypatch, driver, False, False, True)
+    yield_core_until(monkeypatch, driver, False, False, True)
     request, poller = new_request(driver), Asked()
     poller.at_rest = lambda: driver.call_later(0.0, request.complete)
-    driver.linger(poller)
+    driver.start_polling(poller)
     driver.finish(request)
     assert poller.resting
     assert poller.asked == 4, "once before, and whenever the core has come back"
-    assert driver.linger(Asked()), "it was not in vain"
+    assert driver.start_polling(Asked()), "it was not in vain"
 
 
 # Event loops.
@@ -309,8 +309,8 @@ def test_loop_goes_on_while_it_spins(run: Any) -> None:
         enough = asyncio.get_running_loop().create_future()
         first = Asked(*[False, True] * 5, then=lambda count: count == 10 and enough.set_result(None))
         second = Asked()
-        assert driver.linger(first)
-        assert driver.linger(second)
+        assert driver.start_polling(first)
+        assert driver.start_polling(second)
         steps = 0
         while not enough.done():
             await asyncio.sleep(0)
@@ -329,14 +329,14 @@ def test_loop_sleeps_after_a_while(run: Any) -> None:
         driver.spin(0.001)
         poller = Asked(True)
         poller.restless = 1
-        assert driver.linger(poller)
+        assert driver.start_polling(poller)
         while not poller.resting:
             await asyncio.sleep(0)
         before, asked = time.process_time(), poller.asked
         await asyncio.sleep(0.2)
         assert time.process_time() - before < 0.05
         assert poller.asked == asked
-        assert not driver.linger(Asked())
+        assert not driver.start_polling(Asked())
 
     run(main())
 
@@ -346,7 +346,7 @@ def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> No
         busy, idle = Asked(), Asked()
         idle.idle = True
         driver = await spinning(busy)
-        driver.linger(idle)
+        driver.start_polling(idle)
         driver._spin._review = 0.0
         while not idle.resting:
             await asyncio.sleep(0)
@@ -366,7 +366,7 @@ def test_loop_asks_on_who_has_just_had_something_to_do(run: Any, monkeypatch: py
     async def main() -> None:
         busy, pausing = Asked(), Asked()
         driver = await spinning(busy)
-        driver.linger(pausing)
+        driver.start_polling(pausing)
         pausing.idle = True
         calls = pausing.calls
         while pausing.calls < calls + 10:
@@ -383,8 +383,8 @@ def test_who_begins_to_linger_when_the_others_rest_is_asked_once_per_turn(run: A
         driver = AsyncioDriver()
         driver.spin(60.0)
         first, second = Asked(), Asked()
-        first.at_rest = lambda: driver.linger(second)
-        driver.linger(first)
+        first.at_rest = lambda: driver.start_polling(second)
+        driver.start_polling(first)
         driver._until = 0.0
         while not second.calls:
             await asyncio.sleep(0)
@@ -412,7 +412,7 @@ def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
                 raise ValueError("of the poller")
 
         poller = Asked(then=fail)
-        driver.linger(poller)
+        driver.start_polling(poller)
         while poller.asked < 3:
             await asyncio.sleep(0)
         assert [str(error) for error in told] == ["of the poller"]
@@ -425,13 +425,13 @@ def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
 def test_loop_ends_its_spin_when_somebody_else_keeps_the_core(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
-        give_way(monkeypatch, driver, False, False, True)
+        yield_core_until(monkeypatch, driver, False, False, True)
         poller = Asked()
-        driver.linger(poller)
+        driver.start_polling(poller)
         while not poller.resting:
             await asyncio.sleep(0)
         assert poller.asked == 4
-        assert driver.linger(Asked()), "it was not in vain"
+        assert driver.start_polling(Asked()), "it was not in vain"
 
     run(main())
 
@@ -446,7 +446,7 @@ async def spinning(poller: Asked, seconds: float = 60.0) -> AsyncioDriver:
     """A driver whose loop spins and has just had a turn."""
     driver = AsyncioDriver()
     driver.spin(seconds)
-    assert driver.linger(poller)
+    assert driver.start_polling(poller)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return driver
@@ -552,15 +552,15 @@ def test_glances_keep_the_loop_spinning(run: Any, unhurried: None) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("gives_way", [False, True])
-def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, gives_way: bool) -> None:
+@pytest.mark.parametrize("yields_core", [False, True])
+def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, yields_core: bool) -> None:
     async def main() -> None:
         poller = Asked()
         driver = await spinning(poller, 0.01)
-        driver.spin(0.01, gives_way=gives_way)
+        driver.spin(0.01, yields_core=yields_core)
         request = Request[Any](Engine(0, 1, Settings(), driver))
         await asyncio.sleep(0)
-        while not (gives_way or poller.resting):
+        while not (yields_core or poller.resting):
             await asyncio.sleep(0)
         before = poller.asked
         assert driver.waiter(request) is not None
@@ -579,7 +579,7 @@ def test_who_has_something_again_and_again_keeps_nobody_from_being_asked(driver:
     """Whether it is found at once, or by the spin."""
     pollers = [Asked(*[first, True] * 50) for _ in range(3)]
     for poller in pollers:
-        assert driver.linger(poller)
+        assert driver.start_polling(poller)
     for _ in range(9):
         asked = [poller.asked for poller in pollers]
         driver._turn(None)
@@ -590,7 +590,7 @@ def test_who_has_something_again_and_again_keeps_nobody_from_being_asked(driver:
 def test_who_seems_to_have_nothing_to_do_and_cannot_rest_is_asked(driver: BlockingDriver) -> None:
     busy, hidden = Asked(*[True] * 100), Asked(True)
     for poller in (busy, hidden):
-        driver.linger(poller)
+        driver.start_polling(poller)
     hidden.idle, hidden.restless = True, 10**6
     driver._pollers[:] = [busy, hidden]
     driver._spin._review = driver._due = 0.0
@@ -604,7 +604,7 @@ def test_the_loop_asks_in_turns(run: Any) -> None:
         driver.spin(0.001)
         pollers = [Asked(*[True] * 10**4) for _ in range(3)]
         for poller in pollers:
-            driver.linger(poller)
+            driver.start_polling(poller)
         for _ in range(9):
             assert driver._look()
         assert [poller.calls for poller in pollers] == [3, 3, 3]

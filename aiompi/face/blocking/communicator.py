@@ -11,7 +11,7 @@ from aiompi.arguments import integer
 from aiompi.comm import Communicator, Group
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
-from aiompi.driver.caller import refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
 from aiompi.face.attributes import Caching

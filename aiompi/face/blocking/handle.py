@@ -7,7 +7,7 @@ from typing import ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.caller import EVENTS, get_ident, refuse_running_loop
+from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, refuse_running_loop
 from aiompi.engine import Request
 from aiompi.face.blocking.process import process, wait
 from aiompi.face.common import Membership
@@ -79,7 +79,7 @@ class Handle(Membership, Opaque):
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
         """The communicator, for a call that blocks: as `_admitted` and `refuse_running_loop`, in one step."""
-        if EVENTS in modules:  # a look at what is imported takes less than a call
+        if ASYNCIO_EVENTS in modules:  # a look at what is imported takes less than a call
             refuse_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.driver.owner:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiompi.datatype import Datatype, predefined
 from aiompi.datatype.codes import CODES
-from aiompi.driver.caller import Lock
+from aiompi.driver.threads import Lock
 from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
 from aiompi.opaque import Opaque

@@ -10,7 +10,7 @@ from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.comm.conversion import Place
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.driver.caller import refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop
 from aiompi.errors import InvalidRequestError
 from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.requests import Request

@@ -14,7 +14,14 @@ from typing import Any, Final, NoReturn, cast
 from aiompi import hooks
 from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.caller import NOBODY, RLock, get_ident, name_of_thread, refuse_running_loop, tell_of_failed_threads
+from aiompi.driver.threads import (
+    NO_THREAD,
+    RLock,
+    get_ident,
+    name_of_thread,
+    refuse_running_loop,
+    report_thread_failures,
+)
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError
@@ -28,7 +35,7 @@ from aiompi.transport.agent import Contact
 class _Unstarted:
     """In place of a driver, before there is one."""
 
-    owner: Final = NOBODY
+    owner: Final = NO_THREAD
 
 
 class Process:
@@ -96,7 +103,7 @@ class Process:
         if runtime.launched:
             runtime.on_end = runtime.exit
         self._excepthook, sys.excepthook = sys.excepthook, self._failed
-        tell_of_failed_threads(self._thread_failed)
+        report_thread_failures(self._thread_failed)
         atexit.register(self._leave)
         os.register_at_fork(before=driver.before_fork, after_in_parent=driver.after_fork, after_in_child=self._forked)
         if driver.level > THREAD_FUNNELED:

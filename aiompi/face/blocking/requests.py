@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.arguments import several
 from aiompi.constants import UNDEFINED
-from aiompi.driver.caller import refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import ERR_PENDING, SUCCESS, Exception, InStatusError, InvalidRequestError

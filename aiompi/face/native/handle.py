@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.comm import Communicator
-from aiompi.driver.caller import get_ident
+from aiompi.driver.threads import get_ident
 from aiompi.face.common import Membership
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
-from aiompi.driver.caller import refuse_running_loop
+from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
 from aiompi.face.common import clear_attributes

@@ -226,7 +226,7 @@ class Inbound(Ring):
         if header[0] != EAGER:
             raise RemoteProtocolError(f"a frame of kind {header[0]} cannot have its payload in the pool")
         length = header[5]
-        stream = PoolStream(self.peer_pool(), start, length, self.give_way, flow)
+        stream = PoolStream(self.peer_pool(), start, length, self.yield_core_until, flow)
         self.landing, self._stream = Waste(length), stream
         self.landing = sink.land(header, stream.keep)
         return self._follow(stream) + FRAME_COST
@@ -317,7 +317,7 @@ class Inbound(Ring):
         for _ in PATIENCE:
             if words[HEAD] != tail:
                 return True
-        return self.give_way(moved(words, HEAD, tail), _YIELDING)
+        return self.yield_core_until(moved(words, HEAD, tail), _YIELDING)
 
     def grant(self, nbytes: int) -> None:
         """Let the writer know of so many bytes of credit more, once it looks."""

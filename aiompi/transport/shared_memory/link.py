@@ -111,10 +111,10 @@ class RingLink:
         assert self._socket is not None
         self._segment = segment
         self.sharing = Sharing(self, self._transport, self._socket, segment)
-        segment.inbound.give_way = segment.outbound.give_way = self._driver.give_way
+        segment.inbound.yield_core_until = segment.outbound.yield_core_until = self._driver.yield_core_until
         segment.outbound.uncrowded = self._transport.engine.uncrowded
         self._driver.add_reader(self._socket.fileno(), self._spoken)
-        self._driver.add_bell(segment.bell, self._hand_out, self._turn)
+        self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
         segment.ring_self()  # to write what is queued and to begin to watch
 
     # Sending.
@@ -272,7 +272,7 @@ class RingLink:
         segment = self._segment
         assert segment is not None
         try:
-            self._lingering = self._lingering or self._driver.linger(self)
+            self._lingering = self._lingering or self._driver.start_polling(self)
             settled = not self._queue and not self._lingering and segment.inbound.settle()
             watching = settled or self._attend(segment)
             self._rounds.poll()
@@ -290,7 +290,7 @@ class RingLink:
             self._segment.ring_self()
 
     def _attend(self, segment: Segment) -> bool:
-        """Read and write for a turn; whether this will be called again when there is more to do, by bell or poll."""
+        """Read and write for a turn. Return True if a doorbell or a poll will call this again for more."""
         inbound, uncrowded = segment.inbound, segment.outbound.uncrowded
         budget = _MOST
         for turn in _TURNS:
@@ -345,7 +345,7 @@ class RingLink:
     def stale(self) -> bool:
         if self._segment is None:
             return True
-        # One that copies a long message meanwhile counts as stale: its bell tells of the rest.
+        # One that copies a long message meanwhile counts as stale: its doorbell tells of the rest.
         before, self._seen = self._seen, self._segment.inbound.words[TAIL]
         return self._seen == before and not self._queue
 
@@ -446,7 +446,7 @@ class RingLink:
         if sharing is not None:
             sharing.take_back()  # the peer may still copy what is not the message any more
         if segment is not None:
-            self._driver.remove_reader(segment.bell)
+            self._driver.remove_reader(segment.doorbell)
             segment.close()
         for landing in self.peer.landings:
             landing.divert()  # as long as it is known whether the peer is alive

@@ -46,16 +46,16 @@ class Outbound(Ring):
     """The writing end.
 
     Attributes:
-        bell: wakes the reader.
+        doorbell: wakes the reader.
         sleepy: 0 if the reader is expected to be awake; otherwise how many frames must find it awake until it is.
         uncrowded: whether the reader has a core of its own, so that it can wake up while a frame is written.
     """
 
-    __slots__ = ("_announced", "_granted", "_limit", "bell", "sleepy", "uncrowded")
+    __slots__ = ("_announced", "_granted", "_limit", "doorbell", "sleepy", "uncrowded")
 
-    def __init__(self, memory: memoryview, words: memoryview, bell: Callable[[], object]) -> None:
+    def __init__(self, memory: memoryview, words: memoryview, doorbell: Callable[[], object]) -> None:
         super().__init__(memory, words)
-        self.bell = bell
+        self.doorbell = doorbell
         self._limit = self._size
         self._granted = 0
         self._announced = -1  # where the frame begins for which the reader was rung early
@@ -124,7 +124,7 @@ class Outbound(Ring):
     def ring(self) -> None:
         """Wake the reader."""
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
-            self.bell()
+            self.doorbell()
         except BlockingIOError:
             pass  # the eventfd has been written without end, and the reader will find it readable
         self.answered = self.due

@@ -25,7 +25,7 @@ from typing import Final
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
-from aiompi.transport.shared_memory.ring import GiveWay
+from aiompi.transport.shared_memory.ring import YieldCore
 from aiompi.transport.shared_memory.zero_copy_recv import KEPT, PREFACE, THERE, keep_in_place
 from aiompi.wire.frame import Payload
 
@@ -166,7 +166,7 @@ class PoolStream:
     Args:
         imported: the pool of the writer.
         place, nbytes, flow: place, length and `PoolBlock.flow` of the message, as its frame says.
-        give_way: see `Driver.give_way`.
+        yield_core_until: see `Driver.yield_core_until`.
 
     Attributes:
         read: bytes that have been read.
@@ -176,14 +176,16 @@ class PoolStream:
         RemoteProtocolError: the place is not in the pool, or no message can begin there.
     """
 
-    __slots__ = ("_flow", "_give_way", "_imported", "_memory", "_nbytes", "_number", "_place", "memory", "read")
+    __slots__ = ("_flow", "_yield_core_until", "_imported", "_memory", "_nbytes", "_number", "_place", "memory", "read")
 
-    def __init__(self, imported: Import, place: int, nbytes: int, give_way: GiveWay, flow: int = FLOWING) -> None:
+    def __init__(
+        self, imported: Import, place: int, nbytes: int, yield_core_until: YieldCore, flow: int = FLOWING
+    ) -> None:
         memory = imported.read(place, PREFACE + nbytes)
         if place % PREFACE:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
         self._imported = imported
-        self._give_way = give_way
+        self._yield_core_until = yield_core_until
         self._flow = flow
         self._place = place
         self._number = memory[:8].cast("Q")
@@ -201,7 +203,7 @@ class PoolStream:
     def next(self) -> memoryview:
         """Return the bytes that are there and not read yet, after a short wait if there are none; maybe none."""
         number, read = self._number, self.read
-        if number[THERE] == read and not self._give_way(moved(number, THERE, read), _PATIENCE):
+        if number[THERE] == read and not self._yield_core_until(moved(number, THERE, read), _PATIENCE):
             return self._memory[:0]
         there = number[THERE]
         if not read < there <= self._nbytes:

@@ -80,7 +80,7 @@ PLACE: Final = struct.Struct("=QQ")
 
 
 #: lets others run until something is so, for some seconds; whether it is
-GiveWay: TypeAlias = Callable[[Callable[[], bool], float], bool]
+YieldCore: TypeAlias = Callable[[Callable[[], bool], float], bool]
 
 
 def _never(ready: Callable[[], bool], seconds: float) -> bool:
@@ -99,10 +99,10 @@ class Ring:
         words: the control words.
         due: the number of the wait that the other end is to be rung for.
         answered: the one that it has been rung for, stored after that: a signal handler may raise in between.
-        give_way: as of the driver.
+        yield_core_until: as of the driver.
     """
 
-    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "give_way", "words")
+    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "yield_core_until", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         self._memory = memory
@@ -111,7 +111,7 @@ class Ring:
         self._mask = self._size - 1
         self._head = self._wait = self.answered = self.due = 0
         self._lock = threading.Lock()
-        self.give_way: GiveWay = _never
+        self.yield_core_until: YieldCore = _never
 
     def fence(self) -> None:
         """Let all stores so far become visible before what is loaded from now on is loaded."""

@@ -25,7 +25,7 @@ _SIZE: Final = struct.Struct("!Q")
 _DESCRIPTORS: Final = 3
 
 
-def _is_bell(fd: int) -> bool:
+def _is_doorbell(fd: int) -> bool:
     """Return True if a descriptor may be a non-blocking eventfd, which is of no kind of file that has a name."""
     return not stat.S_IFMT(os.fstat(fd).st_mode) and not os.get_blocking(fd)
 
@@ -35,19 +35,19 @@ class Segment:
 
     Attributes:
         outbound, inbound: the rings that this rank writes and reads.
-        bell: eventfd that the peer writes to wake this rank.
+        doorbell: eventfd that the peer writes to wake this rank.
     """
 
-    def __init__(self, mapped: mmap.mmap, size: int, bell: int, far_bell: int, *, first: bool) -> None:
+    def __init__(self, mapped: mmap.mmap, size: int, doorbell: int, far_doorbell: int, *, first: bool) -> None:
         view = memoryview(mapped)
         words = view[:PREFIX].cast("Q")
         rings = [view[PREFIX + i * size : PREFIX + (i + 1) * size] for i in range(2)]
         controls = [words[i * CONTROL_BYTES // 8 : (i + 1) * CONTROL_BYTES // 8] for i in range(2)]
         own, other = (0, 1) if first else (1, 0)
-        self.outbound = Outbound(rings[own], controls[own], functools.partial(os.eventfd_write, far_bell, 1))
+        self.outbound = Outbound(rings[own], controls[own], functools.partial(os.eventfd_write, far_doorbell, 1))
         self.inbound = Inbound(rings[other], controls[other])
-        self.bell = bell
-        self._far_bell = far_bell
+        self.doorbell = doorbell
+        self._far_doorbell = far_doorbell
 
     @staticmethod
     def nbytes(size: int) -> int:
@@ -59,14 +59,14 @@ class Segment:
         """Make a segment with rings of `size` bytes, a power of two, and hand it over; raise OSError if that fails."""
         memory_fd, mapped = memory.create(cls.nbytes(size))
         with closing([memory_fd]), closing([]) as undo:
-            bells = []
+            doorbells = []
             for _ in range(2):
-                bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-                undo.callback(os.close, bells[-1])
+                doorbells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+                undo.callback(os.close, doorbells[-1])
             # These bytes fit in the buffer of a fresh connection, so they leave as a whole.
-            socket.send_fds(sock, [_SIZE.pack(size)], [memory_fd, *bells])
+            socket.send_fds(sock, [_SIZE.pack(size)], [memory_fd, *doorbells])
             undo.pop_all()
-        return cls(mapped, size, *bells, first=True)
+        return cls(mapped, size, *doorbells, first=True)
 
     @classmethod
     def receive(cls, sock: socket.socket) -> Segment | None:
@@ -85,18 +85,18 @@ class Segment:
             (size,) = _SIZE.unpack(data)
             if not MIN_RING <= size <= MAX_RING or size & (size - 1):
                 raise RemoteProtocolError(f"no ring can have {size} bytes")
-            if not all(map(_is_bell, fds[1:])):
+            if not all(map(_is_doorbell, fds[1:])):
                 raise RemoteProtocolError("its doorbells are no eventfds")
             mapped = memory.accept(fds[0], cls.nbytes(size))
             undo.pop_all()
-        _, far_bell, bell = fds
-        return cls(mapped, size, bell, far_bell, first=False)
+        _, far_doorbell, doorbell = fds
+        return cls(mapped, size, doorbell, far_doorbell, first=False)
 
     def ring(self) -> None:
         """Wake the peer."""
         outbound, inbound = self.outbound, self.inbound
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
-            outbound.bell()
+            outbound.doorbell()
         except BlockingIOError:
             pass  # the counter is full, so the peer finds the eventfd readable
         outbound.answered = outbound.due
@@ -104,10 +104,10 @@ class Segment:
 
     def ring_self(self) -> None:
         """Let the driver call this rank again."""
-        os.eventfd_write(self.bell, 1)
+        os.eventfd_write(self.doorbell, 1)
 
     def close(self) -> None:
         """Close the doorbells; the memory is freed with its last view."""
         self.inbound.stopped = True
-        os.close(self.bell)
-        os.close(self._far_bell)
+        os.close(self.doorbell)
+        os.close(self._far_doorbell)

@@ -16,7 +16,7 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, on_ring, patt
 
 from aiompi import errors
 from aiompi.constants import PROC_NULL
-from aiompi.driver.spin import give_way
+from aiompi.driver.spin import yield_core_until
 from aiompi.engine.credit import OVERHEAD
 from aiompi.transport.shared_memory import export, pool
 from aiompi.transport.shared_memory.export import PREFIX
@@ -124,7 +124,7 @@ def test_it_needs_no_request_of_its_own(world: PolledWorld) -> None:
 def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
     number = memoryview(bytearray(8)).cast("Q")
     imported: Any = SimpleNamespace(read=lambda place, nbytes: memoryview(bytearray(nbytes)))
-    stream = pool.PoolStream(imported, 0, LONG, give_way)
+    stream = pool.PoolStream(imported, 0, LONG, yield_core_until)
     stream._number = number
     yields: list[int] = []
 
@@ -282,16 +282,16 @@ def test_a_receive_that_is_withdrawn_meanwhile(world: PolledWorld) -> None:
 def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld) -> None:
     w = world
     link: Any = w.engines[0].peer(1).link
-    outbound, bell = link._segment.outbound, link._segment.outbound.bell
+    outbound, doorbell = link._segment.outbound, link._segment.outbound.doorbell
     heads: list[int] = []
 
     def rung() -> None:
         heads.append(outbound._head)
-        bell()
+        doorbell()
         if len(heads) == 1:
             w.drivers[1].poll()  # it looks before there is anything, and sleeps again
 
-    outbound.bell = rung
+    outbound.doorbell = rung
     before = outbound._head
     receive = irecv(w.comms[1])
     isend(w.comms[0], pattern(EARLY), 1)

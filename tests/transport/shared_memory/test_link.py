@@ -369,7 +369,7 @@ def null() -> int:
     return os.open(os.devnull, os.O_RDWR)
 
 
-def bell() -> int:
+def doorbell() -> int:
     return os.eventfd(0, os.EFD_NONBLOCK)
 
 
@@ -379,25 +379,25 @@ def pipe() -> int:
     return writing
 
 
-BELLS: tuple[Callable[[], int], ...] = (bell, bell)
+DOORBELLS: tuple[Callable[[], int], ...] = (doorbell, doorbell)
 WHOLE = PREFIX + 2 * MIN_RING
 BAD: dict[str, tuple[int | bytes, tuple[Callable[[], int], ...]]] = {
     "no descriptors": (MIN_RING, ()),
     "one descriptor": (MIN_RING, (lambda: memory(WHOLE),)),
-    "too many descriptors": (MIN_RING, (lambda: memory(WHOLE), *BELLS, *BELLS)),
-    "part of a size": (b"\0\0\0", (lambda: memory(WHOLE), *BELLS)),
-    "size zero": (0, (lambda: memory(PREFIX), *BELLS)),
-    "size too small": (MIN_RING // 2, (lambda: memory(PREFIX + MIN_RING), *BELLS)),
-    "size no power of two": (3 * MIN_RING, (lambda: memory(PREFIX + 6 * MIN_RING), *BELLS)),
-    "size too large": (2**63, (lambda: memory(WHOLE), *BELLS)),
-    "shorter than told": (MIN_RING, (lambda: memory(WHOLE - 1), *BELLS)),
-    "not sealed": (MIN_RING, (lambda: memory(WHOLE, 0), *BELLS)),
-    "can be shrunk": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), *BELLS)),
-    "seals can be added": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK), *BELLS)),
-    "no memory at all": (MIN_RING, (null, *BELLS)),
-    "no bell": (MIN_RING, (lambda: memory(WHOLE), bell, null)),
-    "a pipe as a bell": (MIN_RING, (lambda: memory(WHOLE), pipe, bell)),
-    "a bell that blocks": (MIN_RING, (lambda: memory(WHOLE), bell, lambda: os.eventfd(0))),
+    "too many descriptors": (MIN_RING, (lambda: memory(WHOLE), *DOORBELLS, *DOORBELLS)),
+    "part of a size": (b"\0\0\0", (lambda: memory(WHOLE), *DOORBELLS)),
+    "size zero": (0, (lambda: memory(PREFIX), *DOORBELLS)),
+    "size too small": (MIN_RING // 2, (lambda: memory(PREFIX + MIN_RING), *DOORBELLS)),
+    "size no power of two": (3 * MIN_RING, (lambda: memory(PREFIX + 6 * MIN_RING), *DOORBELLS)),
+    "size too large": (2**63, (lambda: memory(WHOLE), *DOORBELLS)),
+    "shorter than told": (MIN_RING, (lambda: memory(WHOLE - 1), *DOORBELLS)),
+    "not sealed": (MIN_RING, (lambda: memory(WHOLE, 0), *DOORBELLS)),
+    "can be shrunk": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), *DOORBELLS)),
+    "seals can be added": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK), *DOORBELLS)),
+    "no memory at all": (MIN_RING, (null, *DOORBELLS)),
+    "no doorbell": (MIN_RING, (lambda: memory(WHOLE), doorbell, null)),
+    "a pipe as a doorbell": (MIN_RING, (lambda: memory(WHOLE), pipe, doorbell)),
+    "a doorbell that blocks": (MIN_RING, (lambda: memory(WHOLE), doorbell, lambda: os.eventfd(0))),
 }
 
 
@@ -425,7 +425,7 @@ def test_doorbells_that_cannot_be_heard(polled: NewPolled, rank: int, monkeypatc
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     w = polled()
-    monkeypatch.setattr(w.drivers[rank], "add_bell", refuse)
+    monkeypatch.setattr(w.drivers[rank], "add_doorbell", refuse)
     send, receive = isend(w.comms[0], bytes(10), 1), irecv(w.comms[1], 0)
     w.until(lambda: send.done() and receive.done())
     with pytest.raises(errors.ProcessFailedError):

@@ -339,16 +339,16 @@ def test_a_signal_handler_that_interrupts_the_sender(world: NewPolled) -> None:
     for _ in range(20):
         w.poll()  # so that the reader must be rung for
 
-    bell = link._segment.outbound.bell
+    doorbell = link._segment.outbound.doorbell
 
     def interrupted() -> None:
-        bell()
+        doorbell()
         raise KeyboardInterrupt
 
-    link._segment.outbound.bell = interrupted
+    link._segment.outbound.doorbell = interrupted
     with pytest.raises(KeyboardInterrupt):
         isend(w.comms[0], pattern(300_000), 1)
-    link._segment.outbound.bell = bell
+    link._segment.outbound.doorbell = doorbell
     w.finish(isend(w.comms[0], pattern(300_000, 1), 1))
     later = isend(w.comms[0], pattern(300_000, 2), 1)
     assert blocks(w) == 3, "of which none has been read"

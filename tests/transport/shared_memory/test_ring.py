@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import pattern
 
-from aiompi.driver.spin import give_way
+from aiompi.driver.spin import yield_core_until
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST, Inbound
@@ -83,7 +83,7 @@ class Pair:
         self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
         self.outbound = Outbound(memoryview(self.memory), self.words, lambda: None)
         self.inbound = Inbound(memoryview(self.memory), self.words)
-        self.inbound.give_way = give_way
+        self.inbound.yield_core_until = yield_core_until
         self.frames: list[tuple[Header, bytes]] = []
         self._width = width
         self._takes = takes
@@ -601,10 +601,10 @@ def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pyt
 def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that() -> None:
     pair = Pair()
     assert pair.inbound.watch()
-    pair.outbound.bell = interrupt
+    pair.outbound.doorbell = interrupt
     with pytest.raises(Interrupted):
         pair.outbound.put(eager(b"x"), b"x")
-    pair.outbound.bell = lambda: None
+    pair.outbound.doorbell = lambda: None
     assert pair.outbound.put(eager(b"x"), b"x") == RUNG
     assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
     pair.read()
@@ -651,16 +651,16 @@ def test_signal_handler_leaves_no_fence_behind() -> None:
 
 
 def test_who_could_not_be_rung_for_is_still_to_be() -> None:
-    bells = os.eventfd(0), os.eventfd(0)
-    segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *bells, first=True)
+    doorbells = os.eventfd(0), os.eventfd(0)
+    segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *doorbells, first=True)
     outbound, inbound = segment.outbound, segment.inbound
     outbound.words[WATCHING] = inbound.words[WANTING] = 1
     assert outbound.must_ring()
     assert inbound.must_ring()
-    bell, outbound.bell = outbound.bell, interrupt
+    doorbell, outbound.doorbell = outbound.doorbell, interrupt
     with pytest.raises(Interrupted):
         segment.ring()
-    outbound.bell = bell
+    outbound.doorbell = doorbell
     assert outbound.must_ring()
     assert inbound.must_ring()
     segment.ring()
@@ -672,7 +672,7 @@ def test_who_could_not_be_rung_for_is_still_to_be() -> None:
 @pytest.mark.parametrize("announced", [True, False])
 def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None:
     pair = Pair()
-    pair.inbound.give_way = lambda ready, seconds: pytest.fail("it lets others run")
+    pair.inbound.yield_core_until = lambda ready, seconds: pytest.fail("it lets others run")
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
     assert not announced or pair.outbound.rings_early()

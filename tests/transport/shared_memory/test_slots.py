@@ -31,12 +31,12 @@ from aiompi import errors
 from aiompi.coll import buffers, shm_sync
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
 from aiompi.engine.shm_sync import SlotExchanges
+from aiompi.hang_report.call_record import _awaited_ranks
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import slots, transport
 from aiompi.transport.shared_memory.export import SLOTS, Export, affords_descriptors
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.slots import PLACES
-from aiompi.watch.record import _awaited_ranks
 from aiompi.wire import memory
 
 

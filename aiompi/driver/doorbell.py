@@ -1,4 +1,4 @@
-"""Bells where the kernel tells that a descriptor is readable, and not that it has just been written."""
+"""Doorbells where the kernel tells that a descriptor is readable, and not that it has just been written."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _nothing() -> bool:
     return False
 
 
-class LoopBell:
-    """A bell in an event loop. Tasks that wait for what has come run before it is read, and looked at further.
+class LoopDoorbell:
+    """A doorbell in an event loop. Tasks that wait for what has come run before it is read, and looked at further.
 
-    For the arguments see `Driver.add_bell`.
+    For the arguments see `Driver.add_doorbell`.
     """
 
     __slots__ = ("_callback", "_echo", "_echoes", "_fd", "_hand_out", "_later", "_loop")

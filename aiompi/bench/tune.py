@@ -1,4 +1,8 @@
-"""The command: measure, show, and write tuning data."""
+"""`python -m aiompi.bench tune`: measure the algorithms of the collectives on this machine and make tuning data.
+
+`tuning_rules` derives rules from the measured times. This module measures, and writes the rules in the form of
+`aiompi/coll/tuning.json`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from aiompi.bench import algorithms, arguments
+from aiompi.bench import algorithms, arguments, tuning_rules
 from aiompi.bench.algorithms import Times
 from aiompi.bench.contender import Contender, Conversation, aiompi_job, conversations
 from aiompi.bench.results import show, write
 from aiompi.bench.samples import callers, in_turns, slowest
-from aiompi.bench.tune import rules
 from aiompi.coll.registry import COLLECTIVES
 
 MOST_RANKS: Final = 64
@@ -42,8 +45,8 @@ def main(argv: Sequence[str]) -> None:
             sizes = algorithms.sizes_of(name, chosen.sizes)
             show("\n".join(algorithms.table(name, ranks, sizes, times, shared_memory=True)))
             measured[name][ranks] = times
-    found = {n: rules.derive(n, algorithms.sizes_of(n, chosen.sizes), times) for n, times in measured.items()}
-    text = rules.render(found, origin(chosen))
+    found = {n: tuning_rules.derive(n, algorithms.sizes_of(n, chosen.sizes), times) for n, times in measured.items()}
+    text = tuning_rules.render(found, origin(chosen))
     if chosen.output is None:
         show(f"\n{text}".removesuffix("\n"))
     else:

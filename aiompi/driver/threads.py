@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Lock as Lock
 from threading import RLock as RLock
 from threading import get_ident as get_ident
@@ -13,9 +14,9 @@ from typing import Final
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
 #: what no thread has as its identifier
-NOBODY: Final = 0
+NO_THREAD: Final = 0
 #: the module without which no event loop can run
-EVENTS: Final = "asyncio.events"
+ASYNCIO_EVENTS: Final = "asyncio.events"
 
 
 def name_of_thread(thread: threading.Thread | None = None) -> str:
@@ -23,13 +24,13 @@ def name_of_thread(thread: threading.Thread | None = None) -> str:
     return f"thread {(thread or threading.current_thread()).name!r}"
 
 
-def looked_up_early() -> LocalProtocolError:
+def stale_method_error() -> LocalProtocolError:
     return LocalProtocolError(
         "this method was looked up before MPI was initialised with threads, and knows nothing of them: look it up again"
     )
 
 
-def tell_of_failed_threads(tell: Callable[[BaseException], object]) -> None:
+def report_thread_failures(tell: Callable[[BaseException], object]) -> None:
     """Have exceptions that nobody catches in a thread told, after they have been shown as ever."""
     show = threading.excepthook
 
@@ -47,7 +48,7 @@ def refuse_running_loop(call: str, awaitable: str) -> None:
     Raises:
         BlockingCallError: it does; names the awaitable to use instead.
     """
-    events = sys.modules.get(EVENTS)
+    events = sys.modules.get(ASYNCIO_EVENTS)
     try:
         runs = events is not None and events._get_running_loop() is not None
     except AttributeError:
@@ -57,3 +58,22 @@ def refuse_running_loop(call: str, awaitable: str) -> None:
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the asyncio face "
             "(aiompi.run, aiompi.init) instead"
         )
+
+
+def detach_descriptors(descriptors: Collection[int]) -> None:
+    """Point the descriptors of a forked copy of this process at an unused eventfd.
+
+    Peers can then see the parent process end. The numbers stay open, because objects refer to them and will close them.
+
+    Raises:
+        OSError: the system has no memory for the eventfd.
+    """
+    if not descriptors:
+        return
+    os.close(next(iter(descriptors)))  # there may be no other number for the next one
+    nowhere = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    for descriptor in descriptors:
+        if descriptor != nowhere:
+            os.dup2(nowhere, descriptor, inheritable=False)
+    if nowhere not in descriptors:
+        os.close(nowhere)

@@ -17,7 +17,7 @@ _SHOWN: Final = ("source", "dest", "root", "tag", "sendtag", "recvtag")
 _WORDS: Final = {"source": {ANY_SOURCE: "ANY_SOURCE"}, "tag": {ANY_TAG: "ANY_TAG"}, "recvtag": {ANY_TAG: "ANY_TAG"}}
 
 
-class Record:
+class CallRecord:
     """A call.
 
     Args:
@@ -41,7 +41,7 @@ class Record:
         self._before = 0 if comm is None else comm.collectives
         self._number = 0
         self._blocking: Sequence[Request[Any]] = ()
-        self._origins: Sequence[Record] = ()
+        self._origins: Sequence[CallRecord] = ()
         self._noticed: float | None = None
         self._outcome = ""
         self._until = since
@@ -66,7 +66,7 @@ class Record:
             self._noticed = self.since if now - self.since <= glance else now
         return now - self._noticed
 
-    def block(self, operations: Sequence[Request[Any]], origins: Sequence[Record]) -> None:
+    def block(self, operations: Sequence[Request[Any]], origins: Sequence[CallRecord]) -> None:
         """The call waits inside; `origins` are the calls that have started what it waits for."""
         self._blocking, self._origins = operations, origins
 

@@ -1,4 +1,8 @@
-"""The command: the functions that a message passes through, in order, and what each takes."""
+"""`python -m aiompi.bench steps`: where the time of a message between two ranks of this machine goes.
+
+Two ranks of the blocking face run `measure.steps`, which times each function on the path of a message. This module
+prints the results.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 """What a rank waits for, told to the launcher when it takes long: AIOMPI_DEBUG."""
 
-from aiompi.watch.watch import Watch as Watch
+from aiompi.hang_report.reporter import HangReporter as HangReporter

@@ -176,7 +176,7 @@ def test_nothing_is_watched_unless_asked_for(site: Site, face: str) -> None:
         face,
         """
         await comm.barrier()
-        print("aiompi.watch" in sys.modules, len(aiompi.hooks.active()))
+        print("aiompi.hang_report" in sys.modules, len(aiompi.hooks.active()))
         """,
     )
     assert site.ok(2, "import aiompi.hooks\n" + program).lines == ["False 0"] * 2

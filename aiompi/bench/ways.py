@@ -1,4 +1,7 @@
-"""The command: how much longer messages take without each way, in the states in which programs have them."""
+"""`python -m aiompi.bench ways`: what each way of a message between two ranks of this machine is worth.
+
+Two jobs take turns, one of them with a way switched off (`measure.without`). This module prints the ratios of times.
+"""
 
 from __future__ import annotations
 

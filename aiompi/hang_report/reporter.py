@@ -14,16 +14,16 @@ from weakref import WeakKeyDictionary
 from aiompi import hooks
 from aiompi.comm import Communicator
 from aiompi.engine import Engine, Owned, Request
-from aiompi.watch.record import Record
+from aiompi.hang_report.call_record import CallRecord
 from aiompi.wire.account import MAX_WAITS, Account
 
 #: calls of a module that wait for other ranks
 _WAITING: Final = frozenset({"Finalize", "Detach_buffer", "Flush_buffer"})
 
-_current: Final[ContextVar[Record | None]] = ContextVar("aiompi.watch.current", default=None)
+_current: Final[ContextVar[CallRecord | None]] = ContextVar("aiompi.hang_report.current", default=None)
 
 
-class Watch:
+class HangReporter:
     """Knows which calls of a rank wait, and tells when one does for long.
 
     Args:
@@ -38,17 +38,17 @@ class Watch:
         self._seconds = seconds
         self._glance = seconds / 4
         self._tell = tell
-        self._open: dict[int, Record] = {}
-        self._started: WeakKeyDictionary[Request[Any], Record] = WeakKeyDictionary()
+        self._open: dict[int, CallRecord] = {}
+        self._started: WeakKeyDictionary[Request[Any], CallRecord] = WeakKeyDictionary()
         self._communicators: dict[int, Communicator] = {}
-        self._last: Record | None = None
+        self._last: CallRecord | None = None
         self._closed = False
         hooks.add(self._observe_call, always=True)
         self._driver.observe(self._observe_wait)
         self._schedule()
 
     def close(self) -> None:
-        """Watch no longer."""
+        """HangReporter no longer."""
         if not self._closed:
             self._closed = True
             self._timer.cancel()
@@ -82,7 +82,7 @@ class Watch:
         comm = core if isinstance(core, Communicator) else None
         if not self._concerns(call, comm):
             return call()
-        record = Record(call, _place(sys._getframe(1)), self._driver.now(), comm, self._seconds)
+        record = CallRecord(call, _place(sys._getframe(1)), self._driver.now(), comm, self._seconds)
         if comm is not None:
             self._communicators[comm.context_id] = comm
         self._open[id(record)] = record
@@ -104,7 +104,7 @@ class Watch:
             return call.name in _WAITING
         return any(True for _ in call.denoted(Request))
 
-    def _follow(self, record: Record, result: Any) -> None:
+    def _follow(self, record: CallRecord, result: Any) -> None:
         """A call has returned: it waits on, if the operation that it has started can be awaited."""
         record.returned()
         operation = result._request if isinstance(result, Owned) else result
@@ -117,7 +117,7 @@ class Watch:
             self._started[started] = record
         self._ended(record, None)
 
-    def _ended(self, record: Record, error: BaseException | None) -> None:
+    def _ended(self, record: CallRecord, error: BaseException | None) -> None:
         self._open.pop(id(record), None)
         record.end(self._driver.now(), error)
         self._last = record
