@@ -121,7 +121,7 @@ def test_each_algorithm_has_a_job():
     jobs = tune.contenders(list(COLLECTIVES), 3)
     for collective, entry in COLLECTIVES.items():
         assert [names(job).get(collective) for job in jobs if collective in names(job)] == list(entry.algorithms)
-    assert all(job.command[job.tune.index("-n") + 1] == "3" for job in jobs)
+    assert all(job.command[job.command.index("-n") + 1] == "3" for job in jobs)
 
 
 @pytest.mark.timeout(120)
