@@ -33,6 +33,7 @@ from aiompi.datatype.predefined import *
 from aiompi.driver.threads import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
+from aiompi.face import native as _native
 from aiompi.face.blocking import COMM_NULL as COMM_NULL
 from aiompi.face.blocking import COMM_SELF as COMM_SELF
 from aiompi.face.blocking import COMM_WORLD as COMM_WORLD
@@ -55,6 +56,7 @@ from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.serializer import *
+from aiompi.face.docstrings import complete as _complete
 from aiompi.info import *
 from aiompi.op import Op as Op
 from aiompi.op.predefined import *
@@ -253,3 +255,5 @@ def Get_version() -> tuple[int, int]:
 
 
 _hooks.surface(_sys.modules[__name__])
+for _cls in (Cartcomm, Graphcomm, Distgraphcomm, Intercomm, Message, Request, Prequest, Grequest):
+    _complete(_cls, getattr(_native, _cls.__name__, None))

@@ -95,12 +95,12 @@ if TYPE_CHECKING:
     from aiompi.face.native import Intercomm as Intercomm
     from aiompi.face.native import Intracomm as Intracomm
     from aiompi.face.native import Message as Message
-    from aiompi.face.native import Session as Session
-    from aiompi.face.native import World as World
-    from aiompi.face.native import init as init
-    from aiompi.face.native import join as join
-    from aiompi.face.native import local_world as local_world
-    from aiompi.face.native import run as run
+    from aiompi.face.native.job import Session as Session
+    from aiompi.face.native.job import World as World
+    from aiompi.face.native.job import init as init
+    from aiompi.face.native.job import join as join
+    from aiompi.face.native.job import local_world as local_world
+    from aiompi.face.native.job import run as run
     from aiompi.info import *
     from aiompi.op import Op as Op
     from aiompi.op.predefined import *
@@ -117,9 +117,9 @@ _MODULES = {
     "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": ("error_string",),
     "aiompi.face.native": (
-        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Session",
-        "World", "init", "join", "local_world", "run",
+        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
     ),
+    "aiompi.face.native.job": ("Session", "World", "init", "join", "local_world", "run"),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),

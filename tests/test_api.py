@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pydoc
 import re
 import subprocess
@@ -118,6 +119,43 @@ def test_numpy_is_imported_when_it_is_needed(statement: str, light: bool) -> Non
 def test_documented(name: str) -> None:
     value: Any = getattr(aiompi, name)
     assert (value.__doc__ or "").strip()
+
+
+def methods() -> list[pytest.ParameterSet]:
+    """The public methods that classes of the blocking face have, but for those that raise NotImplementedError."""
+    found: dict[Any, pytest.ParameterSet] = {}
+    kinds = (MPI.Cartcomm, MPI.Graphcomm, MPI.Distgraphcomm, MPI.Intercomm, MPI.Message, MPI.Prequest, MPI.Grequest)
+    for kind in kinds:
+        for name, function in inspect.getmembers(kind, callable):
+            inner = getattr(function, "__func__", function)
+            if not name.startswith("_") and not hasattr(inner, "is_absent"):
+                found.setdefault(inner, pytest.param(function, id=f"{kind.__name__}.{name}"))
+    return list(found.values())
+
+
+@pytest.mark.parametrize("method", methods())
+def test_docstrings_of_the_blocking_face(method: Any) -> None:
+    """Arguments, results, errors and the section of the standard, as `help()` shows them."""
+    doc = inspect.getdoc(method) or ""
+    parts = re.split(r"^(Args|Returns|Raises):\n", doc, flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    signature = inspect.signature(method, eval_str=False)
+    arguments = [name for name in signature.parameters if name != "self"]
+    described = re.findall(r"^    (\w+): \S", sections.get("Args", ""), re.MULTILINE)
+    assert described == arguments
+    if re.match(r"P?[Rr]equest|Message|\w*[Cc]omm\b", str(signature.return_annotation)):
+        assert sections["Returns"].strip()
+    if {"buf", "dest", "source", "tag", "root", "op"} & {*arguments} and not method.__name__.startswith("complete"):
+        assert sections["Raises"].strip()
+    if method.__qualname__.partition(".")[0] not in ("Opaque", "Reference") and "free" not in method.__name__:
+        assert re.search(r"MPI_|MPI-|section", doc)
+
+
+def test_docstrings_are_those_of_the_native_face() -> None:
+    described = inspect.getdoc(MPI.Comm.Igatherv) or ""
+    native = inspect.getdoc(aiompi.Comm.Gatherv) or ""
+    assert described.startswith("Start a `Gatherv` (section 4.5).")
+    assert native[native.index("    sendbuf: ") : native.index("    root: ")] in described
 
 
 def test_version() -> None:

@@ -99,7 +99,11 @@ class Membership:
         return self._core.name if self else "MPI_COMM_NULL"
 
     def Set_name(self, name: str) -> None:
-        """Give it a name for diagnostics, on this process (MPI_Comm_set_name)."""
+        """Set the name for diagnostics, in this process (MPI_Comm_set_name).
+
+        Args:
+            name: the name, which may be empty.
+        """
         self._core.name = text(name, "Set_name: name")
 
     def Get_group(self) -> Group:
@@ -119,7 +123,7 @@ class Membership:
         return self.is_inter
 
     def Is_intra(self) -> bool:
-        """Whether it is an intracommunicator."""
+        """Return True if it is an intracommunicator, the opposite of `Is_inter`."""
         return self.is_intra
 
     @property

@@ -45,6 +45,9 @@ class ErrorHandling(Membership):
     def Set_errhandler(self, errhandler: Errhandler) -> None:
         """Use an error handler for this communicator, in this process (MPI_Errhandler_set, section 7.2).
 
+        Args:
+            errhandler: what to call when a call on the communicator fails.
+
         Raises:
             InvalidErrhandlerError: it is ERRHANDLER_NULL.
         """

@@ -46,6 +46,9 @@ class TopologyMap(Membership):
     def Cart_map(self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None) -> int:
         """Rank of this process in a grid, UNDEFINED if it would be left over (MPI_Cart_map, section 6.5.7).
 
+        Args:
+            dims, periods: as of `Create_cart`.
+
         Raises:
             InvalidDimsError: the grid needs more processes than there are.
         """
@@ -54,6 +57,9 @@ class TopologyMap(Membership):
 
     def Graph_map(self, index: Sequence[int], edges: Sequence[int]) -> int:
         """Rank of this process in a graph, UNDEFINED if it would be left over (MPI_Graph_map, section 6.5.7).
+
+        Args:
+            index, edges: as of `Create_graph`.
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
@@ -165,6 +171,10 @@ class CartesianInquiry(Neighborhood):
 
     def Shift(self, direction: int, disp: int) -> tuple[int, int]:
         """From whom to receive and to whom to send, to shift data along a dimension (MPI_Cart_shift, section 6.5.5).
+
+        Args:
+            direction: the dimension, from 0.
+            disp: number of steps; negative to shift downwards.
 
         Returns:
             (source, dest), as for Sendrecv; PROC_NULL beyond an open border.

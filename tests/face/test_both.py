@@ -12,8 +12,8 @@ import aiompi
 from aiompi import MPI
 from aiompi.coll import buffers
 from aiompi.face.common import Membership
-from aiompi.face.native import World
 from aiompi.face.native.collective.objects import ObjectCollectives
+from aiompi.face.native.job import World
 
 NATIVE, BLOCKING = aiompi.Intracomm, MPI.Intracomm
 

@@ -20,8 +20,8 @@ import aiompi.face.blocking.environment
 from aiompi import MPI, hooks
 from aiompi.comm.errhandler import Errhandler
 from aiompi.face.errhandlers import consult
-from aiompi.face.native import World
 from aiompi.face.native.communicator import Cartcomm
+from aiompi.face.native.job import World
 from aiompi.info import Info
 
 SURFACES = {declared.namespace: declared.names for declared in hooks._surfaces}

@@ -17,7 +17,8 @@ from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import DOUBLE
 from aiompi.engine import Request
-from aiompi.face.native import Intracomm, World, run
+from aiompi.face.native import Intracomm
+from aiompi.face.native.job import World, run
 
 
 async def bind(comm: Intracomm, cores: list[int]) -> None:

@@ -127,7 +127,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     @classmethod
     def Get_parent(cls) -> Intercomm:
-        """COMM_NULL: no process was started by others of its kind (MPI_Comm_get_parent, MPI-2)."""
+        """Return the communicator with the processes that started this one (MPI_Comm_get_parent, MPI-2).
+
+        Returns:
+            A null communicator: aiompi has no dynamic processes.
+        """
         return Intercomm()
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
@@ -189,24 +193,12 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Cartcomm:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over.
-
-        Args:
-            dims: number of processes along each dimension.
-            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
-            reorder: ignored: ranks stay as they are.
-        """
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over."""
         refuse_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
         return cast(Cartcomm, self._made(create.cart(self._admitted, dims, periods)))
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
-        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
-
-        Args:
-            index: index[i] is the number of neighbours of the nodes 0..i together.
-            edges: the neighbours of node 0, of node 1, ...
-            reorder: ignored: ranks stay as they are.
-        """
+        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3)."""
         refuse_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
         return cast(Graphcomm, self._made(create.graph(self._admitted, index, edges)))
 
@@ -219,13 +211,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         info: Info = INFO_NULL,
         reorder: bool = False,
     ) -> Distgraphcomm:
-        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
-
-        Args:
-            sources, destinations: ranks from which and to which edges lead.
-            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
-            info, reorder: ignored.
-        """
+        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2)."""
         refuse_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
         ends = (sources, destinations, sourceweights, destweights)
         return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._admitted, *ends)))
@@ -239,15 +225,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         info: Info = INFO_NULL,
         reorder: bool = False,
     ) -> Distgraphcomm:
-        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
-
-        Args:
-            sources: ranks from which edges lead.
-            degrees: number of edges from each of them.
-            destinations: where these edges lead to, those of the first source first.
-            weights: one for each edge; None or UNWEIGHTED for none.
-            info, reorder: ignored.
-        """
+        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2)."""
         refuse_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
         return cast(
             Distgraphcomm, self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
@@ -274,11 +252,7 @@ class Cartcomm(Topocomm, CartesianInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, Cartesian)
 
     def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
-        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
-
-        Args:
-            remain_dims: for each dimension whether it is kept.
-        """
+        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6)."""
         refuse_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
         return cast(Cartcomm, self._made(create.cart_sub(self._admitted, remain_dims)))
 

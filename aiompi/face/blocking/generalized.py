@@ -34,6 +34,7 @@ class Grequest(Request[Any]):
             query_fn: called with (status, *args, **kwargs) when the request is completed; fills the status.
             free_fn: called with (*args, **kwargs) when it is not needed any more.
             cancel_fn: called with (completed, *args, **kwargs) when it is cancelled.
+            args, kwargs: arguments of these functions.
         """
         engine = process.runtime.engine
         return cls._denote(GeneralizedRequest(engine, query_fn, free_fn, cancel_fn, args or (), kwargs or {}))

@@ -87,7 +87,7 @@ class Message(Reference[_Taken]):
         return Request._denote(self._start(self._place(buf)))
 
     def recv(self, status: Status | None = None) -> Any:
-        """Receive the message as an object.
+        """Receive the message as an object (MPI_Mrecv, MPI-3).
 
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
@@ -96,7 +96,7 @@ class Message(Reference[_Taken]):
         return self._receive(None, status)
 
     def irecv(self) -> Request[Any]:
-        """Start receiving the message as an object.
+        """Start receiving the message as an object (MPI_Imrecv, MPI-3).
 
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.

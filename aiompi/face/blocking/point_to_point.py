@@ -137,7 +137,7 @@ class PointToPoint(Handle):
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
     ) -> Request[Status]:
-        """Start to send one buffer and to receive into another (MPI_Isendrecv, MPI-4)."""
+        """Start to send one buffer and to receive into another (MPI_Isendrecv, MPI-4); see `Sendrecv`."""
         core = self._admitted
         memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
         received = core.irecv(target, source, recvtag)
@@ -174,23 +174,23 @@ class PointToPoint(Handle):
     # Persistent requests (section 3.9).
 
     def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of a send in standard mode."""
+        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9)."""
         return self._send_init(buf, dest, tag, Mode.STANDARD)
 
     def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of a send in buffered mode."""
+        """Bind the arguments of `Ibsend` (section 3.9)."""
         return self._send_init(buf, dest, tag, Mode.BUFFERED)
 
     def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of a send in synchronous mode."""
+        """Bind the arguments of `Issend` (section 3.9)."""
         return self._send_init(buf, dest, tag, Mode.SYNCHRONOUS)
 
     def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of a send in ready mode."""
+        """Bind the arguments of `Irsend` (section 3.9); each start needs the matching receive to be posted."""
         return self._send_init(buf, dest, tag, Mode.READY)
 
     def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
-        """Bind the arguments of a receive."""
+        """Bind the arguments of `Irecv` (section 3.9)."""
         return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
 
     def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
@@ -218,7 +218,11 @@ class PointToPoint(Handle):
         return Request._denote(self._start_copy(obj, dest, tag, Mode.READY))
 
     def irecv(self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
-        """Start receiving an object of any size; `buf` is not needed and ignored."""
+        """Start receiving an object of any size (section 3.7).
+
+        Args:
+            buf: ignored: objects of any size are received without a buffer.
+        """
         return Request._denote(self._admitted.irecv(None, source, tag, process.codec.loads))
 
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
@@ -249,7 +253,11 @@ class PointToPoint(Handle):
     def recv(
         self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Any:
-        """Receive an object of any size; `buf` is not needed and ignored, with a warning."""
+        """Receive an object of any size (section 3.2.4).
+
+        Args:
+            buf: ignored, with a warning: objects of any size are received without a buffer.
+        """
         if buf is not None:
             _warn_of_buffer("buf")
         core = self._entered("Comm.recv", "await comm.recv(source)")
@@ -268,7 +276,11 @@ class PointToPoint(Handle):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> Any:
-        """Send an object and receive another, without deadlock; `recvbuf` is not needed and ignored, with a warning."""
+        """Send an object and receive another, without deadlock (section 3.10).
+
+        Args:
+            recvbuf: ignored, with a warning: objects of any size are received without a buffer.
+        """
         if recvbuf is not None:
             _warn_of_buffer("recvbuf")
         core = self._entered("Comm.sendrecv", "await comm.sendrecv(...)")
@@ -297,7 +309,11 @@ class PointToPoint(Handle):
     # Probes (section 3.8).
 
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Wait for a message without receiving it."""
+        """Wait for a message without receiving it (MPI_Probe, section 3.8).
+
+        Returns:
+            True.
+        """
         refuse_running_loop("Comm.Probe", "await comm.probe(source, tag)")
         envelope = self._finish(self._admitted.probe(source, tag))
         if status is not None:
@@ -305,7 +321,11 @@ class PointToPoint(Handle):
         return True
 
     def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Whether there is a message that a receive would get now."""
+        """Look for a message without receiving it (MPI_Iprobe, section 3.8).
+
+        Returns:
+            True if there is a message that a receive would get now.
+        """
         envelope = self._admitted.iprobe(source, tag)
         if envelope is None:
             process.driver.poll()
@@ -344,7 +364,7 @@ class PointToPoint(Handle):
         attach(self._admitted.attachment, buf)
 
     def Detach_buffer(self) -> Any:
-        """Take the memory back when the messages in it have left; the object that was attached."""
+        """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1)."""
         refuse_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
         return self._finish(self._admitted.attachment.detach())
 

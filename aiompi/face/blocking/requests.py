@@ -84,12 +84,22 @@ class Request(Opaque, Generic[T]):
 
         Args:
             status: filled with the envelope of a received message; the empty status for a null request.
+
+        Returns:
+            True.
+
+        Raises:
+            Exception: the operation failed.
         """
         self._wait(status)
         return True
 
     def wait(self, status: Status | None = None) -> T | None:
-        """Wait until the operation is complete; the received object, None otherwise."""
+        """Wait until the operation is complete; see `Wait`.
+
+        Returns:
+            The received object; None if the operation receives none.
+        """
         return self._wait(status)
 
     def _wait(self, status: Status | None) -> T | None:
@@ -101,11 +111,19 @@ class Request(Opaque, Generic[T]):
         return self._complete(status)
 
     def Test(self, status: Status | None = None) -> bool:
-        """Whether the operation is complete; if so, as `Wait` (MPI_Test, section 3.7.3)."""
+        """Test whether the operation is complete (MPI_Test, section 3.7.3); see `Wait`.
+
+        Returns:
+            True if it is complete; the request is null or inactive then.
+        """
         return self._test(status)[0]
 
     def test(self, status: Status | None = None) -> tuple[bool, T | None]:
-        """Whether the operation is complete, and the received object if so."""
+        """Test whether the operation is complete; see `Test`.
+
+        Returns:
+            (True, received object or None) if it is complete, (False, None) otherwise.
+        """
         return self._test(status)
 
     def _test(self, status: Status | None) -> tuple[bool, T | None]:
@@ -130,10 +148,13 @@ class Request(Opaque, Generic[T]):
             self._deactivate()
 
     def Get_status(self, status: Status | None = None) -> bool:
-        """Whether the operation is complete; the request stays as it is (MPI_Request_get_status, MPI-2).
+        """Test whether the operation is complete, and leave the request as it is (MPI_Request_get_status, MPI-2).
 
         Args:
-            status: filled if so, as by `Wait`.
+            status: filled as by `Wait` if the operation is complete.
+
+        Returns:
+            True if it is complete.
         """
         done = _progress(self)
         if done:
@@ -143,7 +164,7 @@ class Request(Opaque, Generic[T]):
     get_status = Get_status
 
     def Cancel(self) -> None:
-        """Mark for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
+        """Mark the operation for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
 
         Raises:
             InvalidRequestError: it is null or inactive, or of a send and a receive together (`Isendrecv`).
@@ -160,7 +181,7 @@ class Request(Opaque, Generic[T]):
     def Free(self) -> None:
         """Give up the handle; the operation completes by itself (MPI_Request_free, section 3.7.3).
 
-        Should it fail, the job ends: nobody could be told (section 2.7).
+        If the operation fails, the job ends, since no call is left that could report the failure (section 2.7).
 
         Raises:
             InvalidRequestError: it is null.
@@ -176,18 +197,22 @@ class Request(Opaque, Generic[T]):
         if self._core is not None:
             self.Free()
 
-    # Several requests (section 3.7.5). Null and inactive requests among them are passed over.
+    # Several requests (section 3.7.5). Null and inactive requests are ignored.
 
     @classmethod
     def Waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
-        """Wait until all are complete, or one has failed.
+        """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another fails stay as they are.
-            statuses: filled, and extended when too short; an element per request.
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
+        Returns:
+            True.
 
         Raises:
-            InStatusError: some have failed; the statuses' errors tell which, ERR_PENDING those that are not complete.
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
         _wait_for_all(requests)
         _complete_all(requests, statuses)
@@ -195,20 +220,32 @@ class Request(Opaque, Generic[T]):
 
     @classmethod
     def waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[Any]:
-        """As `Waitall`; what each of them received, in their order."""
+        """Wait until all requests are complete, or one has failed; see `Waitall`.
+
+        Returns:
+            What each of them received, in the order of the requests.
+        """
         _wait_for_all(requests)
         return _complete_all(requests, statuses)
 
     @classmethod
     def Testall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
-        """Whether `Waitall` would return, because all are complete or one has failed; otherwise none is changed."""
+        """Complete all requests if `Waitall` would return at once (MPI_Testall, section 3.7.5).
+
+        Returns:
+            True if all were complete or one has failed; otherwise False, and no request is changed.
+        """
         return cls.testall(requests, statuses)[0]
 
     @classmethod
     def testall(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[bool, list[Any] | None]:
-        """As `Testall`, and what they received."""
+        """Complete all requests if they are complete; see `Testall`.
+
+        Returns:
+            (True, what each of them received), or (False, None).
+        """
         _check(requests)
         if not all(_progress(request) for request in requests) and not any(map(_has_failed, requests)):
             return False, None
@@ -216,23 +253,39 @@ class Request(Opaque, Generic[T]):
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> int:
-        """Wait until one is complete; its index, UNDEFINED when none is active."""
+        """Wait until one request is complete (MPI_Waitany, section 3.7.5); see `Wait`.
+
+        Returns:
+            Its index; UNDEFINED if no request is active.
+        """
         return cls.waitany(requests, status)[0]
 
     @classmethod
     def waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, Any]:
-        """Wait until one is complete; its index and what it received."""
+        """Wait until one request is complete; see `Waitany`.
+
+        Returns:
+            Its index, and what it received.
+        """
         return _complete_one(requests, _wait_for_one(requests), status)
 
     @classmethod
     def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
-        """(index, True) when one is complete, (UNDEFINED, True) when none is active, else (UNDEFINED, False)."""
+        """Complete one request if any is complete (MPI_Testany, section 3.7.5); see `Wait`.
+
+        Returns:
+            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False).
+        """
         index, flag, _ = cls.testany(requests, status)
         return index, flag
 
     @classmethod
     def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
-        """As `Testany`, and what the request received."""
+        """Complete one request if any is complete; see `Testany`.
+
+        Returns:
+            The index and the flag of `Testany`, and what the request received.
+        """
         _check(requests)
         found, active = _find(requests)
         if found is None and active:
@@ -245,36 +298,52 @@ class Request(Opaque, Generic[T]):
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
-        """Wait until at least one is complete; the indices of all that are, None when none is active."""
+        """Wait until at least one request is complete (MPI_Waitsome, section 3.7.5); see `Waitall`.
+
+        Returns:
+            The indices of all requests that are complete; None if none is active.
+        """
         return cls.waitsome(requests, statuses)[0]
 
     @classmethod
     def waitsome(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """As `Waitsome`, and what the requests received."""
+        """Wait until at least one request is complete; see `Waitsome`.
+
+        Returns:
+            The indices of `Waitsome`, and what these requests received.
+        """
         _wait_for_one(requests)
         return _complete_some(requests, statuses)
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
-        """The indices of all that are complete, maybe none; None when none is active."""
+        """Complete all requests that are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
+
+        Returns:
+            Their indices, which may be none; None if no request is active.
+        """
         return cls.testsome(requests, statuses)[0]
 
     @classmethod
     def testsome(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """As `Testsome`, and what the requests received."""
+        """Complete all requests that are complete; see `Testsome`.
+
+        Returns:
+            The indices of `Testsome`, and what these requests received.
+        """
         if _check(requests):
             _poll()
         return _complete_some(requests, statuses)
 
-    # As the tests, but nothing is completed: requests stay as they are (MPI-4.1).
+    # The same tests without completing anything: requests stay as they are (MPI-4.1).
 
     @classmethod
     def Get_status_any(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
-        """As `Testany`, and leave the request as it is (MPI_Request_get_status_any)."""
+        """Do what `Testany` does, but leave the request as it is (MPI_Request_get_status_any)."""
         found, active = _look(requests)
         if found is not None:
             _tell(requests[found], status)
@@ -285,7 +354,7 @@ class Request(Opaque, Generic[T]):
 
     @classmethod
     def Get_status_all(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
-        """As `Testall`, and leave the requests as they are (MPI_Request_get_status_all)."""
+        """Do what `Testall` does, but leave the requests as they are (MPI_Request_get_status_all)."""
         _look(requests)
         if not all(map(_is_done, requests)):
             return False
@@ -296,7 +365,7 @@ class Request(Opaque, Generic[T]):
     def Get_status_some(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> list[int] | None:
-        """As `Testsome`, and leave the requests as they are (MPI_Request_get_status_some)."""
+        """Do what `Testsome` does, but leave the requests as they are (MPI_Request_get_status_some)."""
         if not _look(requests)[1]:
             return None
         done = [i for i, request in enumerate(requests) if request._active is not None and _is_done(request)]
@@ -396,7 +465,7 @@ def _check(requests: Sequence[Request[Any]]) -> bool:
 
 
 def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
-    """Wait until all are complete, or one has failed."""
+    """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5)."""
     if not _check(requests):
         return
     pending = [operation for request in reversed(requests) if (operation := request._active) is not None]

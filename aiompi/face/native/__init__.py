@@ -15,10 +15,8 @@ from aiompi.face.native.communicator import (
     Intercomm,
     Intracomm,
 )
-from aiompi.face.native.job import Session, World, init, join, local_world, run
 from aiompi.face.native.message import Message
 
 __all__ = [
-    "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Session",
-    "World", "init", "join", "local_world", "run",
+    "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
 ]  # fmt: skip

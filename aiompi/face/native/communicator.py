@@ -138,7 +138,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     @classmethod
     def Get_parent(cls) -> Intercomm:
-        """COMM_NULL: no process was started by others of its kind (MPI_Comm_get_parent, MPI-2)."""
+        """Return the communicator with the processes that started this one (MPI_Comm_get_parent, MPI-2).
+
+        Returns:
+            A null communicator: aiompi has no dynamic processes.
+        """
         return Intercomm()
 
     def Abort(self, errorcode: int = 1) -> NoReturn:

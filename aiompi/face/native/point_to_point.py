@@ -55,7 +55,10 @@ class PointToPoint(Handle):
         return self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS)
 
     def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
+        """Start sending an object, ready mode (section 3.4); see `isend`.
+
+        The request fails with OtherError if no receive is posted.
+        """
         return self._isend_object(obj, dest, tag, Mode.READY)
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
@@ -142,7 +145,10 @@ class PointToPoint(Handle):
         return self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS)
 
     def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending a buffer, ready mode (section 3.4): it fails with OtherError if no receive is posted."""
+        """Start sending a buffer, ready mode (section 3.4); see `Isend`.
+
+        The request fails with OtherError if no receive is posted.
+        """
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
@@ -200,6 +206,10 @@ class PointToPoint(Handle):
     ) -> Owned[Status]:
         """Send a buffer and receive into another, without deadlock (section 3.10); see `Isend` and `Irecv`.
 
+        Args:
+            sendbuf: as `buf` of `Isend`.
+            recvbuf: as `buf` of `Irecv`; it must not overlap `sendbuf`.
+
         Raises:
             InvalidBufferError: the buffers overlap.
         """
@@ -246,11 +256,19 @@ class PointToPoint(Handle):
     # Probes (section 3.8).
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Owned[Status]:
-        """Wait for a message without receiving it; its Status."""
+        """Wait for a message without receiving it (MPI_Probe, section 3.8).
+
+        Returns:
+            Its Status.
+        """
         return Owned(self._admitted.probe(source, tag))
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
-        """Status of the message that a receive would get now, None if there is none."""
+        """Look for a message without receiving it (MPI_Iprobe, section 3.8).
+
+        Returns:
+            Status of the message that a receive would get now; None if there is none.
+        """
         return self._admitted.iprobe(source, tag)
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> OwnedReceive[Message]:
@@ -281,7 +299,10 @@ class PointToPoint(Handle):
         attach(self._admitted.attachment, buf)
 
     def Detach_buffer(self) -> Request[Any]:
-        """Take the memory back: complete when the messages in it have left; the object that was attached.
+        """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1).
+
+        Returns:
+            A request whose result is the object that was attached.
 
         Raises:
             InvalidBufferError: none is attached.

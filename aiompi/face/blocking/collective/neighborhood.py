@@ -50,12 +50,12 @@ class NeighborhoodCollectives(Handle):
         self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
 
     def neighbor_allgather(self, sendobj: object) -> list[Any]:
-        """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
+        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
         core = self._entered("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
         return self._finish(objects.neighbor_allgather(core, process.codec, sendobj))
 
     def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
-        """What each neighbour has for this rank (section 7.6.2 of MPI-3.1).
+        """Send an object to each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
             sendobj: `outdegree` items, or None instead of as many None.

@@ -29,7 +29,7 @@ class ObjectCollectives(Handle):
     @overload
     def bcast(self, obj: T | None, root: int = 0) -> T: ...
     def bcast(self, obj: object, root: int = 0) -> Any:
-        """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
+        """Send the root's object to every rank (section 4.4)."""
         core = self._entered("Comm.bcast", "await comm.bcast(obj, root)")
         return self._finish(objects.bcast(core, process.codec, obj, root))
 
@@ -38,23 +38,22 @@ class ObjectCollectives(Handle):
     @overload
     def scatter(self, sendobj: Sequence[T] | None, root: int = 0) -> T: ...
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
-        """Item i of the root's sequence, on rank i (section 4.6).
+        """Send item i of the root's sequence to rank i (section 4.6).
 
         Args:
             sendobj: `size` items at the root, or None instead of as many None.
-            root: rank.
         """
         core = self._entered("Comm.scatter", "await comm.scatter(sendobj, root)")
         sequence = [None] * len(core.targets) if sendobj is None else sendobj
         return self._finish(objects.scatter(core, process.codec, sequence, root))
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | MaybeNone:
-        """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+        """Collect the objects of all ranks at the root (section 4.5)."""
         core = self._entered("Comm.gather", "await comm.gather(sendobj, root)")
         return self._finish(objects.gather(core, process.codec, sendobj, root))
 
     def allgather(self, sendobj: T) -> list[T]:
-        """The objects of all ranks in rank order (section 4.7)."""
+        """Collect the objects of all ranks on every rank (section 4.7)."""
         core = self._entered("Comm.allgather", "await comm.allgather(sendobj)")
         return self._finish(objects.allgather(core, process.codec, sendobj))
 
@@ -63,7 +62,7 @@ class ObjectCollectives(Handle):
     @overload
     def alltoall(self, sendobj: Sequence[T]) -> list[T]: ...
     def alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
-        """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
+        """Send item r of every rank's sequence to rank r (section 4.8).
 
         Args:
             sendobj: `size` items, or None instead of as many None.
@@ -73,23 +72,23 @@ class ObjectCollectives(Handle):
         return self._finish(objects.alltoall(core, process.codec, sequence))
 
     def reduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0) -> T | MaybeNone:
-        """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
+        """Combine the objects of all ranks in rank order, at the root (section 4.9)."""
         core = self._entered("Comm.reduce", "await comm.reduce(sendobj, op, root)")
         return self._finish(objects.reduce(core, process.codec, sendobj, op, root))
 
     def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
-        """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
+        """Combine the objects of all ranks in rank order, on every rank (section 4.9.6)."""
         core = self._entered("Comm.allreduce", "await comm.allreduce(sendobj, op)")
         result: T = self._finish(objects.allreduce(core, process.codec, sendobj, op))
         return result
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
-        """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
+        """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
         core = self._entered("Comm.scan", "await comm.scan(sendobj, op)")
         result: T = self._finish(objects.scan(core, process.codec, sendobj, op))
         return result
 
     def exscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T | MaybeNone:
-        """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
+        """Combine the objects of the ranks below this one in rank order (MPI-2)."""
         core = self._entered("Comm.exscan", "await comm.exscan(sendobj, op)")
         return self._finish(objects.exscan(core, process.codec, sendobj, op))

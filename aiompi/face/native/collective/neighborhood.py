@@ -71,11 +71,22 @@ class NeighborhoodCollectives(Handle):
         return neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf)
 
     def neighbor_allgather(self, sendobj: object) -> Request[list[Any]]:
-        """The objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
+        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1).
+
+        Returns:
+            A request whose result is the list of the objects, in the order of `inedges`.
+        """
         return objects.neighbor_allgather(self._admitted, self._codec, sendobj)
 
     def neighbor_alltoall(self, sendobj: Sequence[Any]) -> Request[list[Any]]:
-        """What each neighbour has for this rank (section 7.6.2 of MPI-3.1); `sendobj` has `outdegree` items."""
+        """Send an object to each neighbour (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendobj: `outdegree` objects.
+
+        Returns:
+            A request whose result is the list of what the neighbours sent, in the order of `inedges`.
+        """
         return objects.neighbor_alltoall(self._admitted, self._codec, sendobj)
 
     def Neighbor_allgather_init(

@@ -37,7 +37,14 @@ class ObjectCollectives(Handle):
     @overload
     def bcast(self, obj: T | None, root: int = 0, *, algorithm: str | None = None) -> Request[T]: ...
     def bcast(self, obj: object, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
-        """The root's object, on every rank (section 4.4). `obj` is ignored elsewhere."""
+        """Send the root's object to every rank (section 4.4).
+
+        Args:
+            obj: the object at the root; ignored elsewhere.
+
+        Returns:
+            A request whose result is the root's object.
+        """
         return objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm)
 
     @overload
@@ -45,39 +52,77 @@ class ObjectCollectives(Handle):
     @overload
     def scatter(self, sendobj: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None) -> Request[T]: ...
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None) -> Request[Any]:
-        """Item i of the root's sequence, on rank i (section 4.6). `sendobj` has `size` items at the root."""
+        """Send item i of the root's sequence to rank i (section 4.6).
+
+        Args:
+            sendobj: `size` objects at the root; ignored elsewhere.
+
+        Returns:
+            A request whose result is the item for this rank.
+        """
         return objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def gather(self, sendobj: T, root: int = 0, *, algorithm: str | None = None) -> Request[list[T] | MaybeNone]:
-        """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+        """Collect the objects of all ranks at the root (section 4.5).
+
+        Returns:
+            A request whose result is the list of the objects in rank order at the root, None elsewhere.
+        """
         return objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def allgather(self, sendobj: T, *, algorithm: str | None = None) -> Request[list[T]]:
-        """The objects of all ranks in rank order (section 4.7)."""
+        """Collect the objects of all ranks on every rank (section 4.7).
+
+        Returns:
+            A request whose result is the list of the objects in rank order.
+        """
         return objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
     def alltoall(self, sendobj: Sequence[T], *, algorithm: str | None = None) -> Request[list[T]]:
-        """Item r of every rank's sequence, on rank r, in rank order (section 4.8)."""
+        """Send item r of every rank's sequence to rank r (section 4.8).
+
+        Args:
+            sendobj: `size` objects, one for each rank.
+
+        Returns:
+            A request whose result is the list of what the ranks sent here, in rank order.
+        """
         return objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
     def reduce(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0, *, algorithm: str | None = None
     ) -> Request[T | MaybeNone]:
-        """The objects of all ranks combined in rank order, at the root; None elsewhere (section 4.9)."""
+        """Combine the objects of all ranks in rank order, at the root (section 4.9).
+
+        Returns:
+            A request whose result is the combined object at the root, None elsewhere.
+        """
         return objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm)
 
     def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
-        """The objects of all ranks combined in rank order, on every rank (section 4.9.6)."""
+        """Combine the objects of all ranks in rank order, on every rank (section 4.9.6).
+
+        Returns:
+            A request whose result is the combined object.
+        """
         return objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
-        """The objects of the ranks up to this one, it included, combined in rank order (section 4.11)."""
+        """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
+
+        Returns:
+            A request whose result is the combined object.
+        """
         return objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def exscan(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
     ) -> Request[T | MaybeNone]:
-        """The objects of the ranks below this one combined in rank order; None on rank 0 (MPI-2)."""
+        """Combine the objects of the ranks below this one in rank order (MPI-2).
+
+        Returns:
+            A request whose result is the combined object; None on rank 0.
+        """
         return objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     ibarrier = barrier
