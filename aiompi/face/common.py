@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from aiompi import create
+from aiompi import attribute, create
 from aiompi.arguments import instance, text
 from aiompi.comm import Communicator, Group
-from aiompi.comm.attribute import Attributes
+from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.null import is_null
 from aiompi.datatype import BUFFER_AUTOMATIC, resolve_recv
 from aiompi.datatype.buffer.constant import BufferAutomatic
@@ -160,6 +160,18 @@ class Membership:
 
     def __hash__(self) -> int:
         return hash(self._core) if self else 0
+
+
+class Caching(Membership, attribute.Caching):
+    """Values that a program caches on a communicator of its process (section 5.7)."""
+
+    __slots__ = ()
+
+    _keyvals = COMMUNICATOR_KEYVALS
+
+    @property
+    def _attributes(self) -> Attributes:
+        return self._core.attributes
 
 
 C = TypeVar("C", bound=Membership)

@@ -14,12 +14,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiompi import hooks
+from aiompi.comm import Group
 from aiompi.comm.errhandler import Errhandler, HandlerFunction
+from aiompi.datatype import Datatype
 from aiompi.engine import Owned, Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidErrhandlerError, JobAbortedError
-from aiompi.face import surface as surface  # what hooks see besides communicators
 from aiompi.face.common import Membership
+from aiompi.info import Info
+from aiompi.op import Op
+
+# Hooks also see the calls of objects that both faces share: those with names of the standard, in upper case.
+for _shared in (Group, Datatype, Op, Info, Errhandler):
+    hooks.surface(_shared, [name for name in dir(_shared) if name[0].isupper()])
 
 
 class ErrorHandling(Membership):

@@ -14,14 +14,13 @@ from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
-from aiompi.face.attributes import Caching
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import clear_attributes, duplicate, free, furnish, hints, peer_of
+from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.topology import (
     CartesianInquiry,

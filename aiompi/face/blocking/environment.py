@@ -13,10 +13,10 @@ from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
 from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import COMM_WORLD
-from aiompi.face.blocking.generalized import Grequest
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process
-from aiompi.face.blocking.requests import Prequest, Request
+from aiompi.face.blocking.request_kinds import Grequest, Prequest
+from aiompi.face.blocking.requests import Request
 from aiompi.info import Info
 
 __all__ = [

@@ -22,7 +22,8 @@ from aiompi.engine.exchange import exchange
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process, wait
-from aiompi.face.blocking.requests import Prequest, Request
+from aiompi.face.blocking.request_kinds import Prequest
+from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
 from aiompi.status import Status
 from aiompi.typing import Buffer, BufSpec

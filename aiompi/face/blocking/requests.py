@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from aiompi.arguments import several
 from aiompi.constants import UNDEFINED
 from aiompi.driver.threads import refuse_running_loop
-from aiompi.engine import PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import ERR_PENDING, SUCCESS, Exception, InStatusError, InvalidRequestError
-from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.process import process
 from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status, check_status
@@ -378,52 +375,6 @@ class Request(Opaque, Generic[T]):
 
     def __repr__(self) -> str:
         return "<Request null>" if self._core is None else repr(self._core)
-
-
-class Prequest(Request[T]):
-    """A persistent request (section 3.9): inactive until it is started, and again once it has been completed."""
-
-    __slots__ = ()
-
-    _kind: ClassVar[type] = PersistentRequest
-    _core: PersistentRequest[T] | None
-
-    @property
-    def _active(self) -> EngineRequest[T] | None:
-        return self._core if self._core is not None and self._core.started else None
-
-    def _deactivate(self) -> None:
-        if self._core is not None:
-            self._core.forget_operation()
-
-    def Start(self) -> None:
-        """Start the operation (MPI_Start, section 3.9).
-
-        Raises:
-            InvalidRequestError: it is null, or active: started, and not completed by a Wait or Test.
-        """
-        if self._core is None or self._core.started:
-            state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
-            raise InvalidRequestError(f"Prequest.Start: the request is {state}")
-        process.admit()
-        self._core.start()
-
-    @classmethod
-    def Startall(cls, requests: Iterable[Prequest[Any]]) -> None:
-        """Start several requests, in their order (MPI_Startall, section 3.9).
-
-        Raises:
-            InvalidRequestError: one cannot be started; those before it have been.
-        """
-        for request in several(requests, "requests", "persistent requests"):
-            if not isinstance(request, Prequest):
-                raise InvalidRequestError(f"Prequest.Startall: {request!r} is not persistent")
-            request.Start()
-
-    Pready = absent("Prequest.Pready", PARTITIONED)
-    Pready_range = absent("Prequest.Pready_range", PARTITIONED)
-    Pready_list = absent("Prequest.Pready_list", PARTITIONED)
-    Parrived = absent("Prequest.Parrived", PARTITIONED)
 
 
 def _is_done(request: Request[Any]) -> bool:

@@ -14,8 +14,7 @@ from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
 from aiompi.errors import JobAbortedError
 from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
-from aiompi.face.attributes import Caching
-from aiompi.face.common import duplicate, free, peer_of
+from aiompi.face.common import Caching, duplicate, free, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives

@@ -10,7 +10,8 @@ from aiompi.coll.buffers import neighborhood
 from aiompi.coll.neighborhood import Neighborhood
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
-from aiompi.face.blocking.requests import Prequest, Request
+from aiompi.face.blocking.request_kinds import Prequest
+from aiompi.face.blocking.requests import Request
 from aiompi.info import INFO_NULL, Info
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aiompi.coll import buffers
 from aiompi.face.blocking.handle import Handle
-from aiompi.face.blocking.requests import Prequest
+from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.info import INFO_NULL, Info
 from aiompi.op import SUM, Op
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
