@@ -1,4 +1,4 @@
-"""Waiting inside an asyncio event loop, the application's own: asyncio's or uvloop's."""
+"""The driver of the native face: waiting inside the event loop of the application, asyncio's or uvloop's."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from aiompi.errors import LocalProtocolError
 
 T = TypeVar("T")
 
-#: how often pollers are asked per turn of a loop that spins: it takes a few microseconds, as the turn itself does
+#: polls of each poller per turn of a spinning loop; they take a few microseconds, as the turn itself does
 _ASKED: Final = 2
-#: how often they are before a task waits for a request, about as long as another rank takes to answer, and seconds for
-#: which requests may be found in this way before the loop gets a turn
+#: polls of each poller before a task waits for a request, about as long as another rank takes to answer; and seconds
+#: for which requests may complete in this way before the loop gets a turn
 _GLANCE: Final = range(8)
 _GLANCES: Final = 500e-6
 
 
 class AsyncioDriver:
-    """Progress comes from an event loop, to whose thread all calls belong.
+    """An event loop makes progress, and only its thread may make calls.
 
-    It is the one that runs where the driver is made, or else where it is first used.
+    The driver uses the loop that is running when the driver is created, or else when it is first used.
     """
 
     background = True
@@ -45,7 +45,7 @@ class AsyncioDriver:
         self._spin = Spin()
         self._until = 0.0
         self._glances_end = 0.0  # in this turn of the loop
-        self._busy = False  # whether one of them has found something
+        self._busy = False  # a poller has found something
         self._adopt()
 
     @property
@@ -81,19 +81,19 @@ class AsyncioDriver:
         return (self._loop or self.loop).create_future()
 
     def _glance(self, request: Request[Any]) -> bool:
-        """Look for a request before its task waits, if the loop spins: a turn of it takes longer than most answers."""
+        """Poll for a request before its task waits, if the loop spins: a turn takes longer than most answers."""
         if time.monotonic() >= self._glances_end:
             return False
         if self._look():
             self._busy = True
             if request._done:
                 return True
-        # Either in vain, or there are other things to do, and may be many.
+        # Either nothing arrived, or other work arrived, and there may be much of it.
         self._glances_end = 0.0
         return False
 
     def _look(self) -> bool:
-        """Ask the pollers a few times, until one of them has found something to do; whether one has."""
+        """Poll a few times, until one poller finds something to do. Return True if one did."""
         pollers = self._pollers
         looks = self._spin.looks(len(pollers))
         for _ in _GLANCE:
@@ -105,7 +105,7 @@ class AsyncioDriver:
         return False
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
-        """Nothing: other tasks of this process may still complete what one waits for."""
+        """Do nothing: other tasks of this process may still complete a request that a task waits for."""
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
         self._spin.seconds, self._spin.yields_core = seconds, yields_core
@@ -120,7 +120,7 @@ class AsyncioDriver:
         return True
 
     def _ask(self) -> None:
-        """Ask the pollers a few times per turn of the loop, so that everything else in it goes on."""
+        """Poll a few times per turn of the loop, so that everything else in the loop continues."""
         pollers = self._pollers
         busy, self._busy = self._busy, False
         try:
@@ -151,7 +151,7 @@ class AsyncioDriver:
         return yield_core_until(ready, seconds)
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
-        """Nothing: no thread is ever blocked."""
+        """Do nothing: this driver never blocks a thread."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args)
@@ -165,11 +165,11 @@ class AsyncioDriver:
 
     def renew(self) -> None:
         if self._loop is not None and not self.in_own_thread:
-            self._loop.set_debug(False)  # or it refuses what other threads do, and its own is not in the copy
+            self._loop.set_debug(False)  # in debug mode it refuses other threads, and its own is not in the copy
         try:
             detach_descriptors(self._reading | self._writing)
         finally:
-            # The copy of the loop may go on, and would hear of what comes for the parent.
+            # The copy of the loop may continue to run, and would see events that are meant for the parent.
             self._pollers.clear()
             for fd in [*self._reading]:
                 self.remove_reader(fd)
@@ -182,7 +182,7 @@ class AsyncioDriver:
 
     def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
         doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, hand_out, callback)
-        self.add_reader(fd, doorbell.heard)
+        self.add_reader(fd, doorbell.on_readable)
 
     def remove_reader(self, fd: int) -> None:
         self._reading.discard(fd)
@@ -203,10 +203,10 @@ class AsyncioDriver:
 
 
 def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object] = lambda error: None) -> T:
-    """Run a coroutine in a new event loop, uvloop's when it is installed.
+    """Run a coroutine in a new event loop, which is uvloop's if that is installed.
 
     Args:
-        on_error: called with what ends the loop, before tasks that still run are cancelled.
+        on_error: called with the exception that ends the loop, before tasks that still run are cancelled.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:

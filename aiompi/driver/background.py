@@ -11,26 +11,26 @@ from typing import Any, Final
 
 from aiompi.driver.threads import NO_THREAD
 
-#: seconds without progress of the program's threads after which the thread in the background takes over
+#: seconds without progress by threads of the program after which the background thread takes over
 _NAP: Final = 1e-3
 
 
 class Background:
     """A thread that makes progress while no thread of the program does.
 
-    To hand over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
+    Handing over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
     this thread naps while threads of the program come and go, sleeps while one of them waits for long, and takes over
-    when none has waited or looked during a nap.
+    when none has waited or polled during a nap.
 
     Args:
-        fd: readable when progress can be made.
-        lock: held around `relieved` and `progress`, and by all who call methods without saying otherwise.
-        relieved: whether a thread of the program makes progress.
-        progress: makes progress, and gives seconds until it is due again, None if it depends only on the descriptor.
-        failed: told about an exception that has ended the thread, in the thread.
+        fd: descriptor that is readable when progress can be made.
+        lock: held around `relieved` and `progress`. Callers of methods hold it unless the method says otherwise.
+        relieved: returns True if a thread of the program makes progress.
+        progress: makes progress. Returns the seconds until it is due again, or None if it depends only on `fd`.
+        failed: called in the thread with the exception that has ended it.
 
     Attributes:
-        thread: its identifier, NO_THREAD while it does not run.
+        thread: identifier of the thread, NO_THREAD while it does not run.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Background:
         self._failed = failed
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._attending = False  # to the descriptor
-        self._sleeping = False  # until a thread of the program has waited to the end
-        self._others = self._seen = 0  # how often they have made progress, and that at the last look
+        self._attending = False  # it waits for the descriptor
+        self._sleeping = False  # it sleeps until a thread of the program has finished waiting
+        self._others = self._seen = 0  # how often other threads have made progress: now, and at the last check
         self._doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._off_duty = select.poll()
         self._on_duty = select.poll()
@@ -59,12 +59,12 @@ class Background:
         self._on_duty.register(fd, select.POLLIN)
 
     def start(self) -> None:
-        """Without the lock."""
+        """Start the thread. Call this without the lock."""
         self._thread = threading.Thread(target=self._run, name="aiompi-progress", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. Without the lock."""
+        """End the thread. Call this without the lock."""
         thread, self._stopping = self._thread, True
         if thread is not None and thread is not threading.current_thread():
             self._ring()
@@ -72,26 +72,26 @@ class Background:
         self._thread = None
 
     def close(self) -> None:
-        """Without the lock."""
+        """End the thread and close its descriptor. Call this without the lock."""
         self.stop()
         os.close(self._doorbell)
 
     def stand_aside(self) -> None:
-        """A thread of the program makes progress."""
+        """Note that a thread of the program makes progress now."""
         self._others += 1
         if self._attending:
             self._attending = False
             self._ring()
 
     def take_over(self) -> None:
-        """No thread of the program makes progress any more."""
+        """Note that no thread of the program makes progress any more."""
         self._others += 1
         if self._sleeping:
             self._sleeping = False
             self._ring()
 
     def wake(self) -> None:
-        """There is progress to be made that the descriptor does not tell."""
+        """Wake the thread for progress that the descriptor does not announce."""
         if self._attending:
             self._ring()
 
@@ -113,7 +113,7 @@ class Background:
             self.thread = NO_THREAD
 
     def _next(self) -> tuple[select.poll, float | None]:
-        """Make progress if nobody else does; what to wait for then, and for how many seconds."""
+        """Make progress if no other thread does. Return what to wait for next, and for how many seconds."""
         self._attending = self._sleeping = False
         seen, self._seen = self._seen, self._others
         if seen != self._others:
@@ -122,7 +122,7 @@ class Background:
             self._sleeping = True
             return self._off_duty, None
         seconds = self._progress()
-        if self._relieved():  # since a function of the program waited, which progress has called
+        if self._relieved():  # a function of the program that `progress` called has waited
             return self._off_duty, _NAP
         self._attending = True
         return self._on_duty, seconds

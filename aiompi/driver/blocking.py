@@ -1,4 +1,4 @@
-"""Waiting without an event loop: the calling thread sleeps in epoll until its request is complete."""
+"""The driver of the blocking face: the calling thread sleeps in epoll until its request is complete."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: seconds after which descriptors are looked at too, while pollers find something to do and while they do not
+#: seconds between checks of the descriptors: while pollers find something to do, and while they do not
 _LOOK_BUSY: Final = 200e-6
 _LOOK_IDLE: Final = 10e-6
-#: what is asked of epoll: by constants of the module, since it is done for each message
+#: masks of epoll, as constants of the module because each message needs them
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _DOORBELL: Final = select.EPOLLIN | select.EPOLLET
-#: events that a sleep ends with at most: by itself epoll makes room for 1023 each time
+#: maximum of events per sleep; by default epoll allocates room for 1023 each time
 AT_ONCE: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
 class BlockingDriver:
-    """Progress is made inside blocking calls, and by `poll`: by the thread that has made this driver, and no other.
+    """Progress is made inside blocking calls and by `poll`, only in the thread that created this driver.
 
     Attributes:
         level: thread level, one of the THREAD_ constants.
@@ -55,7 +55,7 @@ class BlockingDriver:
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
-        self._asleep = False  # or about to be: calls come from signal handlers
+        self._asleep = False  # asleep, or about to be: calls then come from signal handlers
         self._alarm: int | None = None
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
@@ -63,7 +63,7 @@ class BlockingDriver:
         self._spin = Spin()
         self.single = False
         self._pollers: list[Poller] = []
-        self._due = 0.0  # when to look at the descriptors, in case this rank never sleeps
+        self._due = 0.0  # when to check the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
 
@@ -71,7 +71,7 @@ class BlockingDriver:
 
     @property
     def in_first_thread(self) -> bool:
-        """Whether the calling thread is the one that has made this driver, or takes its place after its end."""
+        """True in the thread that created this driver, and in any thread after that one has ended."""
         return threading.current_thread() is self._first or not self._first.is_alive()
 
     @property
@@ -79,10 +79,10 @@ class BlockingDriver:
         return get_ident() == self._owner
 
     def admit(self) -> None:
-        """Refuse the call of a thread that may not make it.
+        """Refuse a call that the calling thread may not make.
 
         Raises:
-            LocalProtocolError: the thread may not.
+            LocalProtocolError: the thread level does not allow the call.
         """
         if self.in_first_thread:
             self._rouse()
@@ -95,52 +95,53 @@ class BlockingDriver:
             )
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
-        """A block that is a call: no other thread is in one meanwhile.
+        """Return a context for a call, during which no other thread is in a call.
 
         Raises:
-            LocalProtocolError: another thread is, and does not wait by itself; or the thread may not make calls.
+            LocalProtocolError: another thread is in a call and the level does not make this one wait, or this thread
+                may not make calls.
         """
         self.admit()
         return nullcontext()
 
     def urgent(self) -> AbstractContextManager[None]:
-        """A block that is a call which every thread may make, and which is the last one."""
+        """Return a context for the last call, such as Abort, which every thread may make."""
         return nullcontext()
 
     def before_fork(self) -> None:
-        """Be in a state that a copy can be made of."""
+        """Enter a state in which the process can fork."""
 
     def after_fork(self) -> None:
         """Undo `before_fork`, in the parent."""
 
     def renew(self) -> None:
-        self._epoll.close()  # that of the parent; first, there may be no descriptor for another one
+        self._epoll.close()  # the parent's; closed first, because no other descriptor may be free
         detach_descriptors({*self._readers, *self._writers})
         self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
 
     def start(self) -> None:
-        """Make progress in the background, if at all."""
+        """Start progress in the background, if the driver has it."""
 
     def stop(self) -> None:
-        """Make no progress in the background any more."""
+        """Stop progress in the background."""
 
     # Waiting.
 
     def wait(self, request: Request[T]) -> T:
-        """Block until the request is complete; its result.
+        """Block until the request is complete, and return its result.
 
         Raises:
             aiompi.Exception: the operation failed.
-            LocalProtocolError: nothing can ever complete it.
+            LocalProtocolError: nothing can ever complete the request.
         """
         self.finish(request)
         return request.result()
 
     def finish(self, request: Request[Any]) -> None:
-        """Block until the request is complete, however it ends.
+        """Block until the request is complete, whatever its outcome.
 
         Raises:
-            LocalProtocolError: the call is made in the midst of another operation, which could not go on meanwhile.
+            LocalProtocolError: the call is made inside another operation, which could not continue meanwhile.
         """
         engine = request._engine
         if engine.stepping:
@@ -155,7 +156,7 @@ class BlockingDriver:
             self._asleep, self.owner, self.single = False, self._owner, False
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        """Block until a condition holds, which only the completion of a request among these can make true."""
+        """Block until a condition holds that only the completion of one of the requests can make true."""
         if self._asleep:
             return self._interrupt(lambda: self.wait_until(satisfied, requests))
         try:
@@ -165,7 +166,7 @@ class BlockingDriver:
             self._asleep, self.owner = False, self._owner
 
     def _interrupt(self, wait: Callable[[], None]) -> None:
-        """A signal handler waits in the midst of a sleep."""
+        """Wait in a signal handler that has interrupted a sleep."""
         self._asleep = False
         try:
             wait()
@@ -174,7 +175,7 @@ class BlockingDriver:
             self._rouse()
 
     def poll(self) -> None:
-        """Make what progress is possible without blocking."""
+        """Make all progress that is possible without blocking."""
         try:
             self._turn(0.0)
         finally:
@@ -185,8 +186,8 @@ class BlockingDriver:
         if self._pollers and self._ask(0.0 if ran else timeout):
             return
         if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
-            # First the caller looks once more for what it waits for, which what has run may have completed, too: from
-            # now on signal handlers end the sleep.
+            # The caller first checks its request once more, because callbacks may have completed it. From now on
+            # signal handlers end the sleep.
             self._asleep, self.owner = True, NO_THREAD
         elif ran:
             self._look(0.0)
@@ -194,10 +195,10 @@ class BlockingDriver:
             self._look(self._pause() if timeout is None else timeout)
 
     def _pause(self) -> float | None:
-        """Seconds to sleep for, None if it is the descriptors alone that something depends on.
+        """Return the seconds to sleep, None if only descriptors can end the wait.
 
         Raises:
-            LocalProtocolError: nothing can happen any more.
+            LocalProtocolError: nothing can end the wait.
         """
         if self._readers and self._deadlocked is None and not self._timers:
             return None  # the usual case
@@ -209,7 +210,7 @@ class BlockingDriver:
         return max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
 
     def _look(self, timeout: float | None) -> bool:
-        """Call those whose descriptors are ready; whether there were any."""
+        """Call the callbacks of ready descriptors. Return True if there were any."""
         try:
             events = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
             for fd, event in events:
@@ -234,9 +235,9 @@ class BlockingDriver:
         return self._epoll.poll(timeout, AT_ONCE)
 
     def _rouse(self) -> None:
-        """End the sleep that a signal handler interrupts: what it does may be what is waited for.
+        """End the sleep that a signal handler interrupts: the handler may complete the awaited request.
 
-        To be called before its calls, and after those that wait: they have been roused themselves.
+        Call this before each call of a handler, and again after each call that waits, since it has used up the alarm.
         """
         if not self._asleep:
             return
@@ -245,15 +246,15 @@ class BlockingDriver:
             self._epoll.register(alarm, _DOORBELL)
             self._alarm = alarm
         else:
-            self._epoll.modify(self._alarm, _DOORBELL)  # it is told of again
+            self._epoll.modify(self._alarm, _DOORBELL)  # epoll reports it again
 
     def _ring_again(self) -> None:
-        """Of doorbells the kernel tells once, and some of those that have rung may not have been answered."""
+        """Have epoll report all doorbells again: it reports each ring once, and some may not have been handled."""
         for fd in self._doorbells:
             self._epoll.modify(fd, _DOORBELL)
 
     def _ask(self, timeout: float | None) -> bool:
-        """Ask the pollers, for a while if a sleep would follow; whether there was something to do."""
+        """Poll, and spin if a sleep would follow. Return True if there was something to do."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LOOK_BUSY
@@ -269,13 +270,13 @@ class BlockingDriver:
         return timeout != 0.0 and self._keep_asking(now)
 
     def _keep_asking(self, start: float) -> bool:
-        """Spin; whether there was something to do in the end. If not, the pollers rest."""
+        """Spin. Return True if there was something to do; otherwise stop polling."""
         pollers, look = self._pollers, start + _LOOK_IDLE
         until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
         looks = self._spin.looks(len(pollers))
         while True:
             if self._spin.yields_core:
-                until = self._spin.yield_core_until(until)  # if the spin is over, after one more look
+                until = self._spin.yield_core_until(until)  # if the spin is over, poll once more
             for poller in pollers:
                 if poller.poll(looks):
                     self._spin.won()
@@ -295,18 +296,18 @@ class BlockingDriver:
         return bool(pollers)
 
     def _stuck(self) -> bool:
-        """Whether nothing can happen any more."""
+        """Return True if nothing can happen any more."""
         if self._deadlocked is not None and self._deadlocked():
             return True
         return not (self._readers or self._writers or self._timers)
 
     def _run_due(self) -> bool:
-        """Run what is due; whether there was anything."""
+        """Run the callbacks that are due. Return True if there were any."""
         ran = bool(self._soon)
         try:
             for _ in range(len(self._soon)):
                 if not self._soon:
-                    break  # one of them has waited, and what was due ran meanwhile
+                    break  # one callback has waited, and the others ran meanwhile
                 self._soon.popleft()()
         except BaseException:
             self._ring_again()
@@ -348,7 +349,7 @@ class BlockingDriver:
             with observer(requests):
                 wait_until(satisfied, requests)
 
-        # In place of the methods, so that waits which nobody observes pay nothing.
+        # These replace the methods, so that waits without an observer have no cost.
         self.finish = observed_finish  # type: ignore[method-assign]
         self.wait_until = observed_wait  # type: ignore[method-assign]
 
@@ -367,14 +368,14 @@ class BlockingDriver:
         self._change(fd, self._readers, callback)
 
     def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        def attend() -> None:
-            if self._readers.get(fd) is attend:
+        def call_if_registered() -> None:
+            if self._readers.get(fd) is call_if_registered:
                 callback()
 
-        self._readers[fd] = attend
+        self._readers[fd] = call_if_registered
         self._doorbells[fd] = hand_out
         try:
-            # Edge-triggered: the kernel tells of each writing, and nobody has to read, which saves a system call.
+            # Edge-triggered: the kernel reports each write, and no read is needed, which saves a system call.
             self._epoll.register(fd, _DOORBELL)
         except BaseException:
             del self._readers[fd], self._doorbells[fd]
@@ -412,7 +413,7 @@ class BlockingDriver:
 
 
 class _Timer:
-    """A callback at a time; ordered by it."""
+    """A callback with the time at which it is due; timers are ordered by this time."""
 
     __slots__ = ("callback", "cancelled", "due", "number")
 

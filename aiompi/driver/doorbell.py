@@ -1,4 +1,8 @@
-"""Doorbells where the kernel tells that a descriptor is readable, and not that it has just been written."""
+"""Doorbells for drivers whose descriptors are level-triggered.
+
+A doorbell is an eventfd that a peer writes. `BlockingDriver` sees each write by edge-triggered epoll. The other drivers
+see only that the descriptor is readable, and use `reading` or `LoopDoorbell`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,17 @@ import os
 from collections.abc import Callable
 
 
-def silencing(fd: int, callback: Callable[[], object]) -> Callable[[], None]:
-    """A callback for when an eventfd is readable: it takes note of the ringing so far first."""
+def reading(fd: int, callback: Callable[[], object]) -> Callable[[], None]:
+    """Return a callback for a readable eventfd, which reads the eventfd and then calls `callback`."""
 
-    def heard() -> None:
+    def on_readable() -> None:
         try:
             os.eventfd_read(fd)
         except BlockingIOError:
             return  # another thread has read it, and called
         callback()
 
-    return heard
+    return on_readable
 
 
 def _nothing() -> bool:
@@ -25,7 +29,7 @@ def _nothing() -> bool:
 
 
 class LoopDoorbell:
-    """A doorbell in an event loop. Tasks that wait for what has come run before it is read, and looked at further.
+    """A doorbell in an event loop. Tasks that wait for an arrived message run before the eventfd is read.
 
     For the arguments see `Driver.add_doorbell`.
     """
@@ -40,14 +44,14 @@ class LoopDoorbell:
         self._hand_out = hand_out
         self._callback: Callable[[], object] | None = callback
         self._later = False
-        # asyncio asks the kernel before the callbacks of a turn, and tells of what they have read after them.
+        # asyncio polls before the callbacks of a turn, so it reports an eventfd once more that they have read.
         self._echoes = isinstance(loop, asyncio.BaseEventLoop)
         self._echo = False
 
-    def heard(self) -> None:
-        """The descriptor is readable."""
+    def on_readable(self) -> None:
+        """Handle a readable descriptor."""
         if self._echo:
-            self._echo = False  # if it has been rung again it is told again
+            self._echo = False  # if the doorbell has been rung again the loop reports it again
         elif self._later or not self._hand_out():
             self._rest()
         else:
@@ -65,5 +69,5 @@ class LoopDoorbell:
         self._callback()
 
     def remove(self) -> None:
-        """Call nobody any more, whatever is under way: the descriptor may soon be that of something else."""
+        """Call nothing any more, even if a call is scheduled: the descriptor's number may soon be reused."""
         self._callback, self._hand_out = None, _nothing

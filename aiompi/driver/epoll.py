@@ -1,4 +1,4 @@
-"""An epoll that threads share."""
+"""`SharedEpoll`: an epoll object that several threads use, of which one sleeps in it without holding their lock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class SharedEpoll:
-    """An epoll in which one thread sleeps, without the lock that all hold for what they do.
+    """An epoll object in which one thread sleeps. It releases the lock of all threads while it sleeps.
 
     Args:
-        lock: held in all calls.
+        lock: callers of every method hold it.
     """
 
     def __init__(self, lock: RLock) -> None:
@@ -23,7 +23,7 @@ class SharedEpoll:
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll.register(self._doorbell, select.EPOLLIN)
         self._asleep = self._rung = False
-        self._news = 0  # how often what had been told before became out of date
+        self._news = 0  # how often earlier events have become out of date
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -31,28 +31,28 @@ class SharedEpoll:
     def poll(
         self, timeout: float | None = None, maxevents: int = -1, needless: Callable[[], bool] = lambda: False
     ) -> list[tuple[int, int]]:
-        """Descriptors and their events, as `select.epoll.poll`; if that takes time, the lock is free meanwhile.
+        """Return descriptors and their events, like `select.epoll.poll`. The lock is released during a sleep.
 
         Args:
-            timeout, maxevents: as there.
-            needless: whether to sleep no longer; who makes it true calls `wake`.
+            timeout, maxevents: see `select.epoll.poll`.
+            needless: returns True if the thread must not sleep. Code that makes it true calls `wake`.
         """
         self._news += 1
         if timeout == 0.0:
             return self._epoll.poll(0.0, maxevents)
         news = self._news
         events = self._sleep(timeout, maxevents, needless)
-        if self._news != news:  # another thread has served these, or has changed what is waited for
+        if self._news != news:  # another thread has served these events, or has changed the set of descriptors
             events = self._epoll.poll(0.0, maxevents)
         return events
 
     def _sleep(self, timeout: float | None, maxevents: int, needless: Callable[[], bool]) -> list[tuple[int, int]]:
-        outer, self._asleep = self._asleep, True  # a signal handler may sleep in the midst of a sleep
+        outer, self._asleep = self._asleep, True  # a signal handler may sleep during a sleep
         if needless():
             timeout = 0.0
         held: list[Any] = []
         try:
-            # In one call: a signal handler that raised after it would leave nobody who knows how often it was held.
+            # In one call: if a signal handler raised between release and assignment, the lock's depth would be lost.
             held.extend(starmap(self._lock._release_save, ((),)))
             return self._epoll.poll(timeout, maxevents)
         finally:
@@ -66,7 +66,7 @@ class SharedEpoll:
                 self.wake()
 
     def wake(self) -> None:
-        """Have the thread that sleeps look what there is to do."""
+        """Wake the sleeping thread, so that it checks what there is to do."""
         if self._asleep and not self._rung:
             self._rung = True
             os.eventfd_write(self._doorbell, 1)

@@ -1,4 +1,4 @@
-"""Waiting in programs whose threads take turns: THREAD_SERIALIZED (section 12.4 of MPI-3.1)."""
+"""The driver of programs whose threads take turns: THREAD_SERIALIZED (section 12.4 of MPI-3.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.errors import LocalProtocolError
 
 
 class SerialDriver(BlockingDriver):
-    """THREAD_SERIALIZED: any thread may call, but not while another is inside a call; that is refused."""
+    """Any thread may make a call, but a call that overlaps with one of another thread is refused."""
 
     level = THREAD_SERIALIZED
 

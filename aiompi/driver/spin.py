@@ -1,4 +1,4 @@
-"""When it pays to look for messages for a while before a sleep."""
+"""Spinning: when to poll for messages for a while before a sleep, and how ranks share the cores meanwhile."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aiompi.engine import Poller
 
-#: one look of a poller
+#: one poll of a poller
 ONCE: Final = range(1)
-#: looks of all pollers together when each is asked once: they take a microsecond, as the calls of a few pollers do
+#: polls of all pollers together in one round: they take a microsecond, as the calls of a few pollers do
 _LOOKS: Final = 16
-#: waits without a spin after one that was in vain, at most
+#: maximum of waits without a spin after a spin that found nothing
 _MAX_PAUSE: Final = 255
-#: seconds of giving way that are more than the call takes: somebody else wanted the core
+#: seconds of a sched_yield that are more than the call itself takes: another process wanted the core
 _WANTED: Final = 10e-6
-#: seconds of giving way in which others do their part of a short collective, and may have been waited for
+#: seconds of a sched_yield in which another rank does its part of a short collective, which may be awaited here
 _PART: Final = 300e-6
-#: seconds of giving way in which nobody just answered a message, or copied a long one: the core has work to do. Who
-#: computes keeps a core for some milliseconds, until the next tick of the kernel that takes it from him.
+#: seconds of a sched_yield that are too many to answer a message or copy a long one: another process computes. It
+#: keeps the core for some milliseconds, until a tick of the kernel takes the core from it.
 _AT_WORK: Final = 1.5e-3
-#: waits without a spin after that: the first time, and at most
+#: waits without a spin after such a yield: the first time, and at most
 _WORK_PAUSE: Final = 7
 _MAX_WORK_PAUSE: Final = 1023
-#: seconds at least between two looks which of the pollers have nothing to do
+#: minimum of seconds between two reviews of which pollers have nothing to do
 _REVIEW: Final = 1e-3
 
 
 def cores(root: Path = Path("/")) -> int:
-    """How many cores this process may keep busy: by its affinity, and by the quota of its control group (version 2).
+    """Return how many cores this process may use, by its affinity and the quota of its control group (version 2).
 
     Args:
-        root: of the file system.
+        root: root of the file system.
     """
     allowed, quota = len(os.sched_getaffinity(0)), _quota(root)
     return allowed if quota is None else min(allowed, quota)
 
 
 def throttled(root: Path = Path("/")) -> bool:
-    """Whether time that is spent on one core is missing on another: a quota allows for less than all of them."""
+    """Return True if the quota allows less than all cores, so that time spent on one core is missing on another."""
     return cores(root) < len(os.sched_getaffinity(0))
 
 
@@ -57,14 +57,15 @@ def _quota(root: Path) -> int | None:
 
 
 class Spin:
-    """The decision to spin, by how it went lately.
+    """Decides whether to spin, by the results of recent spins.
 
-    A spin in vain makes the next ones rarer: 1, then 3, 7, ... 255 waits go by without one. So a rank whose messages
-    are far between, or come from a rank on the same core, wastes little, while one that spins in vain because its peer
-    sleeps, too, soon tries again: all the waits that go by take less time than the spins in vain before them.
+    A spin that finds nothing makes the next spins rarer: the following 1, then 3, 7, ... 255 waits do not spin. A rank
+    whose messages are rare, or come from a rank on the same core, therefore wastes little time. A rank that spins
+    without result because its peer sleeps as well soon tries again: the waits without a spin take less time than the
+    spins before them.
 
-    Where it gives way to others who have much to do, the answer would come sooner to one who sleeps. That too makes it
-    rarer: the more often it has been so, and the more seldom others have given the core back at once.
+    If the spin yields the core to processes that have much work, the answer would arrive sooner in a sleeping rank.
+    This makes spins rarer as well: the more often it happens, and the less often others return the core at once.
 
     Attributes:
         seconds: duration of a spin; 0 for never.
@@ -80,10 +81,10 @@ class Spin:
         self._pause = 0
         self._work_pause = 0
         self._due = 0
-        self._review = 0.0  # when to look which of the pollers have nothing to do
+        self._review = 0.0  # time of the next review of the pollers
 
     def pays(self) -> bool:
-        """Whether to spin in the wait that begins."""
+        """Return True if the wait that begins is to spin."""
         if not self.seconds:
             return False
         if self._due:
@@ -92,17 +93,17 @@ class Spin:
         return True
 
     def looks(self, pollers: int) -> range:
-        """The looks of each of so many pollers that are asked in turn."""
+        """Return the polls that each of `pollers` pollers makes in one round."""
         return ONCE if self.yields_core else range(_LOOKS // max(pollers, 1) or 1)
 
     def yield_core_until(self, until: float) -> float:
-        """Let whoever else wants the core have it.
+        """Yield the core to other processes.
 
         Args:
-            until: when the spin ends.
+            until: time at which the spin ends.
 
         Returns:
-            The same, or later by the time that others had the core; 0 if somebody kept it for long: it is over.
+            `until`, plus the time that others had the core; 0 if one kept it so long that the spin is over.
         """
         before = time.monotonic()
         os.sched_yield()
@@ -115,19 +116,19 @@ class Spin:
         return until if taken <= _PART else 0.0
 
     def won(self) -> None:
-        """There was something to do before the end of a spin."""
+        """Note that a spin found something to do."""
         self._pause = 0
 
     def lost(self) -> None:
-        """A spin was in vain."""
+        """Note that a spin found nothing."""
         self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
         self._due = max(self._due, self._pause)
 
     def review(self, pollers: list[Poller], now: float) -> bool:
-        """Have those rest who had nothing to do lately, if others have: to ask them too holds up what these find.
+        """Stop polling those that had nothing to do lately, if others had: polling them delays the others.
 
         Returns:
-            Whether one of them has had something to do: those that have something again and again may hide it.
+            True if one of them had something to do after all, which busy pollers may have hidden.
         """
         if now < self._review:
             return False
@@ -143,7 +144,7 @@ class Spin:
 
 
 def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
-    """Let whoever else wants the core have it until something is so, for so long; whether it is."""
+    """Yield the core until `ready` returns True, for `seconds` at most. Return whether it did."""
     until = time.monotonic() + seconds
     while not ready():
         if time.monotonic() >= until:
@@ -153,14 +154,14 @@ def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
 
 
 def move_to_end(pollers: list[Poller], served: Poller) -> None:
-    """Ask one that has found something after the others next time: it may have more for ever."""
+    """Poll the one that found something last in the next round, because it may have more work forever."""
     if served in pollers:
         pollers.remove(served)
         pollers.append(served)
 
 
 def stop_polling(pollers: list[Poller], some: Iterable[Poller]) -> None:
-    """Ask some of them no longer, those who can rest."""
-    for poller in some:  # one at a time: a signal handler may add some meanwhile, or have them rest
+    """Stop polling those of `some` that can rest."""
+    for poller in some:  # one at a time: a signal handler may add or remove pollers meanwhile
         if poller.rest() and poller in pollers:
             pollers.remove(poller)

@@ -1,4 +1,4 @@
-"""Waiting in programs with any number of threads: THREAD_MULTIPLE (section 12.4 of MPI-3.1)."""
+"""The driver of programs with any number of threads: THREAD_MULTIPLE (section 12.4 of MPI-3.1)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any, Final
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.driver.background import Background
 from aiompi.driver.blocking import AT_ONCE, DEADLOCK, BlockingDriver
-from aiompi.driver.doorbell import silencing
+from aiompi.driver.doorbell import reading
 from aiompi.driver.epoll import SharedEpoll
 from aiompi.driver.threads import NO_THREAD, stale_method_error
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
 
-#: seconds between looks whether all threads wait, once no other rank can end their waiting: threads end unnoticed
+#: seconds between deadlock checks when no other rank can end the wait; threads end without notice
 _RECHECK: Final = 0.2
-#: seconds that an abort waits for calls of other threads to come to an end
+#: seconds that an abort waits for calls of other threads to end
 _PATIENCE: Final = 1.0
 
 
 class ThreadDriver(BlockingDriver):
-    """THREAD_MULTIPLE: any thread may call, and progress is made also while the program computes.
+    """Any thread may make calls, and progress continues while the program computes.
 
-    Whoever touches the engine holds the lock: a call of the program for as long as it does not sleep. One of the
-    threads that wait leads: it sleeps in epoll and serves what arrives, also for the others, each of which it wakes
-    when what that one waits for is complete. When it has what it waits for itself it hands over to another. While none
-    waits, a thread in the background leads. What user functions do inside the engine, such as those of a reduction,
-    may therefore happen in any of these threads.
+    A thread holds the lock while it uses the engine: a call holds it except while it sleeps. One of the waiting threads
+    is the leader. The leader sleeps in epoll and serves all arrivals, and wakes each other thread whose request is
+    complete. When its own request is complete it hands over to another waiting thread. While no thread waits, a
+    background thread leads. User functions that the engine calls, such as operations of a reduction, may therefore run
+    in any of these threads.
 
     Args:
-        failed: told about an exception that has ended the progress in the background, in the thread that made it.
+        failed: called with the exception that has ended the background thread, in that thread.
     """
 
     level = THREAD_MULTIPLE
@@ -44,7 +44,7 @@ class ThreadDriver(BlockingDriver):
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
         super().__init__()
         self.owner = self._owner = NO_THREAD
-        self._asleep = True  # always: who completes what a thread waits for wakes it, be it a signal handler
+        self._asleep = True  # always: the completion of a request wakes its thread, even from a signal handler
         self._lock = threading.RLock()
         self._epoll: SharedEpoll = SharedEpoll(self._lock)
         self._waiters: list[_Waiter] = []
@@ -57,7 +57,7 @@ class ThreadDriver(BlockingDriver):
         self._background.start()
 
     def stop(self) -> None:
-        """End the thread in the background: there is progress only while a thread of the program waits."""
+        """End the background thread. After this, progress is made only while a thread of the program waits."""
         self._background.stop()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class ThreadDriver(BlockingDriver):
         pending = [request for request in requests if not request.done()]
         for request in pending:
             request.when_done(waiter.look)
-        nested = self._leader == waiter.thread  # a user function waits, called by a thread that leads
+        nested = self._leader == waiter.thread  # the leader called a user function, which waits
         self._waiters.append(waiter)
         try:
             self._lead_or_sleep(waiter)
@@ -135,18 +135,18 @@ class ThreadDriver(BlockingDriver):
             self._background.take_over()
 
     def _hand_over(self) -> None:
-        """Let another thread lead, if any waits."""
+        """Make another waiting thread the leader, if there is one."""
         self._leader = NO_THREAD
-        for waiter in reversed(self._waiters):  # of one thread the innermost: the others are interrupted by its signals
+        for waiter in reversed(self._waiters):  # the innermost of a thread first: signal handlers interrupt the others
             if waiter.asleep:
                 self._leader = waiter.thread
                 waiter.wake()
                 return
 
     def tell(self, waiter: _Waiter) -> None:
-        """One of the requests is complete that a thread waits for."""
+        """Note that one of the requests is complete that a thread waits for."""
         if self._leader == waiter.thread:
-            self._epoll.wake()  # if another thread has completed it
+            self._epoll.wake()  # in case another thread has completed it
         elif waiter.asleep and waiter.satisfied():
             waiter.wake()
 
@@ -170,10 +170,10 @@ class ThreadDriver(BlockingDriver):
         return _RECHECK if due is None else min(_RECHECK, due)
 
     def _refuse_deadlock(self) -> None:
-        """See that somebody is left who can make a call complete.
+        """Check that a thread is left that can complete a request. Call this when no other rank can.
 
         Raises:
-            LocalProtocolError: all threads wait; but for a thread of this process nobody could help them.
+            LocalProtocolError: all threads of this process wait.
         """
         waiting = {waiter.thread for waiter in self._waiters if not waiter.satisfied()}
         alive = {thread.ident for thread in threading.enumerate() if thread.is_alive()}
@@ -191,11 +191,11 @@ class ThreadDriver(BlockingDriver):
         return 0.0 if self._soon else self._until_due()
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
-        return False  # it would be asked with the lock held, and hold up the threads that have something to do
+        return False  # polling would hold the lock and delay threads that have something to do
 
     def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        # What one thread has been told may be left to another one, which asks the kernel again.
-        self.add_reader(fd, silencing(fd, callback))
+        # A ring that one thread has seen may be left to another thread, which polls again.
+        self.add_reader(fd, reading(fd, callback))
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         with self._lock:
@@ -208,7 +208,7 @@ class ThreadDriver(BlockingDriver):
             self._wake()
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
-        super().call_soon_threadsafe(callback)  # without the lock, for which who holds others must not wait
+        super().call_soon_threadsafe(callback)  # without the lock: the caller may hold other locks and must not wait
         self._wake()
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
@@ -218,7 +218,7 @@ class ThreadDriver(BlockingDriver):
             return timer
 
     def _wake(self) -> None:
-        """Have the thread that leads look what is due."""
+        """Wake the leader, so that it runs what is due."""
         self._epoll.wake()
         self._background.wake()
 
@@ -227,12 +227,12 @@ class _Waiter:
     """A thread of the program that waits.
 
     Args:
-        driver: told when requests are complete.
-        satisfied: whether the thread has what it waits for.
+        driver: driver to notify when a request is complete.
+        satisfied: returns True if the thread need not wait any more.
 
     Attributes:
-        thread: its identifier.
-        asleep: it sleeps while another one leads, and has not been woken.
+        thread: identifier of the thread.
+        asleep: True while the thread sleeps because another one leads, until it is woken.
     """
 
     __slots__ = ("_baton", "_driver", "asleep", "satisfied", "thread")
@@ -246,11 +246,11 @@ class _Waiter:
         self._baton.acquire()
 
     def look(self, _: Request[Any]) -> None:
-        """A request is complete."""
+        """Handle the completion of a request."""
         self._driver.tell(self)
 
     def sleep(self, lock: threading.RLock) -> None:
-        """Sleep until `wake`, without the lock; not if a signal handler has just done what the thread waits for."""
+        """Sleep without the lock until `wake`, unless a signal handler has already completed the awaited request."""
         self.asleep = True
         try:
             if self.satisfied():

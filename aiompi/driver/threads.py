@@ -1,4 +1,4 @@
-"""The thread that makes a call: its identity and name, its locks, and whether an event loop runs in it."""
+"""What the drivers know of threads and forks: the calling thread, its event loop, and descriptors after a fork."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Final
 
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
-#: what no thread has as its identifier
+#: a number that identifies no thread
 NO_THREAD: Final = 0
-#: the module without which no event loop can run
+#: the module that every running event loop has imported
 ASYNCIO_EVENTS: Final = "asyncio.events"
 
 
 def name_of_thread(thread: threading.Thread | None = None) -> str:
-    """What messages call a thread, the calling one by default."""
+    """Return the name of a thread for messages, by default of the calling one."""
     return f"thread {(thread or threading.current_thread()).name!r}"
 
 
 def stale_method_error() -> LocalProtocolError:
     return LocalProtocolError(
-        "this method was looked up before MPI was initialised with threads, and knows nothing of them: look it up again"
+        "this method was looked up before MPI was initialised with threads, and does not lock: look it up again"
     )
 
 
 def report_thread_failures(tell: Callable[[BaseException], object]) -> None:
-    """Have exceptions that nobody catches in a thread told, after they have been shown as ever."""
+    """Call `tell` with each uncaught exception of a thread, after the exception has been printed as usual."""
     show = threading.excepthook
 
     def excepthook(failure: threading.ExceptHookArgs) -> None:
@@ -43,16 +43,16 @@ def report_thread_failures(tell: Callable[[BaseException], object]) -> None:
 
 
 def refuse_running_loop(call: str, awaitable: str) -> None:
-    """Raise if an event loop runs in this thread: a blocking call would stop it.
+    """Refuse a blocking call in a thread whose event loop is running, which the call would stop.
 
     Raises:
-        BlockingCallError: it does; names the awaitable to use instead.
+        BlockingCallError: an event loop is running; the message names the awaitable to use instead.
     """
     events = sys.modules.get(ASYNCIO_EVENTS)
     try:
         runs = events is not None and events._get_running_loop() is not None
     except AttributeError:
-        return  # another thread is just importing it
+        return  # another thread is importing asyncio at this moment
     if runs:
         raise BlockingCallError(
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the asyncio face "

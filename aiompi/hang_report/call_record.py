@@ -1,4 +1,4 @@
-"""Records: one call of the program each, while it waits."""
+"""`CallRecord`: one call of the program, how long it has waited, and for which ranks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine import Request, Schedule, SlotExchange
 from aiompi.wire.account import MAX_MEMBERS, Wait
 
-#: arguments that tell which call it is, and what their special values are called
+#: arguments that a report shows, and the names of their special values
 _SHOWN: Final = ("source", "dest", "root", "tag", "sendtag", "recvtag")
 _WORDS: Final = {"source": {ANY_SOURCE: "ANY_SOURCE"}, "tag": {ANY_TAG: "ANY_TAG"}, "recvtag": {ANY_TAG: "ANY_TAG"}}
 
 
 class CallRecord:
-    """A call.
+    """A call of the program.
 
     Args:
-        call: it.
-        place: in the program.
-        since: when it was made, in seconds.
-        comm: communicator, None for a call on requests.
-        due: seconds after which its waiting is told.
+        call: the call, as its hook sees it.
+        place: place in the program, as FILE:LINE.
+        since: time of the call in seconds.
+        comm: its communicator, None for a call on requests.
+        due: seconds of waiting after which the call is reported.
 
     Attributes:
-        awaitable: what the call has started, if that can be awaited (native face).
+        awaitable: request that the call has started, if the program can await it (native face).
     """
 
     def __init__(self, call: hooks.Call, place: str, since: float, comm: Communicator | None, due: float) -> None:
@@ -48,16 +48,18 @@ class CallRecord:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody waits for it now: a thread that is inside the call, or a task."""
+        """True if a thread waits inside the call, or a task awaits its request."""
         if self.awaitable is not None:
             return not self.awaitable.done() and self.awaitable._waiter is not None
         return bool(self._blocking)
 
     def age(self, now: float, glance: float) -> float:
-        """For how long it has been waited for, as far as that has been seen.
+        """Return for how many seconds the call has been seen waiting.
 
         Args:
-            glance: seconds between two looks: what is awaited long after it was started is noticed then.
+            now: time of this check.
+            glance: seconds between two checks; a request that is awaited long after its start counts from the check
+                that notices it.
         """
         if not self.waits:
             self._noticed = None
@@ -67,14 +69,14 @@ class CallRecord:
         return now - self._noticed
 
     def block(self, operations: Sequence[Request[Any]], origins: Sequence[CallRecord]) -> None:
-        """The call waits inside; `origins` are the calls that have started what it waits for."""
+        """Note that the call waits for `operations`, which the calls `origins` have started."""
         self._blocking, self._origins = operations, origins
 
     def unblock(self) -> None:
         self._blocking = ()
 
     def returned(self) -> None:
-        """The call has returned, and other collectives may follow."""
+        """Note that the call has returned, and other collectives may follow."""
         self._number = self._count()
 
     def end(self, now: float, error: BaseException | None) -> None:
@@ -82,12 +84,12 @@ class CallRecord:
         self._outcome = "ended" if error is None else f"failed ({type(error).__name__}: {error})"
 
     def ending(self, now: float) -> str:
-        """How the call has ended, for the user."""
+        """Return a text for the user on how the call has ended."""
         name = f"{self._text()} on {self._comm.label}" if self._comm is not None else self._text()
         return f"its last call, {name} at {self._place}, {self._outcome} {now - self._until:.1f} s ago"
 
     def account(self, now: float) -> Wait:
-        """What there is to tell while it waits."""
+        """Return what the call waits for, in the form for the launcher."""
         operations = self._blocking if self.awaitable is None else (self.awaitable,)
         origin = self._origins[0] if self._origins else self
         comm = origin._comm
@@ -113,13 +115,13 @@ class CallRecord:
         return f"of {self._origins[0]._place}{more}, in {self._call.name}"
 
     def _count(self) -> int:
-        """Number of the collective that the call has started, from 1; 0 for none."""
+        """Return the number of the collective that the call has started, from 1; 0 for none."""
         if self._comm is None or self._comm.collectives == self._before:
             return 0
         return self._before + 1
 
     def _text(self) -> str:
-        """The call with the arguments that tell it from others."""
+        """Return the call as text, with the arguments that distinguish it from other calls."""
         try:
             signature = inspect.signature(getattr(self._call.receiver, self._call.name))
             bound = signature.bind(*self._call.args, **self._call.kwargs)
@@ -137,13 +139,13 @@ def _word(name: str, value: int) -> str:
 
 
 def _members(comm: Communicator) -> list[int]:
-    """Ranks of the world that take part in a collective."""
+    """Return the ranks of the world that take part in a collective."""
     remote = [] if comm.remote is None else [*comm.remote.members]
     return [*comm.group.members, *remote]
 
 
 def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
-    """Ranks of the world whose doing would complete an operation, as far as that is known."""
+    """Yield the ranks of the world that an operation is known to wait for."""
     for part in ("_send", "_receive", "_operation"):
         inner = getattr(operation, part, None)
         if isinstance(inner, Request) and not inner.done():
@@ -161,7 +163,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
 
 
 def _innermost(schedule: Schedule[Any]) -> Request[Any] | None:
-    """The request that the coroutine of a schedule awaits."""
+    """Return the request that the coroutine of a schedule awaits."""
     chain = list(_chain(schedule))
     frame = getattr(chain[-1], "gi_frame", None)
     awaited = None if frame is None else frame.f_locals.get("self")
@@ -169,7 +171,7 @@ def _innermost(schedule: Schedule[Any]) -> Request[Any] | None:
 
 
 def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
-    """The coroutine of a schedule, what it awaits, what that awaits, and so on."""
+    """Yield the coroutine of a schedule, the object that it awaits, the object that this awaits, and so on."""
     link: Any = schedule._coroutine
     while link is not None:
         yield link
@@ -177,7 +179,7 @@ def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
 
 
 def _algorithm(operation: Request[Any]) -> str:
-    """Name of the algorithm that a collective runs, which is that of its module."""
+    """Return the name of the algorithm that a collective runs, which is the name of its module."""
     if isinstance(operation, Schedule):
         for link in _chain(operation):
             frame = getattr(link, "cr_frame", None)

@@ -1,4 +1,4 @@
-"""The watch of a rank: a hook around its calls, and a look at them from time to time."""
+"""`HangReporter`: a hook that records the calls of a rank, and a timer that reports those that wait for long."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _current: Final[ContextVar[CallRecord | None]] = ContextVar("aiompi.hang_report.
 
 
 class HangReporter:
-    """Knows which calls of a rank wait, and tells when one does for long.
+    """Records which calls of a rank wait, and reports when one waits for long.
 
     Args:
-        engine: of the rank.
-        seconds: that a call may wait before that is told; then twice, four times as long, and so on.
-        tell: takes the account of this rank to where all are compared.
+        engine: engine of the rank.
+        seconds: time that a call may wait before it is reported; the next reports follow after twice, four times this
+            time, and so on.
+        tell: sends the account of this rank to the launcher, which compares the accounts of all ranks.
     """
 
     def __init__(self, engine: Engine, seconds: float, tell: Callable[[Account], object]) -> None:
@@ -48,14 +49,14 @@ class HangReporter:
         self._schedule()
 
     def close(self) -> None:
-        """HangReporter no longer."""
+        """Stop recording and reporting."""
         if not self._closed:
             self._closed = True
             self._timer.cancel()
             hooks.remove(self._observe_call)
 
     def account(self) -> Account:
-        """What this rank does now. It has been told then: what waits already is told again only much later."""
+        """Return what this rank does now. Calls that wait now count as reported, and are due again much later."""
         now = self._driver.now()
         waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
         for record in waiting:
@@ -77,7 +78,7 @@ class HangReporter:
     # Calls.
 
     def _observe_call(self, call: hooks.Call) -> Any:
-        """Hook: keep a record of a call while it waits."""
+        """Keep a record of a call while it waits. This is a hook."""
         core = getattr(call.receiver, "_core", None)
         comm = core if isinstance(core, Communicator) else None
         if not self._concerns(call, comm):
@@ -105,7 +106,7 @@ class HangReporter:
         return any(True for _ in call.denoted(Request))
 
     def _follow(self, record: CallRecord, result: Any) -> None:
-        """A call has returned: it waits on, if the operation that it has started can be awaited."""
+        """Handle the return of a call; it continues to wait if the operation that it has started can be awaited."""
         record.returned()
         operation = result._request if isinstance(result, Owned) else result
         if isinstance(operation, Request) and not operation.done():
@@ -124,7 +125,7 @@ class HangReporter:
 
     @contextlib.contextmanager
     def _observe_wait(self, operations: Iterable[Request[Any]]) -> Iterator[None]:
-        """The calling thread waits for one or all of these."""
+        """Return a context in which the calling thread waits for one or all of the operations."""
         record = _current.get()
         if record is None:
             yield
@@ -138,7 +139,7 @@ class HangReporter:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Where in the program a call is made: the first frame that is not the library's."""
+    """Return the place in the program that makes a call: the first frame outside of the library."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "aiompi":
         frame = frame.f_back
     return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
