@@ -1,4 +1,4 @@
-"""Checks of arguments that need nothing but Python: each names the argument, and says what is expected."""
+"""Checks of arguments by their Python types. Each error names the argument and says what is expected."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ T = TypeVar("T")
 
 
 def integer(value: object, name: str) -> int:
-    """An integer of any kind as an int.
+    """Return an integer of any kind as an int.
 
     Args:
-        name: of the argument, for messages.
+        value: the argument.
+        name: name of the argument, for messages.
 
     Raises:
-        TypeError: not an integer.
+        TypeError: the value is not an integer.
     """
     try:
         return operator.index(value)  # type: ignore[arg-type]
@@ -25,19 +26,19 @@ def integer(value: object, name: str) -> int:
 
 
 def text(value: object, name: str) -> str:
-    """A string.
+    """Return a string.
 
     Raises:
-        TypeError: not a string.
+        TypeError: the value is not a string.
     """
     return instance(value, str, name, "a string")
 
 
 def instance(value: object, kind: type[T], name: str, expected: str) -> T:
-    """An object of a kind.
+    """Return an object of class `kind`.
 
     Raises:
-        TypeError: not an object of this kind.
+        TypeError: the value is not such an object; the message says what is `expected`.
     """
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {value!r}: expected {expected}")
@@ -45,13 +46,15 @@ def instance(value: object, kind: type[T], name: str, expected: str) -> T:
 
 
 def several(values: object, name: str, kind: str) -> tuple[Any, ...]:
-    """The items of a sequence, or of anything else that gives them one after the other.
+    """Return the items of a sequence or another iterable.
 
     Args:
-        kind: what the items are, for messages.
+        values: the argument.
+        name: name of the argument, for messages.
+        kind: name of the items, for messages.
 
     Raises:
-        TypeError: it has no items, or is a text.
+        TypeError: the value is not iterable, or is a string.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} is {values!r}: expected a sequence of {kind}, such as a list")
@@ -59,9 +62,9 @@ def several(values: object, name: str, kind: str) -> tuple[Any, ...]:
 
 
 def integers(values: object, name: str) -> tuple[int, ...]:
-    """Several integers of any kind as ints.
+    """Return several integers of any kind as ints.
 
     Raises:
-        TypeError: not a sequence of integers.
+        TypeError: the value is not a sequence of integers.
     """
     return tuple(integer(value, f"{name}[{i}]") for i, value in enumerate(several(values, name, "integers")))

@@ -1,8 +1,8 @@
 """Attributes: values that a program caches on its objects, with callbacks that copy and delete them (section 5.7).
 
-A key belongs to a process and serves all its objects of one kind: communicators, or datatypes. Callbacks are those of
-mpi4py: they get the object, the key and the value. Attributes are copied in the order in which they were set, and
-deleted in the reverse order.
+A key belongs to a process and serves all its objects of one kind: communicators, or datatypes. Callbacks have the
+signature of mpi4py: object, key, value. Attributes are copied in the order in which they were set, and deleted in the
+reverse order.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from aiompi.constants import KEYVAL_INVALID
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidKeyvalError, call_back
 
-#: makes the value of a duplicate out of (object, key, value); NotImplemented: the duplicate gets none
+#: returns the value of a duplicate from (object, key, value); NotImplemented if the duplicate gets no value
 CopyFunction: TypeAlias = Callable[[Any, int, Any], Any]
-#: is told (object, key, value) before the value is forgotten
+#: called with (object, key, value) when the value is deleted
 DeleteFunction: TypeAlias = Callable[[Any, int, Any], object]
 
 
 class Keyval:
-    """A key, and what happens to the values under it.
+    """A key with the callbacks for its values.
 
     Args:
-        number: names it.
-        copy_fn: makes the value of a duplicate; True: the same value, None: the duplicate gets none.
-        delete_fn: is told of values that are forgotten, if it is not None.
-        integers: whether values must be integers.
+        number: number by which the program refers to the key.
+        copy_fn: returns the value of a duplicate. True copies the value; with None the duplicate gets no value.
+        delete_fn: called with values that are deleted, unless it is None.
+        integers: True if values must be integers.
     """
 
     __slots__ = ("copy_fn", "delete_fn", "integers", "number")
@@ -43,7 +43,7 @@ class Keyval:
         self.integers = integers
 
     def copy(self, owner: Any, value: Any) -> Any:
-        """The value for a duplicate of its owner, NotImplemented if that gets none."""
+        """Return the value for a duplicate of `owner`, NotImplemented if the duplicate gets no value."""
         if self.copy_fn is True:
             return value
         if not callable(self.copy_fn):
@@ -51,7 +51,7 @@ class Keyval:
         return call_back(self._callback("copy", owner), self.copy_fn, owner, self.number, value)
 
     def delete(self, owner: Any, value: Any) -> None:
-        """Tell the callback that a value is forgotten."""
+        """Call the delete callback with a value."""
         if self.delete_fn is not None:
             call_back(self._callback("delete", owner), self.delete_fn, owner, self.number, value)
 
@@ -63,8 +63,8 @@ class Keyvals:
     """The keys of a process for one kind of objects.
 
     Args:
-        kind: of the objects, for messages.
-        predefined: keys that programs cannot change or free, with what makes their values out of an object.
+        kind: name of the kind, for messages.
+        predefined: keys that programs cannot change or free, with functions that return their values for an object.
     """
 
     def __init__(self, kind: str, predefined: Mapping[int, Callable[[Any], Any]] | None = None) -> None:
@@ -78,7 +78,7 @@ class Keyvals:
         delete_fn: DeleteFunction | bool | None = None,
         nopython: bool = False,
     ) -> int:
-        """A new key (MPI_Keyval_create, section 5.7.1); see `Keyval` for the callbacks.
+        """Create a key (MPI_Keyval_create, section 5.7.1); see `Keyval` for the callbacks.
 
         Args:
             nopython: values must be integers.
@@ -87,7 +87,7 @@ class Keyvals:
             TypeError: a callback cannot be called.
 
         Returns:
-            Its number, which no other key of the process has or has had.
+            The number of the key, which no other key of the process has or has had.
         """
         for function in (copy_fn, delete_fn):
             if not (function is None or isinstance(function, bool) or callable(function)):
@@ -97,46 +97,50 @@ class Keyvals:
         return keyval.number
 
     def free(self, keyval: int) -> int:
-        """Give up a key (MPI_Keyval_free, section 5.7.1).
+        """Free a key (MPI_Keyval_free, section 5.7.1).
 
-        Values under it stay where they are, and their callbacks are called, but no more can be set.
+        Values under the key stay and their callbacks are still called, but no more values can be set.
 
         Returns:
             KEYVAL_INVALID.
 
         Raises:
-            InvalidKeyvalError: it is predefined, or there is no such key.
+            InvalidKeyvalError: the key is predefined or does not exist.
         """
         self.check_own(keyval, "freed")
         del self._keyvals[self.find(keyval).number]
         return KEYVAL_INVALID
 
     def find(self, keyval: int) -> Keyval:
-        """The key with this number.
+        """Return the key with this number.
 
         Raises:
-            InvalidKeyvalError: there is none.
+            InvalidKeyvalError: there is no such key.
         """
         found = self._keyvals.get(keyval)
         if found is None:
             name = "KEYVAL_INVALID" if keyval == KEYVAL_INVALID else f"{keyval}, never created or freed,"
-            raise InvalidKeyvalError(f"{name} is no key for attributes of a {self.kind}: use what Create_keyval gives")
+            raise InvalidKeyvalError(f"{name} is no key for attributes of a {self.kind}: use one from Create_keyval")
         return found
 
     def check(self, keyval: object) -> None:
-        """Refuse what is no key.
+        """Refuse a value that cannot be a key.
 
         Raises:
-            TypeError: it is no integer, and therefore no key.
+            TypeError: the value is not an integer.
         """
         integer(keyval, f"the key of an attribute of a {self.kind}")
 
     def check_own(self, keyval: int, what: str) -> None:
-        """Refuse what is no key of the program's own.
+        """Refuse a key that the program has not created.
+
+        Args:
+            keyval: the key.
+            what: participle for the message, such as "freed".
 
         Raises:
-            InvalidKeyvalError: a predefined key cannot be treated so.
-            TypeError: it is no integer.
+            InvalidKeyvalError: the key is predefined.
+            TypeError: the key is not an integer.
         """
         self.check(keyval)
         if keyval in self.predefined:
@@ -149,13 +153,13 @@ _numbers: Final = itertools.count(64)
 class Attributes:
     """The attributes of one object.
 
-    A value is gone when its delete callback has been called, even if that has failed: it would not expect to be called
+    A value is gone once its delete callback has been called, even if the callback failed, because it must not be called
     for the same value again.
 
-    Its methods get the object as its program knows it, which is what the callbacks see.
+    Methods take the object as the program holds it and pass it to the callbacks.
 
     Args:
-        keyvals: the keys for its kind.
+        keyvals: keys for objects of this kind.
     """
 
     __slots__ = ("_keyvals", "_values")
@@ -165,7 +169,7 @@ class Attributes:
         self._values: dict[int, tuple[Keyval, Any]] = {}
 
     def get(self, owner: Any, keyval: int, default: Any = None) -> Any:
-        """The value under a key, `default` if there is none (MPI_Attr_get, section 5.7.1).
+        """Return the value under a key, `default` if there is none (MPI_Attr_get, section 5.7.1).
 
         Raises:
             InvalidKeyvalError: there is no such key.
@@ -180,11 +184,11 @@ class Attributes:
         return default
 
     def set(self, owner: Any, keyval: int, value: Any) -> None:
-        """Store a value, after the one that was there has been deleted (MPI_Attr_put, section 5.7.1).
+        """Delete the previous value, if there is one, and store a new one (MPI_Attr_put, section 5.7.1).
 
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
-            TypeError: the key is for integers, and this is none.
+            TypeError: the key is for integers, and the value is not one.
             aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
         """
         self._keyvals.check_own(keyval, "set")
@@ -196,11 +200,11 @@ class Attributes:
         self._values[keyval] = key, value
 
     def delete(self, owner: Any, keyval: int) -> None:
-        """Forget a value, which its callback is told (MPI_Attr_delete, section 5.7.1).
+        """Delete a value and call its delete callback (MPI_Attr_delete, section 5.7.1).
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is forgotten nevertheless.
+            aiompi.Exception: the callback failed; the value is deleted nevertheless.
         """
         self._keyvals.check_own(keyval, "deleted")
         if keyval not in self._values:
@@ -210,14 +214,14 @@ class Attributes:
         key.delete(owner, value)
 
     def copy(self, owner: Any, duplicate: Any) -> Attributes:
-        """The attributes of a duplicate, as the copy callbacks say, in the order in which they were set.
+        """Return the attributes of a duplicate. The copy callbacks run in the order in which attributes were set.
 
         Args:
-            owner: has these attributes.
-            duplicate: will have the new ones; the delete callbacks see it when the copying fails.
+            owner: object with these attributes.
+            duplicate: object that gets the new ones; passed to the delete callbacks if copying fails.
 
         Raises:
-            aiompi.Exception: a copy callback failed; the values that had been copied have been deleted again.
+            aiompi.Exception: a copy callback failed; the values copied before have been deleted again.
         """
         copies = Attributes(self._keyvals)
         try:
@@ -231,10 +235,10 @@ class Attributes:
         return copies
 
     def clear(self, owner: Any) -> None:
-        """Forget all values, the latest first, because their owner is being freed (section 5.7.1).
+        """Delete all values, the latest first, because the owner is being freed (section 5.7.1).
 
         Raises:
-            aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
+            aiompi.Exception: the first failure of a callback; all values are deleted nevertheless.
         """
         failures = self._clear(owner)
         if failures:
@@ -255,10 +259,10 @@ class Attributes:
 
 
 class Caching:
-    """The calls for attributes, which are the same for communicators and datatypes.
+    """Base class with the calls for attributes of communicators and datatypes.
 
     Attributes:
-        _keyvals: the keys for objects of this kind.
+        _keyvals: keys for objects of this kind.
     """
 
     __slots__ = ()
@@ -267,7 +271,7 @@ class Caching:
 
     @property
     def _attributes(self) -> Attributes:
-        """Those of this object."""
+        """The attributes of this object."""
         raise NotImplementedError
 
     @classmethod
@@ -277,11 +281,11 @@ class Caching:
         delete_fn: DeleteFunction | bool | None = None,
         nopython: bool = False,
     ) -> int:
-        """A new attribute key for the objects of this kind in this process (MPI_Keyval_create, section 5.7.1).
+        """Create an attribute key for objects of this kind in this process (MPI_Keyval_create, section 5.7.1).
 
         Args:
-            copy_fn: makes the value of a duplicate out of (object, keyval, value), or gives NotImplemented when it
-                is to have none. True: the same value (MPI_DUP_FN); None: no value (MPI_NULL_COPY_FN).
+            copy_fn: returns the value of a duplicate from (object, keyval, value), or NotImplemented if the duplicate
+                gets no value. True copies the value (MPI_DUP_FN); None copies no value (MPI_NULL_COPY_FN).
             delete_fn: called with (object, keyval, value) when the value is deleted or replaced, or the object
                 is freed.
             nopython: values must be integers.
@@ -293,7 +297,7 @@ class Caching:
 
     @classmethod
     def Free_keyval(cls, keyval: int) -> int:
-        """Give up a key (MPI_Keyval_free, section 5.7.1); values under it stay, and are copied and deleted as before.
+        """Free a key (MPI_Keyval_free, section 5.7.1). Values under it stay, and are copied and deleted as before.
 
         Returns:
             KEYVAL_INVALID.
@@ -304,14 +308,14 @@ class Caching:
         return cls._keyvals.free(keyval)
 
     def Get_attr(self, keyval: int, default: Any = None) -> Any:
-        """The value under a key (MPI_Attr_get, section 5.7.1).
+        """Return the value under a key (MPI_Attr_get, section 5.7.1).
 
         Args:
-            keyval: made by `Create_keyval`; for communicators also TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE,
-                APPNUM, LASTUSEDCODE, or the keys of IMPI 0.0, section 2.5: IMPI_CLIENT_SIZE and IMPI_HOST_SIZE, the
-                number of clients and of hosts that the processes of the communicator belong to, and IMPI_CLIENT_COLOR
-                and IMPI_HOST_COLOR, the number of the one of this process among them.
-            default: returned when there is none; tells that from a value of None.
+            keyval: key from `Create_keyval`; for communicators also TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE,
+                APPNUM, LASTUSEDCODE, or a key of IMPI 0.0, section 2.5: IMPI_CLIENT_SIZE and IMPI_HOST_SIZE, the number
+                of clients and hosts to which the processes of the communicator belong, and IMPI_CLIENT_COLOR and
+                IMPI_HOST_COLOR, the number of the client or host of this process among them.
+            default: returned if there is no value; distinguishes this from a value of None.
 
         Raises:
             InvalidKeyvalError: there is no such key.
@@ -319,7 +323,7 @@ class Caching:
         return self._attributes.get(self, keyval, default)
 
     def Set_attr(self, keyval: int, attrval: Any) -> None:
-        """Store a value; one that is there already is deleted (MPI_Attr_put, section 5.7.1).
+        """Store a value, and delete the previous one if there is one (MPI_Attr_put, section 5.7.1).
 
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
@@ -328,7 +332,7 @@ class Caching:
         self._attributes.set(self, keyval, attrval)
 
     def Delete_attr(self, keyval: int) -> None:
-        """Delete a value, through the callback of its key (MPI_Attr_delete, section 5.7.1).
+        """Delete a value and call the delete callback of its key (MPI_Attr_delete, section 5.7.1).
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.

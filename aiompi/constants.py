@@ -1,4 +1,4 @@
-"""Named constants of MPI-1.1 (annex A.2). Values are ours: the standard fixes only that they are distinct."""
+"""Named constants of MPI (annex A.2 of MPI-1.1). The standard requires only that the values are distinct."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CONGRUENT: Final = 1
 SIMILAR: Final = 2
 UNEQUAL: Final = 3
 
-# What the processes of a communicator by MPI_Comm_split_type have in common (section 6.4.2 of MPI-3.1).
+# Split types of MPI_Comm_split_type (section 6.4.2 of MPI-3.1).
 COMM_TYPE_SHARED: Final = 1
 COMM_TYPE_HW_GUIDED: Final = 2
 COMM_TYPE_HW_UNGUIDED: Final = 3
@@ -66,7 +66,7 @@ DISTRIBUTE_BLOCK: Final = 1
 DISTRIBUTE_CYCLIC: Final = 2
 DISTRIBUTE_DFLT_DARG: Final = -1
 
-# Classes of types that Match_size knows.
+# Type classes of Match_size.
 TYPECLASS_INTEGER: Final = 0
 TYPECLASS_REAL: Final = 1
 TYPECLASS_COMPLEX: Final = 2
@@ -91,8 +91,8 @@ COMBINER_F90_INTEGER: Final = 14
 COMBINER_F90_REAL: Final = 15
 COMBINER_F90_COMPLEX: Final = 16
 
-# Keys of the predefined attributes (section 7.1.1). That of the largest tag, TAG_UB, is its own value, so that both
-# mpi4py's `comm.Get_attr(TAG_UB)` and a tag of TAG_UB mean what they say.
+# Keys of the predefined attributes (section 7.1.1). The key of the largest tag, TAG_UB, is the largest tag itself, so
+# that TAG_UB can be used both as in mpi4py's `comm.Get_attr(TAG_UB)` and as a tag.
 KEYVAL_INVALID: Final = -1
 HOST: Final = 1
 IO: Final = 2
@@ -107,20 +107,20 @@ IMPI_CLIENT_COLOR: Final = 8
 IMPI_HOST_SIZE: Final = 9
 IMPI_HOST_COLOR: Final = 10
 
-# Kinds of topologies (section 6.5.4), and what stands for weights of a distributed graph (section 7.5.4 of MPI-3.1).
+# Kinds of topologies (section 6.5.4), and special weights of a distributed graph (section 7.5.4 of MPI-3.1).
 GRAPH: Final = 1
 CART: Final = 2
 DIST_GRAPH: Final = 3
 UNWEIGHTED: Final = 1
 WEIGHTS_EMPTY: Final = 2
 
-# What threads of a process may do, in rising order (section 12.4.3 of MPI-3.1).
+# Thread levels in rising order (section 12.4.3 of MPI-3.1).
 THREAD_SINGLE: Final = 0
 THREAD_FUNNELED: Final = 1
 THREAD_SERIALIZED: Final = 2
 THREAD_MULTIPLE: Final = 3
 
-# Places of the fields of a status in a list of integers (section 3.2.5).
+# Indices of the fields of a status in a list of integers (section 3.2.5).
 F_SOURCE: Final = 0
 F_TAG: Final = 1
 F_ERROR: Final = 2

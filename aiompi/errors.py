@@ -11,15 +11,15 @@ builtins.Exception
     │       ├── InvalidInfoKeyError ERR_INFO_KEY
     │       ├── InvalidInfoValueError ERR_INFO_VALUE
     │       └── InfoNoKeyError    ERR_INFO_NOKEY
-    ├── LocalProtocolError        ERR_OTHER: our caller broke a rule of use
+    ├── LocalProtocolError        ERR_OTHER: the caller broke a rule of use
     │   └── BlockingCallError     a blocking call inside a running event loop
-    ├── RemoteProtocolError       ERR_OTHER: a peer sent what it must not
+    ├── RemoteProtocolError       ERR_OTHER: a peer broke the protocol
     │   └── AuthenticationError   a peer could not prove the key
     └── ProcessFailedError        ERR_OTHER: a peer is gone
         └── JobAbortedError       the whole job ended
 
 InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidOpError and InvalidArgumentError are ValueErrors
-as well, and InvalidBufferError is a BufferError: so Python, and mpi4py, call what is wrong with an argument.
+as well, and InvalidBufferError is a BufferError, because Python and mpi4py raise these for such arguments.
 """
 
 from __future__ import annotations
@@ -84,18 +84,18 @@ class Exception(RuntimeError):
     It compares, hashes and converts as its code, so that `error == aiompi.ERR_RANK` works.
 
     Args:
-        what: a message: what happened, where, and what to do about it; or an error code, as mpi4py's exceptions
-            are made: `Exception(ERR_RANK)` is an InvalidRankError, with the text of the code for its message.
+        what: message that says what happened, where, and what to do about it; or an error code, as in mpi4py:
+            `Exception(ERR_RANK)` returns an InvalidRankError whose message is the text of the code.
 
     Attributes:
-        error_class: one of the ERR_ constants, or a class that `Add_error_class` has made.
-        error_code: a code of this class; the class itself unless it was made out of a code.
+        error_class: one of the ERR_ constants, or a class from `Add_error_class`.
+        error_code: code of this class; the class itself unless the exception was created from a code.
     """
 
     error_class: int = ERR_UNKNOWN
 
     def __new__(cls, *what: Any) -> Exception:
-        """An exception of the type that stands for the error class of a code."""
+        """Return an exception of the type for the error class of a code."""
         by_code = cls is Exception and len(what) == 1 and isinstance(what[0], int)
         return super().__new__(_TYPES.get(Get_error_class(what[0]), cls) if by_code else cls, *what)
 
@@ -115,15 +115,15 @@ class Exception(RuntimeError):
         return str(self)
 
     def Get_error_class(self) -> int:
-        """The error class (MPI_Error_class, section 7.3)."""
+        """Return the error class (MPI_Error_class, section 7.3)."""
         return self.error_class
 
     def Get_error_code(self) -> int:
-        """The error code."""
+        """Return the error code."""
         return self.error_code
 
     def Get_error_string(self) -> str:
-        """The message (MPI_Error_string, section 7.3)."""
+        """Return the message (MPI_Error_string, section 7.3)."""
         return str(self)
 
     def __str__(self) -> str:
@@ -248,7 +248,7 @@ class TruncationError(Exception):
 
 
 class OtherError(Exception):
-    """A known error that has no class of its own; the string explains."""
+    """A known error that has no class of its own; the string explains it."""
 
     error_class = ERR_OTHER
 
@@ -260,7 +260,7 @@ class InternalError(Exception):
 
 
 class InStatusError(Exception):
-    """Some of several requests failed: look into the statuses (section 3.7.5)."""
+    """Some of several requests failed; the statuses say which (section 3.7.5)."""
 
     error_class = ERR_IN_STATUS
 
@@ -308,7 +308,7 @@ class InfoNoKeyError(InvalidInfoError):
 
 
 class LocalProtocolError(OtherError):
-    """Our own caller broke a rule of use, for example by calling after Finalize."""
+    """The caller broke a rule of use, for example by a call after Finalize."""
 
 
 class BlockingCallError(LocalProtocolError):
@@ -338,7 +338,7 @@ _PLAIN: tuple[type[Exception], ...] = (
     InStatusError, PendingError,
 )  # fmt: skip
 
-# Error class -> the exception that stands for it: those of MPI-1.1, and those that came later, for what came later.
+# Error class -> exception: the classes of MPI-1.1, and classes of later versions for later functions.
 ERROR_CLASSES: Final[dict[int, type[Exception]]] = {cls.error_class: cls for cls in _PLAIN}
 LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
     cls.error_class: cls
@@ -351,12 +351,12 @@ _TYPES: Final = {**ERROR_CLASSES, **LATER_ERROR_CLASSES}
 
 
 class _Codes:
-    """The error classes and codes that the program has added (MPI-2, section 8.5), all of them above ours.
+    """The error classes and codes that the program has added (MPI-2, section 8.5), all greater than ERR_LASTCODE.
 
     Attributes:
-        last: the greatest number in use.
+        last: greatest number in use.
         class_of: added code -> its class; a class is a code of itself.
-        strings: added code -> its text, if it has been given one.
+        strings: added code -> its text, if it has one.
     """
 
     def __init__(self) -> None:
@@ -365,13 +365,13 @@ class _Codes:
         self.strings: dict[int, str] = {}
 
     def add(self, error_class: int | None) -> int:
-        """A new code of a class; a new class if that is None."""
+        """Add a code to a class, or a new class if `error_class` is None. Return its number."""
         self.last += 1
         self.class_of[self.last] = self.last if error_class is None else error_class
         return self.last
 
     def check(self, code: int) -> int:
-        """An error code that the program has added.
+        """Return an error code if the program has added it.
 
         Raises:
             InvalidArgumentError: the program has not added this code.
@@ -381,14 +381,14 @@ class _Codes:
         return code
 
     def is_class(self, code: int) -> bool:
-        """Whether an added code is a class."""
+        """Return True if an added code is a class."""
         return self.class_of[self.check(code)] == code
 
     def remove(self, code: int) -> None:
-        """Undo the addition of a code (MPI_Remove_error_code and its like, MPI-4.1).
+        """Remove a code or a class (MPI_Remove_error_code, MPI_Remove_error_class, MPI-4.1).
 
         Raises:
-            InvalidArgumentError: something still refers to it.
+            InvalidArgumentError: it still has codes or a string.
         """
         codes = [other for other, owner in self.class_of.items() if owner == code != other]
         if codes or code in self.strings:
@@ -401,7 +401,7 @@ _codes: Final = _Codes()
 
 
 def Get_error_class(errorcode: int) -> int:
-    """Class of an error code; a class is its own class (MPI_Error_class, section 7.3).
+    """Return the class of an error code; a class is its own class (MPI_Error_class, section 7.3).
 
     Returns:
         One of the ERR_ constants, a class that the program has added, or ERR_UNKNOWN for any other number.
@@ -412,10 +412,10 @@ def Get_error_class(errorcode: int) -> int:
 
 
 def Get_error_string(errorcode: int) -> str:
-    """Text of an error code or class (MPI_Error_string, section 7.2).
+    """Return the text of an error code or class (MPI_Error_string, section 7.2).
 
     Returns:
-        At most MAX_ERROR_STRING characters; none for an added code that has been given none.
+        At most MAX_ERROR_STRING characters; "" for an added code without a string.
     """
     if errorcode == SUCCESS:
         return "no error"
@@ -429,15 +429,15 @@ error_string = Get_error_string
 
 
 def Add_error_class() -> int:
-    """A new error class, for a library on top of MPI (MPI_Add_error_class, MPI-2); greater than ERR_LASTCODE."""
+    """Add an error class for a library on top of MPI (MPI_Add_error_class, MPI-2); it is above ERR_LASTCODE."""
     return _codes.add(None)
 
 
 def Add_error_code(errorclass: int) -> int:
-    """A new error code (MPI_Add_error_code, MPI-2).
+    """Add an error code (MPI_Add_error_code, MPI-2).
 
     Args:
-        errorclass: it belongs to; one of ours or an added one.
+        errorclass: class of the code, predefined or added.
 
     Raises:
         InvalidArgumentError: there is no such class.
@@ -452,7 +452,7 @@ def Add_error_code(errorclass: int) -> int:
 
 
 def Add_error_string(errorcode: int, string: str) -> None:
-    """Give an added code or class its text, instead of what it had (MPI_Add_error_string, MPI-2).
+    """Set the text of an added code or class (MPI_Add_error_string, MPI-2).
 
     Raises:
         InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
@@ -495,7 +495,7 @@ def Remove_error_string(errorcode: int) -> None:
 
 
 def last_used_code() -> int:
-    """The greatest code there is (attribute LASTUSEDCODE, MPI-2)."""
+    """Return the greatest code in use (attribute LASTUSEDCODE, MPI-2)."""
     return _codes.last
 
 

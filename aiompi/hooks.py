@@ -8,13 +8,13 @@
         finally:
             print(call.name, time.perf_counter() - began)
 
-A hook takes the place of MPI_Xxx, and `call()` is PMPI_Xxx: the call itself, or the hook that was added before. What a
-hook calls in its turn, and what the library calls while it serves a call, no hook sees; `bypassed()` and `shifted()`
-give other code the same freedom. In the native face a call starts an operation and returns something to be awaited,
-which is what hooks see; the end of the operation is seen by `add_done_callback` of the request.
+A hook replaces MPI_Xxx, and `call()` is PMPI_Xxx: the call itself, or the hook that was added before. Hooks do not see
+the calls that a hook makes, nor the calls that the library makes while it serves a call. `bypassed()` and `shifted()`
+hide the calls of other code in the same way. In the native face a call starts an operation and returns an awaitable,
+and this is all that a hook sees. Use `add_done_callback` of the request to see the end of the operation.
 
-While there is no hook nothing is paid: the methods are what their classes define. The first hook wraps them, and they
-are unwrapped when the last one is removed. A guard, by which threads take turns, costs as little as it can: it stays.
+Without hooks there is no cost: the methods are those that their classes define. The first hook wraps the methods, and
+the removal of the last hook unwraps them. A guard, which makes threads take turns, stays for the life of the process.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", bound=Namespace)
 T = TypeVar("T")
 
-_PROGRAM: Final = 0  # calls are seen by all hooks
-_HOOK: Final = 1  # they are seen by those only that belong to the call itself
-_LIBRARY: Final = 2  # they are parts of a call
+_PROGRAM: Final = 0  # all hooks see calls
+_HOOK: Final = 1  # only hooks with `always` see calls
+_LIBRARY: Final = 2  # no hook sees calls, because they are part of another call
 
 _hooks: tuple[Hook, ...] = ()
 _always: tuple[Hook, ...] = ()
@@ -53,9 +53,9 @@ class Call:
     """A public call that the program makes.
 
     Attributes:
-        name: of the method or function, such as "Send".
-        receiver: the object or the class that the method is called on; None for a function.
-        args, kwargs: its arguments; a hook may replace them before it makes the call.
+        name: name of the method or function, such as "Send".
+        receiver: object or class that the method is called on; None for a function.
+        args, kwargs: arguments; a hook may replace them before it makes the call.
     """
 
     __slots__ = ("_function", "_inner", "args", "kwargs", "name", "receiver")
@@ -77,7 +77,7 @@ class Call:
         self._inner = inner
 
     def __call__(self) -> Any:
-        """Make the call: what the standard calls PMPI_Xxx; what it returns or raises is the outcome."""
+        """Make the call, PMPI_Xxx of the standard, and return its result."""
         if not self._inner:
             with library():
                 return self._function(*self.args, **self.kwargs)
@@ -85,7 +85,7 @@ class Call:
         return hook(Call(self.name, self.receiver, self._function, self.args, self.kwargs, tuple(inner)))
 
     def denoted(self, kind: type[T]) -> Iterator[T]:
-        """The objects of a kind that the receiver and the arguments are handles of, alone or in lists."""
+        """Yield the objects of class `kind` that the receiver and the arguments denote, alone or in lists."""
         for value in (self.receiver, *self.args, *self.kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Opaque) and isinstance(item._denoted, kind):
@@ -96,18 +96,18 @@ class Call:
 
 
 def add(hook: H, *, always: bool = False) -> H:
-    """Call `hook(call)` in place of every public call from now on, around the hooks that are there already.
+    """Call `hook(call)` in place of every public call from now on, around the hooks that were added before.
 
     Args:
-        hook: returns what the program gets; usually what `call()` returns.
-        always: it belongs to the calls themselves, as error handlers do: it is inside all others, and around what
-            these call too.
+        hook: returns the result for the program, usually that of `call()`.
+        always: True for a hook that belongs to the calls themselves, as error handlers do. It is inside all other hooks
+            and also sees the calls that these make.
 
     Returns:
-        The hook, so that this can decorate it.
+        The hook, so that this function can be used as a decorator.
 
     Raises:
-        ValueError: it has been added before.
+        ValueError: the hook has been added before.
     """
     global _always, _hooks
     if hook in active():
@@ -122,10 +122,10 @@ def add(hook: H, *, always: bool = False) -> H:
 
 
 def remove(hook: Hook) -> None:
-    """Undo `add`.
+    """Remove a hook that `add` has added.
 
     Raises:
-        ValueError: it is not there.
+        ValueError: the hook was not added.
     """
     global _always, _hooks
     if hook not in active():
@@ -147,16 +147,16 @@ def _unwrap_all() -> None:
 
 
 def active() -> tuple[Hook, ...]:
-    """The hooks, innermost first."""
+    """Return the hooks, innermost first."""
     return _always + _hooks
 
 
 def guard(enter: Guard, concerns: Callable[[Namespace], bool]) -> None:
-    """From now on, for as long as the process lives, be inside of `enter(name)` during calls; hooks are around that.
+    """Enter `enter(name)` around each call, inside of hooks, for as long as the process lives.
 
     Args:
-        enter: given the name of a call, what to enter for it; often, as calls are parts of others.
-        concerns: whether that is for the calls of a class or module. If it concerns a class it concerns the subclasses.
+        enter: returns the context for the call of this name. Contexts nest, because calls are parts of other calls.
+        concerns: returns True for a class or module whose calls are guarded, and then also for its subclasses.
     """
     global _guard
     if active():
@@ -170,7 +170,7 @@ def guard(enter: Guard, concerns: Callable[[Namespace], bool]) -> None:
 
 @contextlib.contextmanager
 def added(hook: H) -> Iterator[H]:
-    """A block in which there is a hook."""
+    """Return a context in which a hook is added."""
     add(hook)
     try:
         yield hook
@@ -179,17 +179,17 @@ def added(hook: H) -> Iterator[H]:
 
 
 def bypassed() -> AbstractContextManager[None]:
-    """A block whose calls no hook sees, as those of PMPI_Xxx (section 8.1)."""
+    """Return a context whose calls no hook sees, like those of PMPI_Xxx (section 8.1)."""
     return _At(_HOOK)
 
 
 def library() -> AbstractContextManager[None]:
-    """A block whose calls are parts of another one, so that nothing at all is around them."""
+    """Return a context whose calls are part of another call, so that no hook at all sees them."""
     return _At(_LIBRARY)
 
 
 class _At:
-    """A block whose calls are at a level; a class, because a generator would take longer than all else of a call."""
+    """A context whose calls are at a level; a class, because a generator would take longer than the rest of a call."""
 
     __slots__ = ("_level", "_token")
 
@@ -204,7 +204,7 @@ class _At:
 
 
 def shifted(function: F) -> F:
-    """A function or method under its shifted name: `PMPI_Send = shifted(Comm.Send)` does the same, without hooks."""
+    """Return a function or method without hooks, for its shifted name: `PMPI_Send = shifted(Comm.Send)`."""
 
     @functools.wraps(function)
     def bypassing(*args: Any, **kwargs: Any) -> Any:
@@ -215,15 +215,15 @@ def shifted(function: F) -> F:
 
 
 def surface(namespace: N, names: Iterable[str] | None = None) -> N:
-    """Declare public calls: hooks are around them from now on.
+    """Declare public calls, which hooks see from now on.
 
     Args:
-        namespace: a class, or a module with functions. Superclasses come before their subclasses.
-        names: of the calls; by default all methods or functions whose names do not start with an underscore, for a
-            class also those it inherits from classes that are no surface themselves.
+        namespace: a class, or a module with functions. Declare superclasses before their subclasses.
+        names: names of the calls. The default is all methods or functions whose names do not start with an underscore,
+            for a class also those that it inherits from classes that are not declared themselves.
 
     Returns:
-        The namespace, so that this can decorate a class.
+        The namespace, so that this function can be used as a class decorator.
     """
     declared = _Surface(namespace, names)
     _surfaces.append(declared)
@@ -249,26 +249,26 @@ class _Surface:
     def __init__(self, namespace: Namespace, names: Iterable[str] | None) -> None:
         self.namespace = namespace
         self._names = None if names is None else tuple(names)
-        self._replaced: dict[str, Any] = {}  # name -> what the namespace itself has under it, None if it inherits it
+        self._replaced: dict[str, Any] = {}  # name -> original attribute of the namespace, None if it is inherited
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The calls, which are looked for when they are needed: it would take longer than all else in an import."""
+        """Names of the calls, found at first use because the search would take most of the time of the import."""
         if self._names is None:
             self._names = tuple(_public_names(self.namespace))
         return self._names
 
     def guard(self) -> None:
-        """Put the guard around the calls, if there is one for them."""
+        """Wrap the calls with the guard, if there is one for them."""
         if _guard is not None and _guard[1](self.namespace):
             self._put_around(_guarded, "_is_guarded")
 
     def wrap(self) -> None:
-        """Put the hooks around the calls."""
+        """Wrap the calls with the hooks."""
         self._replaced = self._put_around(_hooked, "_is_hooked")
 
     def unwrap(self) -> None:
-        """Take the hooks away."""
+        """Remove the wrappers of the hooks."""
         for name, value in self._replaced.items():
             if value is None:
                 delattr(self.namespace, name)
@@ -277,14 +277,14 @@ class _Surface:
         self._replaced.clear()
 
     def _put_around(self, make: Callable[[str, F, bool], F], mark: str) -> dict[str, Any]:
-        """Replace the calls, but for those inherited from a superclass whose calls have been.
+        """Replace the calls, except those inherited from a superclass whose calls have been replaced.
 
         Args:
-            make: given the name of a call, its function, and whether that takes a receiver, gives the new function.
+            make: returns the new function from the name of a call, its function, and whether it takes a receiver.
             mark: attribute that the new functions get.
 
         Returns:
-            What the namespace itself has had under each name, None for what it inherits.
+            The original attribute of the namespace by name, None if it is inherited.
         """
         replaced = {}
         for name in self.names:

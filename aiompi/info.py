@@ -1,4 +1,4 @@
-"""Info: hints as pairs of strings, in the order in which they were set (MPI-2, chapter 9 of MPI-3.1)."""
+"""`Info`: hints as pairs of strings, in the order in which they were set (MPI-2, chapter 9 of MPI-3.1)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Items: TypeAlias = "Info | Mapping[str, str] | Iterable[tuple[str, str]]"
 
 
 class _Pairs(dict[str, str]):
-    """What handles name, and are equal by."""
+    """The object that info handles denote; handles of the same object are equal."""
 
 
 class _Environment(_Pairs):
-    """What is known of how this process was started; looked up when it is first asked for."""
+    """The object of INFO_ENV: how this process was started. It is filled at its first use."""
 
 
 class Info(Reference[_Pairs]):
-    """A handle of an info, with mpi4py's names and those of a mapping.
+    """A handle of an info, with the methods of mpi4py and of a mapping.
 
     Args:
-        info: to be another handle of; None for a null handle.
+        info: handle of the same info; None for a null handle.
     """
 
     __slots__ = ()
@@ -47,13 +47,13 @@ class Info(Reference[_Pairs]):
 
     @classmethod
     def Create(cls, items: Items | None = None) -> Self:
-        """A new info (MPI_Info_create).
+        """Create an info (MPI_Info_create).
 
         Args:
-            items: to be set in it.
+            items: pairs to set in it.
 
         Raises:
-            InvalidInfoKeyError, InvalidInfoValueError: one of them is too long.
+            InvalidInfoKeyError, InvalidInfoValueError: a key or a value is too long.
         """
         info = cls._denote(_Pairs())
         if items is not None:
@@ -62,17 +62,17 @@ class Info(Reference[_Pairs]):
 
     @classmethod
     def Create_env(cls, args: Sequence[str] | None = None) -> Self:
-        """A new info that says how this process was started, as INFO_ENV does (MPI_Info_create_env, MPI-4).
+        """Create an info that says how this process was started, like INFO_ENV (MPI_Info_create_env, MPI-4).
 
         Args:
-            args: the command line; that of this process by default.
+            args: command line; by default the one of this process.
         """
         if isinstance(args, str):
             args = [args]
         return cls._denote(_Pairs(_environment(sys.argv if args is None else args)))
 
     def Dup(self) -> Self:
-        """A new info with the same content (MPI_Info_dup).
+        """Return a new info with the same content (MPI_Info_dup).
 
         Raises:
             InvalidInfoError: the handle is null.
@@ -83,7 +83,7 @@ class Info(Reference[_Pairs]):
         """Make the handle null (MPI_Info_free).
 
         Raises:
-            InvalidInfoError: it is null, or predefined.
+            InvalidInfoError: the handle is null or predefined.
         """
         self._content("Free")
         if self._constant:
@@ -91,11 +91,11 @@ class Info(Reference[_Pairs]):
         self._denoted = None
 
     def Get(self, key: str) -> str | None:
-        """Value of a key, None if there is none (MPI_Info_get).
+        """Return the value of a key, None if there is no such key (MPI_Info_get).
 
         Raises:
             InvalidInfoError: the handle is null.
-            InvalidInfoKeyError: this can be no key.
+            InvalidInfoKeyError: the key is empty or too long.
         """
         return self._content("Get").get(_check_key(key))
 
@@ -126,15 +126,15 @@ class Info(Reference[_Pairs]):
             raise InfoNoKeyError(f"Info.Delete: there is no key {key!r}; there are {', '.join(self.keys()) or 'none'}")
 
     def Get_nkeys(self) -> int:
-        """Number of keys (MPI_Info_get_nkeys)."""
+        """Return the number of keys (MPI_Info_get_nkeys)."""
         return len(self._content("Get_nkeys"))
 
     def Get_nthkey(self, n: int) -> str:
-        """The n-th key, counted from 0 in the order in which they were set (MPI_Info_get_nthkey).
+        """Return the n-th key, counted from 0 in the order in which keys were set (MPI_Info_get_nthkey).
 
         Raises:
             InvalidInfoError: the handle is null.
-            InvalidArgumentError: there are not so many.
+            InvalidArgumentError: there are not that many keys.
         """
         keys = list(self._content("Get_nthkey"))
         n = integer(n, "Get_nthkey: n")
@@ -143,7 +143,7 @@ class Info(Reference[_Pairs]):
         return keys[n]
 
     def _content(self, call: str) -> _Pairs:
-        """What the handle denotes.
+        """Return the object that the handle denotes.
 
         Raises:
             InvalidInfoError: the handle is null.
@@ -188,20 +188,20 @@ class Info(Reference[_Pairs]):
         self.Delete(key)
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """Value of a key, or the default."""
+        """Return the value of a key, or the default."""
         value = self.Get(key) if self else None
         return default if value is None else value
 
     def keys(self) -> list[str]:
-        """All keys, in the order in which they were set."""
+        """Return all keys, in the order in which they were set."""
         return list(self._content("keys")) if self else []
 
     def values(self) -> list[str]:
-        """All values, in the order of the keys."""
+        """Return all values, in the order of the keys."""
         return list(self._content("values").values()) if self else []
 
     def items(self) -> list[tuple[str, str]]:
-        """All pairs, in the order of the keys."""
+        """Return all pairs, in the order of the keys."""
         return list(self._content("items").items()) if self else []
 
     def update(self, items: Items = (), **kwds: str) -> None:
@@ -217,10 +217,10 @@ class Info(Reference[_Pairs]):
             self.Set(key, value)
 
     def pop(self, key: str, *default: str | None) -> str | None:
-        """Remove a key; its value, or the default.
+        """Remove a key. Return its value, or the default.
 
         Raises:
-            KeyError: there is no such key, and no default.
+            KeyError: there is no such key and no default.
         """
         if key in self:
             value = self[key]
@@ -232,10 +232,10 @@ class Info(Reference[_Pairs]):
         return value_by_default
 
     def popitem(self) -> tuple[str, str]:
-        """Remove the key that was set last; it and its value.
+        """Remove the key that was set last. Return the key and its value.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the info is empty or null.
         """
         if not self.keys():
             raise KeyError("the info is empty")
@@ -244,7 +244,7 @@ class Info(Reference[_Pairs]):
         return key, value
 
     def copy(self) -> Self:
-        """A new info with the same content; a null handle of a null one."""
+        """Return a new info with the same content, or a null handle for a null handle."""
         return self.Dup() if self else type(self)()
 
     def clear(self) -> None:
@@ -253,7 +253,7 @@ class Info(Reference[_Pairs]):
             self.Delete(key)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """The content; predefined ones by name."""
+        """Pickle the content, or the name of a predefined handle."""
         return self._reduce_constant() or (type(self).Create, (self.items(),))
 
     def __repr__(self) -> str:
@@ -273,7 +273,7 @@ def _pairs_of(items: Items) -> list[tuple[str, str]]:
 
 
 def _environment(args: Sequence[str]) -> dict[str, str]:
-    """What MPI reserves keys for, as far as it is known here and not too long to be a value."""
+    """Return the values of reserved keys of MPI that are known here and not too long."""
     command, *argv = args or [""]
     known = {"command": command, "argv": " ".join(argv), "arch": os.uname().machine, "wdir": os.getcwd()}
     return {key: value for key, value in known.items() if 0 < len(value) <= MAX_INFO_VAL}

@@ -1,8 +1,8 @@
 """Opaque objects and their handles (section 2.4.1).
 
-A handle is what a program holds; it denotes an object of the library, or nothing when it is null. Handles of one
-object are equal, and cannot be hashed, because they change when they are freed. As in C an object has a number, which
-stands for it in a program that keeps integers.
+A program holds handles. A handle denotes an object of the library, or nothing if it is null. Handles of the same object
+are equal. They cannot be hashed, because they change when they are freed. As in C, each object has a number, by which a
+program can refer to it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 class Opaque:
-    """A handle. Classes of handles say what theirs denote.
+    """Base class of handles. Subclasses define which objects their handles denote.
 
     Attributes:
         _kind: class of the objects.
-        _constants: the predefined handles, null ones among them, by their names in the module of the class.
-        _advice: what a message says about handles that cannot be pickled.
+        _constants: predefined handles, null ones included, by their names in the module of the class.
+        _advice: reason why a handle cannot be pickled, for messages.
     """
 
     __slots__ = ("__weakref__",)
@@ -34,12 +34,12 @@ class Opaque:
 
     @property
     def _denoted(self) -> Any:
-        """The object, None for a null handle."""
+        """The object that the handle denotes, None for a null handle."""
         raise NotImplementedError
 
     @classmethod
     def _denote(cls, denoted: Any) -> Self:
-        """A new handle of an object."""
+        """Return a new handle of an object."""
         raise NotImplementedError
 
     def __bool__(self) -> bool:
@@ -53,10 +53,10 @@ class Opaque:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Constants by name; other objects mean something only in their own process (section 2.4.1).
+        """Pickle constants by name. Other objects exist only in their own process (section 2.4.1).
 
         Raises:
-            ValueError: it denotes nothing predefined.
+            ValueError: the handle does not denote a predefined object.
         """
         constant = self._reduce_constant()
         if constant is None:
@@ -64,7 +64,7 @@ class Opaque:
         return constant
 
     def _reduce_constant(self) -> str | tuple[Any, ...] | None:
-        """What `__reduce__` gives for a handle of something predefined, None for others."""
+        """Return the result of `__reduce__` for a handle of a predefined object, None for others."""
         for name, constant in self._constants.items():
             if self == constant:
                 return name if self is constant else (type(self), (constant,))
@@ -72,7 +72,7 @@ class Opaque:
 
     @property
     def handle(self) -> int:
-        """A number for what the handle denotes, the same for all handles of it; 0 for a null one."""
+        """Number of the object that the handle denotes, equal for all its handles; 0 for a null handle."""
         denoted = self._denoted
         if denoted is None:
             return 0
@@ -81,10 +81,10 @@ class Opaque:
 
     @classmethod
     def fromhandle(cls, handle: int) -> Self:
-        """A handle of the object that a number stands for.
+        """Return a handle of the object with this number.
 
         Args:
-            handle: what the property `handle` of another one gives; the object must still exist.
+            handle: property `handle` of another handle; the object must still exist.
 
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
@@ -99,26 +99,26 @@ class Opaque:
         return cls._denote(denoted)
 
     def toint(self) -> int:
-        """The number of the object, as the ABI of MPI-5 has it; the same as `handle`."""
+        """Return the number of the object as in the ABI of MPI-5; the same as `handle`."""
         return self.handle
 
     @classmethod
     def fromint(cls, arg: int, /) -> Self:
-        """The opposite of `toint`; see `fromhandle`."""
+        """Return a handle of the object with this number, the inverse of `toint`; see `fromhandle`."""
         return cls.fromhandle(arg)
 
     def py2f(self) -> int:
-        """The number of the object, as programs in Fortran know it; the same as `handle`."""
+        """Return the number of the object for programs in Fortran; the same as `handle`."""
         return self.handle
 
     @classmethod
     def f2py(cls, arg: int) -> Self:
-        """The opposite of `py2f`; see `fromhandle`."""
+        """Return a handle of the object with this number, the inverse of `py2f`; see `fromhandle`."""
         return cls.fromhandle(arg)
 
 
 class Reference(Opaque, Generic[T]):
-    """A handle that holds what it denotes, and nothing else."""
+    """A handle that stores only a reference to its object."""
 
     __slots__ = ("_denoted",)
 
@@ -132,10 +132,10 @@ class Reference(Opaque, Generic[T]):
 
     @classmethod
     def _another(cls, root: type[Reference[T]], other: Reference[T] | None) -> Self:
-        """A new handle of what another one denotes, a null handle if there is none.
+        """Return a new handle of the object that another handle denotes, a null handle if `other` is None.
 
         Raises:
-            TypeError: the other one is not of the class `root`.
+            TypeError: the other handle is not of class `root`.
         """
         if other is None:
             return cls._denote(None)
@@ -144,7 +144,7 @@ class Reference(Opaque, Generic[T]):
 
     @property
     def _constant(self) -> bool:
-        """Whether this is one of the constants, and not another handle of what they name."""
+        """True if this is one of the constants itself, and not another handle of the same object."""
         return any(self is constant for constant in self._constants.values())
 
     def free(self) -> None:
@@ -154,10 +154,10 @@ class Reference(Opaque, Generic[T]):
 
 
 def same_kind(cls: type, other: object) -> None:
-    """Check what a new handle is to be another handle of.
+    """Check the class of the handle that a new handle copies.
 
     Raises:
-        TypeError: it is of another class.
+        TypeError: `other` is not of class `cls`.
     """
     if not isinstance(other, cls):
         raise TypeError(f"{other!r} is of type {type(other).__name__}: expected a {cls.__name__}, or nothing")

@@ -1,7 +1,7 @@
-"""Settings: the AIOMPI_* environment variables, and `aiompi.rc` for what a program sets itself.
+"""Settings: the AIOMPI_* environment variables, and `aiompi.rc` for values that a program sets itself.
 
-A value given in the program wins over the environment, which wins over the default. Settings are read once,
-when a rank starts.
+A value set in the program overrides the environment, which overrides the default. Each rank reads the settings once,
+when it starts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MIN_RING: Final = 2**12
 MAX_RING: Final = 2**30
 
 TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
-#: by what `Init_thread` calls them: THREAD_SINGLE is 0
+#: index: constant of `Init_thread`, such as THREAD_SINGLE, which is 0
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 
 _PREFIX: Final = "AIOMPI_"
-#: variables that are no settings: by them a launcher tells a rank about its job
+#: variables that are not settings: a launcher uses them to describe the job to a rank
 _PLACE: Final = frozenset({"control", "key", "key_file", "rank", "size"})
-#: from which likeness on a name is a setting's, misspelt; short ones are alike by chance
+#: similarity from which a name counts as a misspelt setting, and length up to which names are similar by chance
 _ALIKE: Final = 0.8
 _SHORT: Final = 4
 
@@ -39,50 +39,50 @@ _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What can be set. Environment variable: AIOMPI_ and the upper-case name of the field.
+    """The settings. The environment variable of a field is AIOMPI_ and its name in upper case.
 
     Attributes:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
         shm_eager_limit: bytes; messages up to this size are sent without asking a receiver that shares memory with the
-            sender. They lie there until the receiver takes them. 0: none that is longer than eager_limit.
+            sender. They stay in this memory until the receiver takes them. 0 for no message above eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
-        pickle: whether objects that msgpack cannot express may be pickled, and pickles be read.
-        transports: names of transports that may be used, comma-separated in the environment; empty means all, TCP only
-            if ranks may be on other machines. Without shared_memory among them, ranks share no memory with their IMPI
-            host either.
+        pickle: True if objects that msgpack cannot express may be pickled, and pickles may be read.
+        transports: names of transports that may be used, comma-separated in the environment. Empty means all, with TCP
+            only if ranks may be on other machines. Without shared_memory, ranks share no memory with their IMPI host
+            either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
-        single_copy: whether long messages between ranks of one host are copied once, straight from memory to memory,
-            where the kernel lets ranks do that: those of more than 2 MiB.
-        spin: seconds for which a waiting rank looks for messages in shared memory before it sleeps, 0: never; None, the
-            default: 500e-6, but never with more ranks on the host than its control group has time for. With more ranks
-            than cores whoever else wants the core gets it at once.
-        bind: address that TCP listeners bind to; empty means loopback, and in a job of several IMPI clients the
+        single_copy: True if messages of more than 2 MiB between ranks of one host are copied once, directly from memory
+            to memory, where the kernel allows it.
+        spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
+            default, None, is 500e-6, or never if the host has more ranks than its control group has time for. With more
+            ranks than cores, a spinning rank yields the core at once to any other process.
+        bind: address that TCP listeners bind to. Empty means loopback, and in a job of several IMPI clients the
             address of this machine that the IMPI server sees.
-        connect_timeout: seconds to wait for a connection, and for the proof of the key of who has connected; a rank
-            that has been connected to may take longer to answer, because it computes.
+        connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
+            that accepts a connection may take longer to answer, because it computes.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
-        impi_native: whether IMPI clients that are all aiompi connect their ranks with each other; otherwise everything
+        impi_native: True if IMPI clients that are all aiompi connect their ranks with each other. Otherwise everything
             between them is IMPI traffic between their hosts.
-        impi_any_source: whether hosts of other IMPI clients may connect from other addresses than they have published.
-        impi_start_timeout: seconds after which the IMPI server fails a job of which all clients are there, and one
-            sends none of the standard labels that the others wait for, and at most twice as many; and after which a
-            client fails it to which nothing comes of a start that has begun. 0 for never.
-        impi_datalen: bytes of data that this client takes in one IMPI packet; the smallest of all clients counts. Each
-            rank of another client may have impi_hiwater of them waiting here for a rank that does not receive.
+        impi_any_source: True if hosts of other IMPI clients may connect from addresses that they have not published.
+        impi_start_timeout: seconds; 0 for never. The IMPI server fails a job after this time, at most twice as long, if
+            all clients are there and one does not send a standard label that the others wait for. A client fails the
+            job if the start has begun and it receives nothing for this time.
+        impi_datalen: bytes of data that this client accepts in one IMPI packet; the smallest of all clients counts.
+            Each rank of another client may have impi_hiwater packets waiting here for a rank that does not receive.
         impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.
-        impi_ackmark: IMPI packets after which they are acknowledged; the smallest of all hosts counts.
-        impi_hiwater: IMPI packets that may be unacknowledged, not fewer; the smallest of all hosts counts.
-        impi_xsize: bytes from which collectives between IMPI clients take their long form, -1 for 1024; all clients
+        impi_ackmark: IMPI packets after which a host acknowledges them; the smallest of all hosts counts.
+        impi_hiwater: IMPI packets that may be unacknowledged, not below impi_ackmark; the smallest of all hosts counts.
+        impi_xsize: bytes from which collectives between IMPI clients use their long form, -1 for 1024; all clients
             must agree.
         impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
-        impi_native_order: ranks of IMPI clients with which user data travels as it lies in the memory of this machine
+        impi_native_order: ranks of IMPI clients to which user data is sent as it is in the memory of this machine
             instead of in external32, as historic LAM/MPI sends it between machines of one kind.
-        impi_reduce_point_to_point: ranks of IMPI clients with which the messages of Reduce are in the context of
-            point-to-point messages, as those of historic LAM/MPI are.
-        impi_leaders_collective: whether the leaders of Intercomm_create meet in the collective context of the peer
-            communicator, if it spans IMPI clients, or else in that of point-to-point messages: IMPI does not say.
-        debug: seconds after which a rank that waits in a call tells what for; 0 for never.
-        thread_level: what the threads of a program of the blocking face may do, one of THREAD_LEVELS.
+        impi_reduce_point_to_point: ranks of IMPI clients with which Reduce sends its messages in the point-to-point
+            context, as historic LAM/MPI does.
+        impi_leaders_collective: True if the leaders of Intercomm_create use the collective context of a peer
+            communicator that spans IMPI clients, False for its point-to-point context; IMPI does not specify this.
+        debug: seconds after which a rank reports what a waiting call waits for; 0 for never.
+        thread_level: thread level of programs of the blocking face, one of THREAD_LEVELS.
     """
 
     eager_limit: int = 256 * 2**10
@@ -116,7 +116,7 @@ class Settings:
         if min(limits.values()) < 0 or self.eager_window > MAX_WINDOW:
             given = ", ".join(f"{name} {value}" for name, value in limits.items())
             raise InvalidArgumentError(
-                f"limits of messages are byte counts: they cannot be negative, and the window at most {MAX_WINDOW}; "
+                f"limits of messages are byte counts: they cannot be negative, and the window is at most {MAX_WINDOW}; "
                 f"given are {given}"
             )
         unknown = [name for name in self.transports if name not in TRANSPORTS]
@@ -150,15 +150,15 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
-    """Settings from the environment and from `rc`.
+    """Return the settings from the environment and from `rc`.
 
     Args:
-        environ: where to look for AIOMPI_* variables.
-        overrides: values that win over both.
+        environ: mapping with the AIOMPI_* variables.
+        overrides: values that override both.
 
     Raises:
-        InvalidArgumentError: a value cannot be read, a variable is named almost as a setting is, or an override has no
-            such name.
+        InvalidArgumentError: a value cannot be read, the name of a variable is almost that of a setting, or there is no
+            setting with the name of an override.
     """
     values: dict[str, Any] = {}
     for variable, text in environ.items():
@@ -177,7 +177,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
 
 
 class RC:
-    """Settings made by the program before its first use of a communicator, as in `aiompi.rc.pickle = False`."""
+    """Settings that the program makes before its first use of a communicator, as in `aiompi.rc.pickle = False`."""
 
     _values: dict[str, Any]
     _readers: weakref.WeakSet[Any]
@@ -187,7 +187,7 @@ class RC:
         object.__setattr__(self, "_readers", weakref.WeakSet())
 
     def read_by(self, reader: object) -> None:
-        """From now on until `forgotten_by` nothing can be set any more: whoever has read the values has them."""
+        """Refuse changes until `forgotten_by`, because `reader` has read the values."""
         self._readers.add(reader)
 
     def forgotten_by(self, reader: object) -> None:
@@ -198,9 +198,9 @@ class RC:
         """Set several values at once.
 
         Raises:
-            InvalidArgumentError: there is no such setting, or a text cannot be read.
-            TypeError: a value is of another type.
-            LocalProtocolError: it is too late.
+            InvalidArgumentError: there is no such setting, or a string cannot be read.
+            TypeError: a value has the wrong type.
+            LocalProtocolError: this process is a rank already.
         """
         for name, value in values.items():
             setattr(self, name, value)
@@ -210,7 +210,7 @@ class RC:
             raise InvalidArgumentError(f"no such setting: {name}; there are {', '.join(_DEFAULTS)}")
         if self._readers:
             raise LocalProtocolError(
-                f"aiompi.rc.{name} is set too late: this process is a rank already, with the settings as they were. "
+                f"aiompi.rc.{name} is set too late: this process is a rank already and has read its settings. "
                 "Set it before the first use of a communicator, in the asyncio face before aiompi.run or aiompi.init"
             )
         if isinstance(value, str):
@@ -225,15 +225,15 @@ class RC:
 
 
 def _refuse_misspelt(variable: str, name: str) -> None:
-    """Raise if the name is almost a setting's, which would go unnoticed; other names of the prefix are not ours."""
-    import difflib  # takes 2 ms, which nobody who spells well should pay
+    """Raise if the name is almost that of a setting. Other variables with the prefix do not belong to aiompi."""
+    import difflib  # takes 2 ms, which only misspelt names should cost
 
     for meant in difflib.get_close_matches(name, _DEFAULTS, 1, _ALIKE):
         raise InvalidArgumentError(f"{variable} is no setting; is {_PREFIX}{meant.upper()} meant?")
 
 
 def _read(name: str, text: str, given: str) -> Any:
-    """The value that a text means, the default if it is empty; `given` is what messages call it."""
+    """Return the value of a string, the default if it is empty. Messages name the string as `given`."""
     default = _DEFAULTS[name]
     try:
         return _KINDS[type(default)].read(text) if text.strip() else default
@@ -292,11 +292,11 @@ def _texts_by_name(values: object, name: str) -> dict[str, str]:
 
 
 class _Kind(NamedTuple):
-    """What settings have in common whose defaults are of one type.
+    """Converters for settings whose defaults have the same type.
 
     Attributes:
-        read: the value that a text means; a ValueError says what is wrong with it.
-        take: the value for one of the program, given with its name; a TypeError says what is expected.
+        read: returns the value of a string; raises ValueError if the string is wrong.
+        take: returns the value for an object of the program, given with its name; raises TypeError if it is wrong.
     """
 
     read: Callable[[str], Any]

@@ -20,7 +20,7 @@ class _Layout(Protocol):
 
 
 class _Datatype(Protocol):
-    """What a status asks of a datatype."""
+    """The part of a datatype that a status uses."""
 
     @property
     def size(self) -> int: ...
@@ -33,16 +33,16 @@ class _Datatype(Protocol):
 class Status:
     """Envelope and length of a message.
 
-    A new one is the empty status (section 3.7.3): source ANY_SOURCE, tag ANY_TAG, no bytes, not cancelled.
+    A new status is empty (section 3.7.3): source ANY_SOURCE, tag ANY_TAG, no bytes, not cancelled.
 
     Args:
-        status: to be a copy of; None for an empty one.
+        status: status to copy; None for an empty one.
 
     Attributes:
         source: rank of the sender in the communicator.
         tag: tag of the message.
         error: error class; set only by operations on several requests (section 3.2.5).
-        nbytes: length of the message in bytes; of one from another IMPI client, in external32.
+        nbytes: length of the message in bytes; in external32 if the message comes from another IMPI client.
     """
 
     __slots__ = ("__weakref__", "_cancelled", "_external", "error", "nbytes", "source", "tag")
@@ -71,11 +71,11 @@ class Status:
         cancelled: bool = False,
         external: bool = False,
     ) -> Self:
-        """The status of a message.
+        """Return the status of a message.
 
         Args:
-            source, tag, nbytes, cancelled: its fields.
-            external: whether the length is that in external32.
+            source, tag, nbytes, cancelled: fields of the status.
+            external: True if `nbytes` is the length in external32.
         """
         self = object.__new__(cls)
         self.source = source
@@ -87,7 +87,7 @@ class Status:
         return self
 
     def Get_source(self) -> int:
-        """Rank of the sender."""
+        """Return the rank of the sender."""
         return self.source
 
     def Set_source(self, source: int) -> None:
@@ -95,7 +95,7 @@ class Status:
         self.source = integer(source, "Set_source: source")
 
     def Get_tag(self) -> int:
-        """Tag of the message."""
+        """Return the tag of the message."""
         return self.tag
 
     def Set_tag(self, tag: int) -> None:
@@ -103,7 +103,7 @@ class Status:
         self.tag = integer(tag, "Set_tag: tag")
 
     def Get_error(self) -> int:
-        """Error class."""
+        """Return the error class."""
         return self.error
 
     def Set_error(self, error: int) -> None:
@@ -111,13 +111,13 @@ class Status:
         self.error = integer(error, "Set_error: error")
 
     def Get_count(self, datatype: _Datatype | None = None) -> int:
-        """Number of items in the message (MPI_Get_count, section 3.2.5).
+        """Return the number of items in the message (MPI_Get_count, section 3.2.5).
 
         Args:
             datatype: type of the items; BYTE by default.
 
         Returns:
-            Items, or UNDEFINED when the message is not a whole number of them.
+            The number, or UNDEFINED if the message is not a whole number of items.
 
         Raises:
             InvalidTypeError: the type is null or freed.
@@ -131,13 +131,13 @@ class Status:
         return UNDEFINED if rest else count
 
     def Get_elements(self, datatype: _Datatype) -> int:
-        """Number of basic elements in the message (MPI_Get_elements, section 3.12.5).
+        """Return the number of basic elements in the message (MPI_Get_elements, section 3.12.5).
 
         Args:
-            datatype: type with which the message was received, or will be.
+            datatype: type with which the message was received or will be received.
 
         Returns:
-            Elements, those of an incomplete last item included, or UNDEFINED when the message ends within one.
+            The number, with those of an incomplete last item, or UNDEFINED if the message ends inside an element.
 
         Raises:
             InvalidTypeError: the type is null or freed.
@@ -145,7 +145,7 @@ class Status:
         return _existing(datatype).signature.elements(self.nbytes, self._external)
 
     def Set_elements(self, datatype: _Datatype, count: int) -> None:
-        """Make the message as long as so many basic elements of a type (MPI_Status_set_elements).
+        """Set the length of the message to `count` basic elements of a type (MPI_Status_set_elements).
 
         Raises:
             InvalidCountError: the count is negative, or the type has no elements.
@@ -169,7 +169,7 @@ class Status:
         self._external = False
 
     def Is_cancelled(self) -> bool:
-        """Whether the operation was cancelled (MPI_Test_cancelled, section 3.8)."""
+        """Return True if the operation was cancelled (MPI_Test_cancelled, section 3.8)."""
         return self._cancelled
 
     def Set_cancelled(self, flag: bool) -> None:
@@ -178,7 +178,7 @@ class Status:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the operation was cancelled."""
+        """True if the operation was cancelled."""
         return self._cancelled
 
     @cancelled.setter
@@ -193,24 +193,24 @@ class Status:
             setattr(self, name, value)
 
     def py2f(self) -> list[int]:
-        """The fields as integers, as programs in Fortran know them: F_STATUS_SIZE numbers."""
+        """Return the fields as F_STATUS_SIZE integers, for programs in Fortran."""
         return [self.source, self.tag, self.error, self.nbytes & 0x7FFFFFFF, self.nbytes >> 31, int(self._cancelled)]
 
     @classmethod
     def f2py(cls, arg: list[int]) -> Self:
-        """The opposite of `py2f`."""
+        """Return the status with these fields, the inverse of `py2f`."""
         status = cls()
         status.source, status.tag, status.error = arg[:3]
         status.nbytes, status._cancelled = arg[3] | arg[4] << 31, bool(arg[5])
         return status
 
     def clear(self) -> None:
-        """Become the empty status (section 3.7.3)."""
+        """Make this the empty status (section 3.7.3)."""
         self.assign(_EMPTY)
         self.error = errors.SUCCESS
 
     def assign(self, other: Status) -> None:
-        """Take over the fields of another status, except `error` (section 3.2.5)."""
+        """Copy the fields of another status, except `error` (section 3.2.5)."""
         self.source, self.tag, self.nbytes = other.source, other.tag, other.nbytes
         self._cancelled, self._external = other._cancelled, other._external
 
@@ -239,10 +239,10 @@ def _existing(datatype: _Datatype) -> _Datatype:
 
 
 def check_status(status: object) -> None:
-    """Refuse what cannot be filled, before anything has been received.
+    """Refuse an object that is not a status, before anything is received.
 
     Raises:
-        TypeError: it is no Status.
+        TypeError: the object is not a Status.
     """
     if not isinstance(status, Status):
         raise TypeError(f"status is of type {type(status).__name__}: expected a Status, or None")

@@ -1,4 +1,4 @@
-"""Error classes of parts of MPI that aiompi does not have: nothing raises them, and programs name them."""
+"""Error classes of parts of MPI that aiompi does not support. Programs may name them; nothing raises them."""
 
 from __future__ import annotations
 

@@ -302,6 +302,6 @@ def test_what_is_set_too_late_is_refused(face: str, site: Site) -> None:
     }[face]
     result = site.ok(1, "import aiompi\n" + textwrap.dedent(program))
     assert result.lines == [
-        "aiompi.rc.pickle is set too late: this process is a rank already, with the settings as they were. Set it "
+        "aiompi.rc.pickle is set too late: this process is a rank already and has read its settings. Set it "
         "before the first use of a communicator, in the asyncio face before aiompi.run or aiompi.init"
     ]

@@ -1,4 +1,4 @@
-"""Arguments of the commands: their types, and those that several commands have."""
+"""Arguments of the commands: types for argparse, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOST_TURNS: Final = 1000
 
 
 class Once(argparse.Action):
-    """Keeps each of several words once."""
+    """Keeps each of several words once, in order."""
 
     def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, _option: object = None) -> None:
         setattr(namespace, self.dest, list(dict.fromkeys(values)))
 
 
 def parser(command: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    """For a command, by the name that follows `python -m aiompi.bench`; lines of the epilog stay as they are."""
+    """Return the parser for `python -m aiompi.bench COMMAND`. The lines of the epilog are not wrapped."""
     return argparse.ArgumentParser(
         prog=f"python -m aiompi.bench {command}".rstrip(),
         description=description,
@@ -33,44 +33,44 @@ def parser(command: str, description: str, epilog: str) -> argparse.ArgumentPars
 
 
 def add_sizes(parser: argparse.ArgumentParser, default: str) -> None:
-    """--sizes; the default as the user would write it."""
+    """Add --sizes; `default` is written as on the command line."""
     parser.add_argument("--sizes", type=sizes, default=sizes(default), metavar="BYTES,...", help=f"({default})")
 
 
 def add_turns(parser: argparse.ArgumentParser, default: int) -> None:
-    """--repeat."""
+    """Add --repeat."""
     parser.add_argument(
         "--repeat", type=count(_MOST_TURNS), default=default, metavar="N", help="turns of each side (%(default)s)"
     )
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """--json and --quick."""
+    """Add --json and --quick."""
     parser.add_argument("--json", type=writable, metavar="FILE", help="write all samples there too")
     parser.add_argument("--quick", action="store_true", help="only see that everything runs; the figures mean little")
 
 
 def add_awake(parser: argparse.ArgumentParser) -> None:
-    """--awake."""
+    """Add --awake."""
     parser.add_argument(
         "--awake",
         action="store_true",
-        help="keep idle cores awake, as root: to wake who sleeps takes some 5 us then, not 40 on a virtual machine",
+        help="keep idle cores awake, as root: waking a process takes some 5 us then, not 40 on a virtual machine",
     )
 
 
 def list_of(item: Callable[[str], T]) -> Callable[[str], list[T]]:
-    """Reads a list with commas, each item once."""
+    """Return a reader for comma-separated lists, which keeps each item once."""
     return lambda text: list(dict.fromkeys(item(part.strip()) for part in text.split(",")))
 
 
 def ascending(item: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """Reads a list with commas, in order."""
+    """Return a reader for comma-separated lists, which sorts the items."""
     return lambda text: sorted(list_of(item)(text))
 
 
 def name(known: Collection[str]) -> Callable[[str], str]:
-    """Reads one of these names."""
+    """Return a reader for one of these names."""
 
     def read(text: str) -> str:
         if text not in known:
@@ -81,7 +81,7 @@ def name(known: Collection[str]) -> Callable[[str], str]:
 
 
 def count(most: int) -> Callable[[str], int]:
-    """Reads a number from 1."""
+    """Return a reader for a number from 1 to `most`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or not 1 <= int(text) <= most:
@@ -92,7 +92,7 @@ def count(most: int) -> Callable[[str], int]:
 
 
 def positive(text: str) -> float:
-    """Reads a number greater than 0."""
+    """Read a number greater than 0."""
     try:
         value = float(text)
     except ValueError:
@@ -103,7 +103,7 @@ def positive(text: str) -> float:
 
 
 def writable(text: str) -> Path:
-    """Reads the name of a file that can be written."""
+    """Read the name of a file that can be written."""
     path = Path(text)
     if text == "-":
         raise argparse.ArgumentTypeError("- is no file, and standard output has the table: name a file")
@@ -117,7 +117,7 @@ def writable(text: str) -> Path:
 
 
 def sizes(text: str) -> list[int]:
-    """Reads sizes such as 8,64k,4m."""
+    """Read sizes such as 8,64k,4m."""
     return ascending(_size)(text)
 
 

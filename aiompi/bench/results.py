@@ -1,4 +1,4 @@
-"""What a command has measured, for the screen and for a file."""
+"""Output of the commands: text for the screen, and `Results`, a JSON file with all measurements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def show(text: str) -> None:
     """Print lines at once.
 
     Raises:
-        BrokenPipeError: nobody reads them any more.
-        BenchError: they cannot be written.
+        BrokenPipeError: nothing reads the output any more.
+        BenchError: the lines cannot be written.
     """
     try:
         print(text, flush=True)
     except OSError as error:
-        # what could not be written is not to be tried again when the interpreter ends
+        # the interpreter must not try to write the rest again when it ends
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -35,7 +35,7 @@ def write(path: Path, text: str) -> None:
     """Write a file.
 
     Raises:
-        BenchError: it cannot be written.
+        BenchError: the file cannot be written.
     """
     try:
         path.write_text(text, encoding="utf-8")
@@ -44,11 +44,11 @@ def write(path: Path, text: str) -> None:
 
 
 class Results:
-    """All that has been measured so far, with what it depends on.
+    """All measurements so far, with the machine, settings and options that they depend on.
 
     Args:
-        path: of a file for them in JSON, None for none.
-        options: of the command, "awake" among them.
+        path: path of the JSON file, None for no file.
+        options: options of the command, including "awake".
     """
 
     def __init__(self, path: Path | None, **options: Any) -> None:
@@ -58,7 +58,7 @@ class Results:
 
     @property
     def head(self) -> str:
-        """A line about the machine and the settings."""
+        """Line about the machine and the settings."""
         about = [f"{name} {value}" for name, value in self._about["machine"].items()]
         about += [f"{name}={value}" for name, value in self._about["settings"].items()]
         if self._about["options"]["awake"]:
@@ -66,15 +66,15 @@ class Results:
         return ", ".join(about)
 
     def save(self, complete: bool, *, more: bool = False, **measured: Any) -> None:
-        """Write the file anew, so that what has been measured is there whatever happens next.
+        """Write the whole file again, so that no measurement is lost whatever happens next.
 
         Args:
-            complete: whether this is all that was to be measured.
-            more: whether this will be called again: a pipe, which cannot be written anew, gets what is there then.
-            measured: what has been measured.
+            complete: True if nothing is left to measure.
+            more: True if this method will be called again. A pipe cannot be rewritten: only the last call writes it.
+            measured: the measurements.
 
         Raises:
-            BenchError: it cannot be written.
+            BenchError: the file cannot be written.
         """
         path = self._path
         if path is not None and (not more or path.is_file() or not path.exists()):

@@ -1,4 +1,4 @@
-"""Samples: sides that take turns, and what is made of their answers."""
+"""Samples: sides of a comparison that take turns, and functions that compute samples from their answers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from aiompi.bench.contender import Answer, Conversation
 from aiompi.bench.measure.turns import Work
 
-#: seconds that the calls of a collective take in a turn, about; and at most how many there are
+#: approximate seconds of the calls of a collective in a turn, and maximum of calls
 _TURN: Final = 0.05
 _MOST_CALLS: Final = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison; called, it takes its turn and gives a sample.
+    """One side of a comparison. Calling it makes it take a turn and returns a sample.
 
     Attributes:
-        conversation: with whom.
-        work: what it has to do.
-        value: makes a sample of its answer.
+        conversation: conversation with the contender.
+        work: work of a turn.
+        value: computes a sample from the answer.
     """
 
     conversation: Conversation
@@ -34,7 +34,7 @@ class Side:
 
 
 def in_turns(repeat: int, *sides: Callable[[], float]) -> list[list[float]]:
-    """Samples of each side, taken by turns, so that what disturbs the machine disturbs all alike."""
+    """Return the samples of each side. Sides take turns, so that disturbances of the machine affect all alike."""
     samples: list[list[float]] = [[] for _ in sides]
     for _ in range(repeat):
         for side, taken in zip(sides, samples, strict=True):
@@ -45,13 +45,13 @@ def in_turns(repeat: int, *sides: Callable[[], float]) -> list[list[float]]:
 def callers(
     work: Work, conversations: Sequence[Conversation], value: Callable[[Answer], float], calls: int | None = None
 ) -> list[Side]:
-    """Sides that make calls of a collective, each as many in its turn as the others.
+    """Return sides that call a collective, all the same number of times per turn.
 
     Args:
-        work: all but the number of calls.
-        conversations: with each side.
-        value: makes a sample of an answer.
-        calls: their number; None for as many as the slowest side makes in a turn, by a trial.
+        work: the work without the number of calls.
+        conversations: conversation with each side.
+        value: computes a sample from an answer.
+        calls: number of calls; None for as many as the slowest side makes in a turn, according to a trial.
     """
     if calls is None:
         trials = [slowest(conversation.ask({**work, "calls": 1})) for conversation in conversations]
@@ -60,33 +60,33 @@ def callers(
 
 
 def per_iteration(answer: Answer) -> float:
-    """Seconds: the median of the blocks that rank 0 timed."""
+    """Return seconds: the median of the blocks that rank 0 timed."""
     blocks: list[float] = answer[0]
     return statistics.median(blocks)
 
 
 def one_way(answer: Answer) -> float:
-    """Microseconds: half of a round trip."""
+    """Return microseconds: half of a round trip."""
     return per_iteration(answer) / 2 * 1e6
 
 
 def slowest(answer: Answer) -> float:
-    """Seconds: the median of the calls of a collective, each as long as its slowest rank took."""
+    """Return seconds: the median of the calls of a collective. A call lasts as long as its slowest rank takes."""
     calls: list[float] = [max(ranks) for ranks in zip(*answer, strict=True)]
     return statistics.median(calls)
 
 
 def call_time(answer: Answer) -> float:
-    """Microseconds: as `slowest`."""
+    """Return `slowest` in microseconds."""
     return slowest(answer) * 1e6
 
 
 def calls_within(seconds: float, each: float, most: int) -> int:
-    """How many calls fit into a time, at least one.
+    """Return how many calls fit into a time, at least 1.
 
     Args:
         seconds: the time.
-        each: seconds that a call took when it was tried.
-        most: calls that are enough.
+        each: seconds of a call in a trial.
+        most: maximum of calls.
     """
     return max(1, min(most, int(seconds / each)))

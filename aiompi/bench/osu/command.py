@@ -59,23 +59,13 @@ Other commands, see their --help:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Entry point of `python -m aiompi.bench`; what has been measured is kept whatever happens.
+    """Entry point of `python -m aiompi.bench`. Completed measurements are kept, whatever happens.
 
     Raises:
         BenchError: something could not be measured or written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
-    parser = _parser()
-    chosen = parser.parse_args(argv)
-    benchmarks = [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS]
-    if 0 in chosen.sizes and (empty := _names(one for one in benchmarks if one.unit == RATE)):
-        parser.error(f"argument --sizes: 0 bytes have no bandwidth: leave 0 out, or {empty}")
-    if chosen.ranks % 2 and (paired := _names(one for one in benchmarks if one.paired)):
-        parser.error(f"argument -n/--ranks: {chosen.ranks} is odd: take an even number, or leave out {paired}")
-    if chosen.plot is not None:
-        if chosen.json is not None and chosen.json.resolve() == chosen.plot.resolve():
-            parser.error(f"argument --plot: {chosen.plot} is the file of --json, too")
-        _check_format(chosen.plot)
+    chosen, benchmarks = _chosen(argv)
     plan = Plan(
         benchmarks,
         {**OURS, **_able(chosen.compare, benchmarks, chosen.ranks)},
@@ -100,7 +90,7 @@ def main(argv: Sequence[str]) -> None:
     complete = False
 
     def left_out(name: str, error: BenchError, begun: bool) -> None:
-        _tell(f"{name} from here on" if begun else name, error)
+        _warn(f"{name} from here on" if begun else name, error)
         if begun:
             failed.append(name)
 
@@ -115,6 +105,22 @@ def main(argv: Sequence[str]) -> None:
             _keep(rows, complete, results, chosen.plot)
     if failed:
         raise BenchError(f"not everything was measured: {', '.join(failed)} failed")
+
+
+def _chosen(argv: Sequence[str]) -> tuple[argparse.Namespace, list[Benchmark]]:
+    """Return the options and the benchmarks of a command line; exit if they do not fit together."""
+    parser = _parser()
+    chosen = parser.parse_args(argv)
+    benchmarks = [BENCHMARKS[name] for name in chosen.benchmarks or BENCHMARKS]
+    if 0 in chosen.sizes and (empty := _names(one for one in benchmarks if one.unit == RATE)):
+        parser.error(f"argument --sizes: 0 bytes have no bandwidth: leave 0 out, or {empty}")
+    if chosen.ranks % 2 and (paired := _names(one for one in benchmarks if one.paired)):
+        parser.error(f"argument -n/--ranks: {chosen.ranks} is odd: take an even number, or leave out {paired}")
+    if chosen.plot is not None:
+        if chosen.json is not None and chosen.json.resolve() == chosen.plot.resolve():
+            parser.error(f"argument --plot: {chosen.plot} is the file of --json, too")
+        _check_format(chosen.plot)
+    return chosen, benchmarks
 
 
 def _names(benchmarks: Iterable[Benchmark]) -> str:
@@ -132,7 +138,7 @@ def _check_format(path: Path) -> None:
 
 
 def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> Mapping[str, Peer]:
-    """The peers of these names that are installed and can run any of the benchmarks; the others are named."""
+    """Return the named peers that are installed and can run any of the benchmarks; print a warning for the others."""
     found = {}
     for name in names:
         peer = PEERS[name]
@@ -141,14 +147,14 @@ def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> 
             if not any(map(peer.can, benchmarks)):
                 raise BenchError(f"it cannot run {_names(benchmarks)}")
         except BenchError as error:
-            _tell(name, error)
+            _warn(name, error)
         else:
             found[name] = peer
     return found
 
 
 def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path | None) -> None:
-    """Write everything, also what an interrupt has left half written."""
+    """Write all results, also over a file that an interrupt has left half written."""
     try:
         results.save(complete, rows=[row.record() for row in rows])
     finally:
@@ -161,8 +167,8 @@ def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path |
                 raise BenchError(f"{picture}: {error.strerror}") from None
 
 
-def _tell(who: str, error: BenchError) -> None:
-    print(f"without {who}: {error}", file=sys.stderr, flush=True)
+def _warn(left_out: str, error: BenchError) -> None:
+    print(f"without {left_out}: {error}", file=sys.stderr, flush=True)
 
 
 def _shown(rows: Iterator[Row]) -> Iterator[Row]:

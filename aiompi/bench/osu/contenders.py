@@ -1,4 +1,4 @@
-"""Those who take turns: started one by one, and left out when they fail, so that the others go on."""
+"""`Contenders`: the started jobs that take turns. A job that fails is left out, and the others continue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from aiompi.bench.osu.peers import OURS, Peer
 
 T = TypeVar("T")
 
-#: seconds that who has failed gets to end
+#: seconds that a failed contender gets to end
 _GRACE: Final = 1.0
 
 
 class LeftOut(Protocol):
-    """Is told of somebody who is left out."""
+    """Callback for a contender that is left out."""
 
     def __call__(self, name: str, error: BenchError, begun: bool) -> None:
-        """Begun: whether it had been started before, and has failed since."""
+        """Report a failure. `begun` is True if the contender had been started before it failed."""
 
 
-class Endpoint:
-    """Those who take turns.
+class Contenders:
+    """The contenders that take turns.
 
     Args:
-        peers: all of them by name.
-        left_out: is told who has failed, unless it is one of ours, without whom there is nothing to compare.
+        peers: all peers by name.
+        left_out: called when a contender fails. A failure of aiompi ends the command, as nothing is left to compare.
     """
 
     def __init__(self, peers: Mapping[str, Peer], left_out: LeftOut) -> None:
@@ -39,15 +39,15 @@ class Endpoint:
 
     @property
     def names(self) -> list[str]:
-        """Those who are there."""
+        """Names of the contenders that run."""
         return list(self._there)
 
     @contextlib.contextmanager
     def started(self, names: Collection[str], ranks: int) -> Iterator[None]:
-        """A block in which those of these names are there who have not failed before.
+        """Return a context in which the named contenders run, except those that have failed before.
 
         Raises:
-            BenchError: one of ours did not start.
+            BenchError: aiompi did not start.
         """
         with contextlib.ExitStack() as stack:
             for name in names:
@@ -59,10 +59,10 @@ class Endpoint:
             self._there.clear()
 
     def each(self, names: Iterable[str], do: Callable[[str, Conversation], T]) -> dict[str, T]:
-        """What comes of these, one after the other; who fails is left out from then on.
+        """Call `do` for one contender after the other. Return the results; leave out contenders that fail.
 
         Raises:
-            BenchError: one of ours failed.
+            BenchError: aiompi failed.
         """
         found = {}
         for name in names:

@@ -1,4 +1,4 @@
-"""Who can run the micro-benchmarks: the faces of aiompi, and the libraries that they are compared with."""
+"""The peers that can run the micro-benchmarks: the faces of aiompi, and the libraries that they are compared with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aiompi.bench.osu.benchmarks import Benchmark
 
 
 class Peer(NamedTuple):
-    """Somebody who is measured.
+    """A library or face that is measured.
 
     Attributes:
-        start: makes the contender for a number of ranks; BenchError when it is not installed.
-        works: names of those that it can do, None for all; of two processes only.
-        stream: whether its messages have no beginning, so that one without bytes is none.
+        start: returns the contender for a number of ranks; raises BenchError if the peer is not installed.
+        works: names of the works of two processes that the peer can do, None for all works.
+        stream: True if the peer is a byte stream, which cannot send an empty message.
     """
 
     start: Callable[[int], Contender]
@@ -24,23 +24,23 @@ class Peer(NamedTuple):
     stream: bool = False
 
     def can(self, benchmark: Benchmark) -> bool:
-        """Whether it can run a benchmark."""
+        """Return True if the peer can run a benchmark."""
         return self.works is None or (benchmark.ranks == 2 and benchmark.work["work"] in self.works)
 
     def sends(self, benchmark: Benchmark, nbytes: int | None) -> bool:
-        """Whether it has a message of a size; objects and calls are more than their bytes."""
+        """Return True if the peer can send a message of this size. Objects and calls are never empty."""
         return not (self.stream and benchmark.work["work"] == "latency" and nbytes == 0)
 
 
 _MESSAGES: Final = frozenset({"latency", "bandwidth", "objects"})
 _CHANNELS: Final = _MESSAGES | {"bandwidth_both_ways"}
 
-#: always measured; the first is what others are compared with
+#: always measured; the others are compared with the first
 OURS: Final[Mapping[str, Peer]] = {
     "aiompi": Peer(contender.aiompi_job),
     "asyncio": Peer(lambda ranks: contender.aiompi_job(ranks, face="native")),
 }
-#: measured when they are named
+#: measured if --compare names them
 PEERS: Final[Mapping[str, Peer]] = {
     "mpi4py": Peer(contender.mpich_job),
     "pkl5": Peer(lambda ranks: contender.mpich_job(ranks, "pkl5"), frozenset({"objects"})),

@@ -1,4 +1,4 @@
-"""Runs micro-benchmarks: everybody takes turns at each size."""
+"""Runs micro-benchmarks: all contenders take turns at each size."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 
 from aiompi.bench.contender import Conversation, apart, bind, cores
 from aiompi.bench.osu.benchmarks import RATE, Benchmark
-from aiompi.bench.osu.contenders import Endpoint, LeftOut
+from aiompi.bench.osu.contenders import Contenders, LeftOut
 from aiompi.bench.osu.peers import Peer
 from aiompi.bench.samples import calls_within
 
-#: seconds that a turn takes, about; and at most how many rounds it has
+#: approximate seconds of a turn, and maximum of its rounds
 TURN: Final = 0.03
 MOST_ROUNDS: Final = 1000
-#: of the first trial that tells how many fit into a turn, and how many trials there are: those before it pay for what
-#: is done once, and have too few rounds
+#: rounds of the first trial that finds how many fit into a turn, and number of trials; the first trials include the
+#: cost of things that are done once, and have too few rounds
 _TRIAL_ROUNDS: Final = 2
 _TRIALS: Final = 3
-#: bytes of the message before all others, at least, and how much longer than the longest one it is: once malloc has
-#: seen it, it keeps the memory of shorter ones, so that none depends on those before it. Of 32 MiB malloc keeps nothing
+#: minimum of bytes of the first message, and its ratio to the longest one. After it, malloc keeps the memory of shorter
+#: messages, so that no message depends on those before it. Of messages of 32 MiB malloc keeps nothing
 LONGEST: Final = 2**24
 _LONGER: Final = 3 / 2
 
@@ -32,12 +32,12 @@ class Plan:
     """What to measure.
 
     Attributes:
-        benchmarks: those to run.
-        peers: who runs them; the first is what others are compared with.
-        sizes: in bytes.
-        ranks: of benchmarks that do not say how many they need.
+        benchmarks: benchmarks to run.
+        peers: peers by name; the others are compared with the first.
+        sizes: sizes of messages in bytes.
+        ranks: number of ranks of benchmarks that do not fix it.
         repeat: turns of each peer.
-        quick: whether turns are as short as can be; the samples then mean little.
+        quick: True for turns as short as possible, whose samples mean little.
     """
 
     benchmarks: Sequence[Benchmark]
@@ -53,12 +53,12 @@ class Row:
     """Samples of a benchmark at one size.
 
     Attributes:
-        benchmark: which.
-        ranks: how many there were.
-        nbytes: the size, None if there is none.
-        samples: by peer, taken by turns; none of a peer that has no message of this size, or has failed.
-        rounds: by peer with samples, of which each sample is the mean; calls of a collective, of which it is the
-            median.
+        benchmark: the benchmark.
+        ranks: number of ranks.
+        nbytes: size in bytes, None if the benchmark has no sizes.
+        samples: samples by peer, taken in turns; empty for a peer that has no message of this size or has failed.
+        rounds: rounds per sample, by peer with samples. A sample is the mean of its rounds; for collectives it is the
+            median of its calls.
     """
 
     benchmark: Benchmark
@@ -68,17 +68,17 @@ class Row:
     rounds: Mapping[str, int]
 
     def ratio(self, peer: str) -> float:
-        """Median of a peer / median of the first one."""
+        """Return the median of a peer divided by the median of the first peer."""
         first = next(iter(self.samples.values()))
         return statistics.median(self.samples[peer]) / statistics.median(first)
 
     def message_rate(self, peer: str) -> float:
-        """Messages per second of a peer, the median."""
+        """Return the median of the messages per second of a peer."""
         assert self.nbytes
         return statistics.median(self.samples[peer]) * 1e6 / self.nbytes
 
     def record(self) -> dict[str, Any]:
-        """The row in types of JSON."""
+        """Return the row in types of JSON."""
         return {
             "benchmark": self.benchmark.name,
             "unit": self.benchmark.unit,
@@ -102,56 +102,56 @@ class Row:
 
 
 def measure(plan: Plan, left_out: LeftOut) -> Iterator[Row]:
-    """Rows as they are measured; the peers of consecutive benchmarks with as many ranks are started once.
+    """Yield rows as they are measured. Peers are started once for consecutive benchmarks with equal numbers of ranks.
 
     Args:
         plan: what to measure.
-        left_out: is told of peers that fail; they are not there in the rows that follow.
+        left_out: called when a peer fails; the rows that follow do not have this peer.
 
     Raises:
-        BenchError: one of ours did not answer.
+        BenchError: aiompi did not answer.
     """
-    party = Endpoint(plan.peers, left_out)
-    for (ranks, names), benchmarks in groupby(plan.benchmarks, lambda benchmark: _who(plan, benchmark)):
-        with party.started(names, ranks):
+    contenders = Contenders(plan.peers, left_out)
+    for (ranks, names), benchmarks in groupby(plan.benchmarks, lambda benchmark: _peers_of(plan, benchmark)):
+        with contenders.started(names, ranks):
             for benchmark in benchmarks:
-                yield from _rows(plan, benchmark, ranks, party)
+                yield from _rows(plan, benchmark, ranks, contenders)
 
 
-def _rows(plan: Plan, benchmark: Benchmark, ranks: int, party: Endpoint) -> Iterator[Row]:
+def _rows(plan: Plan, benchmark: Benchmark, ranks: int, contenders: Contenders) -> Iterator[Row]:
     places = apart(cores(), ranks) if benchmark.paired else cores()[:ranks]
-    party.each(party.names, lambda _, one: bind([one], places))
+    contenders.each(contenders.names, lambda _, one: bind([one], places))
     if benchmark.sized:
         longest = benchmark.warm_up(max(LONGEST, int(max(plan.sizes) * _LONGER)))
-        party.each(party.names, lambda _, one: one.ask(longest))
-    names = party.names
+        contenders.each(contenders.names, lambda _, one: one.ask(longest))
+    names = contenders.names
     for nbytes in plan.sizes if benchmark.sized else (None,):
         able = [name for name in names if plan.peers[name].sends(benchmark, nbytes)]
-        rounds, samples = _sampled(plan, benchmark, nbytes or 0, party, able)
+        rounds, samples = _sampled(plan, benchmark, nbytes or 0, contenders, able)
         yield Row(benchmark, ranks, nbytes, {name: samples.get(name, []) for name in names}, rounds)
 
 
 def _sampled(
-    plan: Plan, benchmark: Benchmark, nbytes: int, party: Endpoint, names: Sequence[str]
+    plan: Plan, benchmark: Benchmark, nbytes: int, contenders: Contenders, names: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, list[float]]]:
-    """SlotExchanges and samples of those who have had all their turns."""
+    """Return the rounds of each contender, and the samples of those that have had all their turns."""
 
     def turn(name: str, one: Conversation) -> float:
         return benchmark.value(one.ask(benchmark.at(nbytes, rounds[name])), nbytes)
 
-    rounds = party.each(names, lambda _, one: 1 if plan.quick else _rounds(benchmark, nbytes, one))
-    turns = [party.each(names, turn) for _ in range(plan.repeat)]
+    rounds = contenders.each(names, lambda _, one: 1 if plan.quick else _rounds(benchmark, nbytes, one))
+    turns = [contenders.each(names, turn) for _ in range(plan.repeat)]
     return rounds, {name: [samples[name] for samples in turns] for name in turns[-1]}
 
 
-def _who(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
-    """Number of ranks, and names of the peers that can run a benchmark."""
+def _peers_of(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
+    """Return the number of ranks of a benchmark, and the names of the peers that can run it."""
     names = tuple(name for name, peer in plan.peers.items() if peer.can(benchmark))
     return benchmark.ranks or plan.ranks, names
 
 
 def _rounds(benchmark: Benchmark, nbytes: int, conversation: Conversation) -> int:
-    """How many rounds fit into a turn by the peer's own clock, so that neither starting nor reporting counts."""
+    """Return how many rounds fit into a turn by the peer's own clock, which excludes the start and the report."""
     rounds = _TRIAL_ROUNDS
     for _ in range(_TRIALS):
         seconds = benchmark.seconds(conversation.ask(benchmark.at(nbytes, rounds)))
