@@ -18,6 +18,7 @@ from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
+from aiompi.engine.schedule import settled
 from aiompi.errors import JobAbortedError, LocalProtocolError, OtherError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
@@ -104,12 +105,12 @@ class Runtime:
             self.close()
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
-        self.engine.homes[:] = map(registry.home, cards)
+        self.engine.shm_domains[:] = map(registry.home, cards)
         self._make_communicators(self.engine.rank, self.engine.size)
         self.engine.connect = lambda peer: self._connect(peer, cards)
         self._share_cores(cards)
         if self.engine.size == 1:
-            self.engine.driver.set_deadlock_check(self.engine.deserted)
+            self.engine.driver.set_deadlock_check(self.engine.failure.all_gone)
 
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
@@ -118,7 +119,7 @@ class Runtime:
         welcome = await self._welcome
         self.joined = True
         universe = _universe(welcome)
-        self.engine.enrol(welcome.rank, welcome.size, universe)
+        self.engine.join_world(welcome.rank, welcome.size, universe)
         self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
@@ -165,7 +166,7 @@ class Runtime:
         spin = self.settings.spin
         if spin is None:
             spin = _SPIN if uncrowded or not throttled() else 0.0
-        self.engine.uncrowded = uncrowded
+        self.engine.core_per_rank = uncrowded
         self.engine.driver.spin(spin, yields_core=not uncrowded)
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
@@ -224,7 +225,7 @@ class Runtime:
         self.on_end(code)
 
     def _give_up(self, error: Exception) -> None:
-        self.engine.abort(error)
+        self.engine.failure.abort(error)
         drained, self._drained = self._drained, None
         for request in (self._welcome, self._cards, self._farewell, drained):
             if request is not None:
@@ -243,7 +244,7 @@ class Runtime:
             self._conclude(peer)
         elif not self._farewell.done():
             self._verdicts.append(
-                self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.gone(cause))
+                self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.mark_failed(cause))
             )
 
     def _conclude(self, peer: Endpoint) -> None:
@@ -253,7 +254,7 @@ class Runtime:
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
-            peer.part()
+            peer.mark_closed()
 
     def _on_drained(self) -> None:
         if self._drained is not None and self._idle():
@@ -283,11 +284,11 @@ class Runtime:
         if self.engine.error is not None:
             raise self.engine.error
         self._closing()
-        await self.engine.settled(schedules)
+        await settled(schedules)
         if self.engine.gateway is not None:
-            self.engine.gateway.conclude()  # the barrier among them has ended
+            self.engine.gateway.fail_unmatched_sends()  # the barrier among them has ended
         self.engine.finish()
-        await self.engine.settled(self.engine.undelivered())
+        await settled(self.engine.undelivered())
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Finalize())
@@ -311,7 +312,7 @@ class Runtime:
         self._closing()
         if self.engine.undelivered():
             self.engine.finish()  # so that nobody waits for this rank while it waits for him
-            await self.engine.settled(self.engine.undelivered())
+            await settled(self.engine.undelivered())
         await self._flush()
         if self._agent is not None:
             self._agent.send(control.Leave())
@@ -328,7 +329,9 @@ class Runtime:
 
     def _end_well(self) -> None:
         self.close()
-        self.engine.abort(LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible"))
+        self.engine.failure.abort(
+            LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible")
+        )
 
     async def _flush(self) -> None:
         """Wait until everything has left this process, for the IMPI host together with the news that this is all."""
@@ -363,7 +366,7 @@ class Runtime:
         try:
             self.engine.driver.renew()
         finally:
-            self.engine.inherit(
+            self.engine.failure.abort_fork(
                 LocalProtocolError(
                     f"this process was forked from rank {self.engine.rank} and is no rank itself: only its parent can "
                     "communicate"
@@ -445,7 +448,7 @@ def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) 
     runtimes = []
     for rank in range(size):
         runtime = Runtime(driver, settings=settings)
-        runtime.engine.enrol(rank, size)
+        runtime.engine.join_world(rank, size)
         transport = Loopback(runtime.engine, Site(b"", ""), hub)
         runtime._transports.append(transport)
         runtime.engine.connect = lambda peer, own=transport: own.connect(peer, peer.rank)  # type: ignore[misc]

@@ -194,7 +194,7 @@ class ImpiWorld:
     def _rank(self, rank: int, driver: Any, settings: Settings) -> Runtime:
         runtime = Runtime(driver, settings=settings)
         engine = runtime.engine
-        engine.enrol(rank, self.universe.size, self.universe)
+        engine.join_world(rank, self.universe.size, self.universe)
         engine.gateway = Gateway(engine, self.universe)
         host = self.relay.attach(engine)
         loopback = Loopback(engine, Site(b"", ""), self._hubs[self.universe.client_of(rank)])

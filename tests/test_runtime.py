@@ -361,4 +361,4 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
     runtime._share_cores(cards)
     assert (driver._spin.seconds, driver._spin.yields_core) == (seconds, not uncrowded)
-    assert runtime.engine.uncrowded == uncrowded
+    assert runtime.engine.core_per_rank == uncrowded

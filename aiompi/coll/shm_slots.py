@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from aiompi.coll.block import compare, mismatch
 from aiompi.comm import Channel
-from aiompi.engine import Alarm, Message, SlotEntry, SlotExchange, SlotGroup
+from aiompi.engine import Message, MessageListener, SlotEntry, SlotExchange, SlotGroup
 from aiompi.errors import Exception, InvalidCountError, OtherError
 
 #: what a rank has posted
@@ -38,7 +38,7 @@ async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: 
             operation, or has made another number of calls before, as far as 15 bits tell.
         InvalidCountError: a rank contributes more, or less.
     """
-    alarm: Alarm = channel.comm.meeting.alarm
+    alarm: MessageListener = channel.comm.meeting.alarm
     claim = claim_of(channel, nbytes)
     current = assembly.post(content, channel.note, claim)
     try:
@@ -48,7 +48,7 @@ async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: 
         alarm.unset()
 
 
-def expect(channel: Channel, alarm: Alarm, nbytes: int, current: SlotExchange) -> None:
+def expect(channel: Channel, alarm: MessageListener, nbytes: int, current: SlotExchange) -> None:
     """Be told when a rank sends a message in the place of its posting."""
     if not current.done():
         channel.alert(alarm, functools.partial(_disturb, channel, current, nbytes))
@@ -63,7 +63,7 @@ def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Me
         compare(channel, message.source, message.note)
     except Exception as disagreement:
         error = disagreement
-    channel.comm.engine.rounds.remove(current)
+    channel.comm.engine.slot_exchanges.remove(current)
     current.fail(error)
 
 

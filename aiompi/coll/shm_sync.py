@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 from aiompi.coll.block import Block
 from aiompi.coll.shm_slots import Content, claim_of, collected, expect, post
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import Alarm, Endpoint, Request, SlotGroup, Turn
+from aiompi.engine import ChainedRequest, Endpoint, MessageListener, Request, SlotGroup
+from aiompi.engine.schedule import settled
 
 T = TypeVar("T")
 #: calls in which the members try to be an assembly, until they leave it at messages
@@ -41,7 +42,7 @@ class ShmSync:
 
     __slots__ = ("affordable", "alarm", "assembly", "attempts", "holder", "latest", "pauses")
 
-    def __init__(self, alarm: Alarm) -> None:
+    def __init__(self, alarm: MessageListener) -> None:
         self.alarm = alarm
         self.assembly: SlotGroup | None = None
         self.attempts = _ATTEMPTS
@@ -221,11 +222,11 @@ async def _in_turn(
 async def _turn(channel: Channel, meeting: ShmSync, run: Callable[[], Coroutine[Any, None, T]]) -> T:
     """Wait for the call before, and have the next one wait for this one."""
     engine, before = channel.comm.engine, meeting.latest
-    turn: Turn[None] = Turn(engine)
+    turn: ChainedRequest[None] = ChainedRequest(engine)
     meeting.latest = turn
     try:
         if before is not None and not before.done():
-            await engine.settled([before])
+            await settled([before])
         return await run()
     finally:
         turn.complete()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiompi.comm.group import Group
-from aiompi.engine import Alarm, Message, Mode, NotedReceive, Request
+from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -206,11 +206,11 @@ class Channel:
         route.engine.receive(receive)
         return receive
 
-    def alarm(self) -> Alarm:
+    def alarm(self) -> MessageListener:
         """For messages of calls that nobody has asked for; see `alert`."""
-        return Alarm(self._route.engine, self._route.matcher, self.size)
+        return MessageListener(self._route.engine, self._route.matcher, self.size)
 
-    def alert(self, alarm: Alarm, tell: Callable[[Message], object]) -> None:
+    def alert(self, alarm: MessageListener, tell: Callable[[Message], object]) -> None:
         """Have somebody told of such a message of this call, until the alarm is unset."""
         alarm.set(self.tag, tell)
 

@@ -39,9 +39,9 @@ from aiompi.engine import (
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.endpoint import Endpoint
-from aiompi.engine.matched import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
+from aiompi.engine.scattered import MatchedReceive, MatchedScatteredReceive
 from aiompi.errors import (
     InvalidBufferError,
     InvalidCommError,
@@ -161,7 +161,7 @@ class Communicator:
             As of `send`.
         """
         request = self.send(payload, nbytes, dest, tag, mode)
-        if request is self.engine.departed:
+        if request is self.engine.completed_send:
             request = Request(self.engine)
             request.complete()
         return request
@@ -192,7 +192,7 @@ class Communicator:
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
         if dest != PROC_NULL or self._freed:
             raise self._bad_rank("destination", dest)
-        return self.engine.departed
+        return self.engine.completed_send
 
     def _ibsend(self, peer: Endpoint, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy in the buffer of the communicator, or else of the process."""
@@ -544,7 +544,7 @@ def make_communicator(
 ) -> Communicator:
     """A communicator of the kind that its members need; see `Communicator` for the arguments."""
     gateway = engine.gateway
-    if gateway is not None and any(map(gateway.leads_to, (*group.members, *(remote.members if remote else ())))):
+    if gateway is not None and any(map(gateway.reaches, (*group.members, *(remote.members if remote else ())))):
         from aiompi.comm.spanning import SpanningCommunicator  # only such jobs need it
 
         return SpanningCommunicator(engine, group, context_id, name, remote, ids)

@@ -1,7 +1,7 @@
 """The engine of one rank: matching, protocols and progress, without sockets, clocks or event loops.
 
-Calling an operation starts it and returns a `Request`; frames that arrive complete requests; a `Schedule` is a
-request that runs a coroutine which awaits others. What waits, and how bytes move, is given from outside: a
+Calling an operation starts it and returns a `Request`. Arriving frames complete requests. A `Schedule` is a request
+that runs a coroutine, which awaits other requests. How a rank waits and how bytes move is given from outside: by a
 `Driver` and one `Link` per peer (`seams`).
 """
 
@@ -11,18 +11,28 @@ from aiompi.engine.generalized import GeneralizedRequest
 from aiompi.engine.message import Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
-from aiompi.engine.probe import Alarm
+from aiompi.engine.probe import MessageListener
 from aiompi.engine.receive import NotedReceive, Receive
 from aiompi.engine.request import Owned, OwnedReceive, Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
-from aiompi.engine.schedule import Schedule, Turn
-from aiompi.engine.seams import Driver, Link, Poller, SlotGroup, Timer, Waiter, WindowBlock
+from aiompi.engine.schedule import ChainedRequest, Schedule
+from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter
 from aiompi.engine.send import Mode, Send
-from aiompi.engine.shm_sync import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, SlotEntry, SlotExchange, ordinal, room
+from aiompi.engine.shm_sync import (
+    FIRST_COMMUNICATORS,
+    LITTLE_ROOM,
+    ROOM,
+    SlotEntry,
+    SlotExchange,
+    SlotGroup,
+    WindowBlock,
+    ordinal,
+    room,
+)
 
 __all__ = [
-    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "Alarm", "SlotGroup", "Driver", "Engine", "WindowBlock",
+    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "SlotGroup", "Driver", "Engine", "WindowBlock",
     "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Endpoint", "Peer",
     "PersistentRequest", "Poller", "SlotEntry", "Receive", "Request", "SlotExchange", "Scattered", "ScatteredReceive",
-    "Schedule", "Send", "Timer", "Turn", "Waiter", "ordinal", "room",
+    "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Buffered sends: copies in memory that the user has attached (section 3.6).
 
-Each message takes `BSEND_OVERHEAD` bytes more than its length, as the model of section 3.6.1 allows, and leaves as a
+Each message takes `BSEND_OVERHEAD` bytes more than its length, as the model of section 3.6.1 allows, and is sent as a
 standard send. Its place is free again once the message has left this process, or was recalled.
 """
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import BSEND_OVERHEAD
 from aiompi.engine.request import Request
+from aiompi.engine.schedule import Schedule, settled
 from aiompi.errors import InvalidBufferError
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
-    from aiompi.engine.schedule import Schedule
+    from aiompi.engine.progress import Progress
     from aiompi.wire.frame import Payload
 
 
@@ -23,23 +23,23 @@ class AttachedBuffer:
     """Memory for messages in buffered mode (MPI_Buffer_attach, section 3.6).
 
     Args:
-        owner: the user's object, given back by detaching; None to take new memory for each message.
+        owner: the user's object, which detaching returns; None to take new memory for each message.
         memory: its bytes.
 
     Attributes:
-        pending: the messages that are in the buffer.
+        pending: the sends of the messages in the buffer.
     """
 
     def __init__(self, owner: object, memory: memoryview | None) -> None:
         self.owner = owner
         self.pending: set[Request[None]] = set()
         self._memory = memory
-        self._starts: list[int] = []  # of the places in use, ascending, each with its end
+        self._starts: list[int] = []  # of the places in use, ascending
         self._ends: list[int] = []
         self._tail = 0  # end of the newest place
 
     def copy(self, payload: Payload, nbytes: int) -> tuple[memoryview, int]:
-        """Take a copy of a message; the copy, and its place.
+        """Copy a message; return the copy and its place.
 
         Raises:
             InvalidBufferError: there is not enough room.
@@ -54,7 +54,7 @@ class AttachedBuffer:
         return self._memory[start:at], start
 
     def _find(self, nbytes: int) -> int:
-        """Take a place behind the newest one, round the end as in the model, or else any gap that is wide enough."""
+        """Take a place behind the newest one, or at the start as in the model, or else any gap that is wide enough."""
         assert self._memory is not None
         last = len(self._starts)
         if last == 0:
@@ -78,7 +78,7 @@ class AttachedBuffer:
         return sum(self._ends) - sum(self._starts)
 
     def hold(self, send: Request[None], start: int) -> None:
-        """Keep the place of a message until it is free again."""
+        """Keep the place of a message until its send is complete."""
         if send.done():
             self._free(start)
             return
@@ -96,15 +96,15 @@ class AttachedBuffer:
 
 
 class Attachment:
-    """Where a buffer can be attached: to a process, or to a communicator of its own (MPI-4.1).
+    """The place of an attached buffer: one per process, and one per communicator (MPI-4.1).
 
     Attributes:
-        buffer: what is attached.
+        buffer: the attached buffer, None if there is none.
     """
 
     __slots__ = ("_engine", "buffer")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Progress) -> None:
         self._engine = engine
         self.buffer: AttachedBuffer | None = None
 
@@ -113,7 +113,7 @@ class Attachment:
 
         Args:
             owner: the user's object.
-            memory: its bytes; None: new memory for each message, without a limit.
+            memory: its bytes; None to take new memory for each message, without a limit.
 
         Raises:
             InvalidBufferError: a buffer is attached already.
@@ -123,22 +123,22 @@ class Attachment:
         self.buffer = AttachedBuffer(owner, memory)
 
     def detach(self) -> Schedule[object]:
-        """Take the memory back (MPI_Buffer_detach): complete when all messages in it have left; its owner.
+        """Take the memory back (MPI_Buffer_detach); the result is its owner, once all messages in it have left.
 
         Raises:
             InvalidBufferError: no buffer is attached.
         """
         attached = self._attached()
         self.buffer = None
-        return self._engine.spawn(self._detach(attached))
+        return Schedule(self._engine, self._detach(attached))
 
     def flush(self) -> Schedule[None]:
-        """Complete when all messages that are now in the buffer have left (MPI_Buffer_flush, MPI-4.1).
+        """Wait until all messages that are now in the buffer have left (MPI_Buffer_flush, MPI-4.1).
 
         Raises:
             InvalidBufferError: no buffer is attached.
         """
-        return self._engine.spawn(self._engine.settled(self._attached().pending))
+        return Schedule(self._engine, settled(self._attached().pending))
 
     def _attached(self) -> AttachedBuffer:
         if self.buffer is None:
@@ -146,19 +146,19 @@ class Attachment:
         return self.buffer
 
     async def _detach(self, attached: AttachedBuffer) -> object:
-        await self._engine.settled(attached.pending)
+        await settled(attached.pending)
         return attached.owner
 
 
 class BufferedSend(Request[None]):
-    """A send of a copy: complete at once (section 3.4), while the copy is on its way.
+    """A buffered send: complete at once (section 3.4), while its copy is being sent.
 
-    Until its result is taken the message can still be recalled; the request is then pending until that is decided.
+    Until its result is taken, the message can still be recalled. The request is then pending until that is decided.
     """
 
     __slots__ = ("_send", "_taken")
 
-    def __init__(self, engine: Engine, send: Request[None]) -> None:
+    def __init__(self, engine: Progress, send: Request[None]) -> None:
         super().__init__(engine)
         self._send = send
         self._taken = False
@@ -169,7 +169,7 @@ class BufferedSend(Request[None]):
         return super().result()
 
     def cancel(self) -> bool:
-        """Recall the message, unless the send has been waited for (sections 3.7.3 and 3.8)."""
+        """Recall the message, unless the result has been taken (sections 3.7.3 and 3.8)."""
         if self._taken or not self._done or not self._send.cancel():
             return False
         self._done = False

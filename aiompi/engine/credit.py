@@ -1,7 +1,8 @@
-"""Memory for eager messages: how many bytes of them a rank may send before the receiver has consumed others.
+"""Credit: how many bytes of eager messages a rank may send before the receiver has consumed earlier ones.
 
-The grant (`eager_window` bytes at first) is spent by each eager message and returned when it is consumed: along with
-any frame, or by itself as soon as it is a quarter of the window. So memory at the receiver stays bounded.
+Each eager message spends credit (`eager_window` bytes at first). The receiver returns it when it has consumed the
+message: in any frame, or in a frame of its own as soon as a quarter of the window is owed. So the memory of eager
+messages at the receiver is bounded.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ OVERHEAD: Final = 128
 _pack: Final = HEADER.pack
 
 
-class Creditor(Endpoint):
-    """A rank that grants this one memory for eager messages, and is granted as much.
+class CreditedEndpoint(Endpoint):
+    """A rank that grants this rank credit for eager messages, and is granted credit by it.
 
     Attributes:
-        credit: bytes that we may still send eagerly.
+        credit: bytes that this rank may still send eagerly.
     """
 
     __slots__ = ("_ackmark", "_held", "_hiwater", "_links", "_looked", "_owed", "credit")
@@ -45,14 +46,14 @@ class Creditor(Endpoint):
 
     @abstractmethod
     def connect(self) -> Link:
-        """Make a link to the peer, unless it makes one meanwhile."""
+        """Make a link to the peer, unless the peer makes one meanwhile."""
 
-    # What it grants.
+    # Credit that the peer grants.
 
     def _affords(self, cost: int) -> bool:
-        """Whether there is credit for a message, counting what the peer has granted by now.
+        """Return True if there is credit for a message, including what the peer has granted by now.
 
-        What is found pays for copies: an event loop gets a turn before this looks again.
+        Credit that is found pays for copies, so an event loop gets a turn before this looks again.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:
@@ -66,11 +67,11 @@ class Creditor(Endpoint):
         self._looked = False
 
     def _give(self, envelope: tuple[int, ...], cost: int, give: Callable[[bytes], bool]) -> bool:
-        """Have a frame with this envelope given to the peer; False, at no cost, if that cannot be done now."""
+        """Let `give` send a frame with this envelope; return False, at no cost, if it cannot be sent now."""
         kind, tag, source, context, length, srqid, note = envelope
         owed, self._owed = self._owed, 0
         self.credit -= cost
-        given = True  # for all that is known when this is interrupted: no credit is spent or returned twice
+        given = True  # assumed if this is interrupted, so that no credit is spent or returned twice
         try:
             given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
         finally:
@@ -79,7 +80,7 @@ class Creditor(Endpoint):
                 self._owed += owed
         return given
 
-    # What it is granted.
+    # Credit that the peer is granted.
 
     def _hold(self, length: int) -> int:
         cost = length + OVERHEAD
@@ -101,9 +102,9 @@ class Creditor(Endpoint):
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Return credit, if need be in a frame of its own.
+        """Return credit, in a frame of its own if necessary.
 
-        Nobody sleeps until credit comes: a message without it announces itself, and the answer wakes its sender.
+        No rank sleeps until credit comes: a message without credit is announced, and the answer wakes its sender.
         """
         if self.error is not None:
             return
@@ -113,6 +114,6 @@ class Creditor(Endpoint):
             link.send(_pack(PROTOACK, 0, 0, owed, 0, 0, 0, 0), (), None)
 
     def _header(self, kind: int, tag: int, source: int, context: int, length: int, srqid: int, drqid: int) -> bytes:
-        """That of a frame which returns all credit that is owed."""
+        """Make the header of a frame, which returns all credit that is owed."""
         owed, self._owed = self._owed, 0
         return _pack(kind, tag, source, owed, context, length, srqid, drqid)

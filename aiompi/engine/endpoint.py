@@ -1,4 +1,4 @@
-"""What every other rank is to the engine, by whatever protocol it is reached."""
+"""`Endpoint`: one rank as the engine sees it, whatever protocol reaches it, and how communication with it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from aiompi.engine.receive import Receive
-from aiompi.engine.send import Mode, Send
+from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.errors import ProcessFailedError
 
 if TYPE_CHECKING:
@@ -21,46 +21,39 @@ class Endpoint(ABC):
     """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
 
     Attributes:
-        rank: in the world.
-        link: path for what we send, made when the first message is.
+        rank: rank in the world.
+        link: path for the frames to it, made when the first one is sent.
         error: why no communication with it is possible any more.
-        farewell: set when the peer has finalized: no new message will come from it, and it posts no receive.
+        finalize_error: set when the peer has finalized. It then sends no new message and posts no receive.
         landings: payloads that are arriving.
-        orphans: sends whose link broke; failed once it is known what became of the peer.
+        orphans: owners of memory that a broken link has not sent. They fail once it is known what became of the peer.
     """
 
-    __slots__ = ("engine", "error", "farewell", "landings", "link", "orphans", "rank")
+    __slots__ = ("engine", "error", "finalize_error", "landings", "link", "orphans", "rank")
 
     def __init__(self, engine: Engine, rank: int) -> None:
         self.engine = engine
         self.rank = rank
         self.link: Link | None = None
         self.error: Exception | None = None
-        self.farewell: Exception | None = None
+        self.finalize_error: Exception | None = None
         self.landings: set[Landing] = set()
         self.orphans: list[BufferOwner] = []
 
     @abstractmethod
     def send(
-        self,
-        payload: Payload,
-        nbytes: int,
-        context: int,
-        source: int,
-        tag: int,
-        mode: Mode = Mode.STANDARD,
-        note: int = 0,
+        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = STANDARD, note: int = 0
     ) -> Request[None]:
         """Start a message.
 
         Args:
             payload: its memory in pieces, `nbytes` together.
             source: own rank in the communicator.
-            mode: a synchronous send is complete not before it is matched, a ready one fails if it is not at once.
-            note: a number for the receive, beside the message; 0: nothing to tell.
+            mode: a synchronous send completes only once it is matched; a ready send fails if it is not matched at once.
+            note: a number for the receive, beside the message; 0: none.
 
         Returns:
-            The request; `engine.departed` for a message that has left already, of which nothing else is awaited.
+            The request; `engine.completed_send` if the message has left already and needs no answer.
         """
 
     @abstractmethod
@@ -68,32 +61,32 @@ class Endpoint(ABC):
         """Ask the receiver to give a message back, if that is possible (section 3.8)."""
 
     def match(self, message: Message, receive: Receive) -> None:
-        """An unexpected message has met its receive."""
+        """Give an unexpected message to the receive that it matches."""
         message.extract()
         self.deliver(message, receive)
 
     @abstractmethod
     def deliver(self, message: Message, receive: Receive) -> None:
-        """A message that is not among the unexpected ones any more goes to its receive."""
+        """Give a message to its receive; it is not among the unexpected messages any more."""
 
     @abstractmethod
     def forbid_recall(self, message: Message) -> None:
-        """A message has been taken out of the unexpected ones: its sender cannot recall it any more."""
+        """Note that a message has left the unexpected messages: its sender cannot recall it any more."""
 
     @abstractmethod
     def allow_recall(self, message: Message) -> None:
-        """A message is among the unexpected ones, maybe again: its sender can recall it."""
+        """Note that a message is among the unexpected messages, maybe again: its sender can recall it."""
 
     @abstractmethod
     def consumed(self, eager: int) -> None:
-        """Memory of a message that came unasked is free again, so many bytes of credit."""
+        """Return so many bytes of credit: the memory of an eager message is free again."""
 
     @abstractmethod
     def fini(self) -> None:
-        """Tell that this rank starts no operation any more."""
+        """Tell the peer that this rank starts no operation any more."""
 
     def _fail_if_gone(self, request: Send) -> None:
-        error = self.engine.error or self.error or self.farewell
+        error = self.engine.error or self.error or self.finalize_error
         if error is not None:
             request.fail(error)
 
@@ -101,56 +94,60 @@ class Endpoint(ABC):
 
     @property
     def has_finalized(self) -> bool:
-        """Whether the peer has ended in good order, in a job that goes on."""
-        return self.farewell is not None and self.error in (None, self.farewell) and self.engine.error is None
+        """True if the peer has ended in good order, in a job that goes on."""
+        return (
+            self.finalize_error is not None and self.error in (None, self.finalize_error) and self.engine.error is None
+        )
 
     @property
-    def deserted(self) -> bool:
-        """Whether nothing will come from the peer any more."""
+    def is_silent(self) -> bool:
+        """True if nothing will come from the peer any more."""
         if self.error is not None:
             return True
-        return self.farewell is not None and not self.landings and (self.link is None or self.link.idle)
+        return self.finalize_error is not None and not self.landings and (self.link is None or self.link.idle)
 
-    def leave(self) -> None:
-        """The peer has finalized: what it has not begun to send or receive, it never will."""
-        if self.farewell is None:
-            self.farewell = ProcessFailedError(f"rank {self.rank} has finalized: it sends and receives nothing more")
-            self.engine.expect_nothing(self, self.farewell)
+    def mark_finalized(self) -> None:
+        """Note that the peer has finalized: it begins no message and no receive any more."""
+        if self.finalize_error is None:
+            self.finalize_error = ProcessFailedError(
+                f"rank {self.rank} has finalized: it sends and receives nothing more"
+            )
+            self.engine.failure.peer_finalized(self, self.finalize_error)
 
-    def part(self) -> None:
-        """The peer is gone after it has finalized: what it has begun will not end either."""
-        self.leave()
+    def mark_closed(self) -> None:
+        """Note that the peer is gone after it has finalized: messages that it has begun will not arrive either."""
+        self.mark_finalized()
         if self.error is None:
-            self.error = self.farewell
+            self.error = self.finalize_error
             assert self.error is not None
-            self.engine.give_up(self, self.error)
+            self.engine.failure.peer_failed(self, self.error)
 
-    def lost(self, cause: str) -> None:
-        """The connection to the peer broke; the runtime judges what that means."""
+    def mark_failed(self, cause: str) -> None:
+        """Note that the peer has died or cannot be reached: no communication with it can succeed any more."""
+        if self.error is None:
+            self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
+            self.engine.failure.peer_failed(self, self.error)
+
+    def connection_lost(self, cause: str) -> None:
+        """Report that the connection to the peer broke. The runtime judges what that means."""
         if self.error is None:
             self.engine.peer_lost(self, cause)
 
     def orphan(self, owner: BufferOwner) -> None:
-        """The link broke before it had sent the owner's memory."""
+        """Keep the owner of memory that the broken link has not sent, or let it fail."""
         error = self.engine.error or self.error
         if error is not None:
             owner.fail(error)
         else:
             self.orphans.append(owner)
 
-    def gone(self, cause: str) -> None:
-        """The peer has died or cannot be reached: nothing with it can succeed any more."""
-        if self.error is None:
-            self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
-            self.engine.give_up(self, self.error)
-
-    def abandon(self) -> list[Failable]:
-        """Forget what the link had begun: messages that have come, or gone, only in part. Those who wait for them."""
+    def drop_unfinished(self) -> list[Failable]:
+        """Forget the messages that have come or gone only in part; return the operations that wait for them."""
         waiting: list[Failable] = [*self.orphans]
         self.orphans = []
         for landing in self.landings:
             target = landing.target
-            landing.drop()  # whatever still comes
+            landing.drop()  # for what may still come
             target.landing = None
             if isinstance(target, Receive):
                 waiting.append(target)

@@ -1,30 +1,32 @@
-"""The way to ranks of other IMPI clients: packets instead of frames (IMPI 0.0, chapter 3)."""
+"""The way to ranks of other IMPI clients, by packets instead of frames (IMPI 0.0, chapter 3)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiompi.engine.impi_peer import ForeignSend, ImpiPeer
+from aiompi.engine.impi_peer import ImpiPeer, ImpiSend
+from aiompi.engine.peer import Peer
 from aiompi.errors import ProcessFailedError, RemoteProtocolError
 from aiompi.impi.channel import Limits, Phase
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_proc
 
 if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.seams import Link, WritingAhead
     from aiompi.impi.universe import Universe
 
 
 class Gateway:
-    """Sorts the packets of a rank, which all come from its IMPI host, by the processes that sent them.
+    """Gives the packets of a rank, which all come from its IMPI host, to the endpoints of their senders.
 
     Args:
-        engine: of the rank, with its place in the world.
+        engine: the engine of the rank, with its place in the world. It makes its endpoints by the gateway from now on.
         universe: the job. Ranks of other clients are reached through the gateway.
 
     Attributes:
-        limits: what the clients have agreed upon.
-        closed: whether this rank has told that it will send nothing more but answers (section 3.8).
+        limits: the limits that the clients have agreed upon.
+        closed: True if this rank has said that it will send only answers from now on (section 3.8).
         writing: where data of packets can be written ahead, None if there is no such place.
     """
 
@@ -39,19 +41,21 @@ class Gateway:
         self._client = self._clients[engine.rank]
         native = engine.settings.impi_native_order
         self._native_order = {rank for rank, client in enumerate(self._clients) if str(client) in native}
+        engine.make_peer = self._make_peer
 
-    def leads_to(self, rank: int) -> bool:
-        """Whether a rank of the world belongs to another client."""
+    def reaches(self, rank: int) -> bool:
+        """Return True if a rank of the world belongs to another client."""
         return self._clients[rank] != self._client
 
-    def peer(self, rank: int) -> ImpiPeer:
-        """A rank of another client."""
+    def _make_peer(self, rank: int) -> Endpoint:
+        if not self.reaches(rank):
+            return Peer(self.engine, rank, self.engine.windows[rank])
         return ImpiPeer(
             self, rank, self._procs[self.engine.rank], self._procs[rank], external=rank not in self._native_order
         )
 
     def packet(self, packet: Packet, whole: memoryview) -> None:
-        """A packet for this rank.
+        """Take a packet for this rank.
 
         Args:
             whole: its header and its data.
@@ -60,9 +64,9 @@ class Gateway:
             RemoteProtocolError: it makes no sense here, by its sender, its receiver or its content (section 3.2).
         """
         if packet.pk_type == PacketType.FINI:
-            return  # of a host, which the host of this rank answers
+            return  # it comes from a host, and the host of this rank answers it
         rank = self._ranks.get(packet.pk_src)
-        if rank is None or not self.leads_to(rank):
+        if rank is None or not self.reaches(rank):
             raise RemoteProtocolError(f"{describe(packet)}: its sender is no process of another client")
         if packet.pk_dest != self._procs[self.engine.rank]:
             raise RemoteProtocolError(f"{describe(packet)} is not for rank {self.engine.rank}")
@@ -71,21 +75,21 @@ class Gateway:
         if peer.error is None:
             peer.pair.receive(packet, whole[HEADER_BYTES:])
 
-    def conclude(self) -> None:
-        """Every rank of the world has finalized: messages that none has matched will be by none."""
+    def fail_unmatched_sends(self) -> None:
+        """Fail the messages that are not matched: every rank of the world has finalized, so none will match them."""
         for send in list(self.engine.sends.values()):
-            outgoing = send.outgoing if isinstance(send, ForeignSend) else None
+            outgoing = send.outgoing if isinstance(send, ImpiSend) else None
             if outgoing is not None and outgoing.phase is Phase.UNMATCHED and not send.recalling:
                 send.fail(
                     ProcessFailedError(f"rank {send.peer.rank} has finalized and will not receive the message any more")
                 )
 
     def close(self, link: Link) -> None:
-        """Tell the host that this rank is finished: everything that it has sent is before that (section 3.8)."""
+        """Tell the host that this rank is finished, after everything that it has sent (section 3.8)."""
         self.closed = True
         link.send(Packet(PacketType.FINI, pk_src=self._procs[self.engine.rank]).pack(), (), None)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for flow control."""
+        """True if no packet waits for flow control."""
         return all(peer.pair.idle for peer in self.engine.peers() if isinstance(peer, ImpiPeer))

@@ -1,4 +1,4 @@
-"""Generalized requests: operations of the program that are waited for like those of MPI (MPI-3.1, section 12.2)."""
+"""Generalized requests: operations of the program that can be awaited like those of MPI (MPI-3.1, section 12.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiompi.errors import call_back
 from aiompi.status import Status
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
+    from aiompi.engine.progress import Progress
 
 Function: TypeAlias = Callable[..., object]
 
@@ -19,17 +19,17 @@ class GeneralizedRequest(Request[Any]):
     """An operation that the program completes.
 
     Args:
-        query: called with the status to be filled, and the arguments, when the request is completed or asked.
+        query: called with the status to fill and the arguments, when the request completes or is asked for its status.
         release: called with the arguments when the request is not needed any more.
-        withdraw: called with whether the request is complete, and the arguments, when it is cancelled.
-        args, kwargs: arguments.
+        withdraw: called with True if the request is complete, and the arguments, when it is cancelled.
+        args, kwargs: the arguments.
     """
 
     __slots__ = ("_arguments", "_asked", "_query", "_release", "_withdraw")
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Progress,
         query: Function | None,
         release: Function | None,
         withdraw: Function | None,
@@ -50,7 +50,7 @@ class GeneralizedRequest(Request[Any]):
 
     @property
     def status(self) -> Status:
-        """What the query function makes of an empty status."""
+        """The empty status, filled by the query function."""
         status, self._asked = Status(), True
         self._call("query_fn", self._query, status)
         return status
@@ -61,7 +61,7 @@ class GeneralizedRequest(Request[Any]):
         return not self._done
 
     def result(self) -> Any:
-        """The object that the request was completed with; the request is not needed any more then.
+        """Return the object with which the request was completed. The request is not needed any more then.
 
         Raises:
             aiompi.Exception: a function of the program failed.
@@ -74,7 +74,7 @@ class GeneralizedRequest(Request[Any]):
         return value
 
     def free(self) -> None:
-        """Give up the request; the free function is called when it is complete."""
+        """Free the request; the free function is called when it is complete."""
         if self._done:
             self._forget()
         else:

@@ -1,8 +1,8 @@
-"""What passes between this rank and one of another IMPI client (IMPI 0.0, section 3.7).
+"""The protocol between this rank and one of another IMPI client (IMPI 0.0, section 3.7).
 
-`aiompi.impi.channel` knows the packets and their order; here they meet requests and queues. Messages come unasked,
-the first packet of a long one too, and wait among the unexpected ones; IMPI has no other limit to them than hiwater,
-which counts packets until they have been read.
+`aiompi.impi.channel` knows the packets and their order. This module connects them with requests and queues. Short
+messages and the first packets of long ones come without being asked for, and wait among the unexpected messages. IMPI
+limits them only by hiwater, which counts packets until they have been read.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from aiompi.datatype.buffer.allocation import allocate
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.receive import Receive
-from aiompi.engine.send import Mode, Send
+from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.impi.channel import Incoming, Outgoing, Pair, Phase
 from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.gateway import Gateway
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
     from aiompi.wire.frame import Payload
 
 
-class ForeignSend(Send):
-    """A message on its way to another client.
+class ImpiSend(Send):
+    """A message that is being sent to another client.
 
     Attributes:
-        outgoing: its packets, which refer to it; None once it is complete.
+        outgoing: its packets, which refer to this request; None once it is complete.
     """
 
     __slots__ = ("outgoing",)
@@ -37,8 +37,8 @@ class ForeignSend(Send):
     outgoing: Outgoing | None
 
     def _finish(self) -> None:
-        self._engine.sends.pop(self.srqid, None)
-        self.outgoing = None  # in no cycle, since that would keep the memory
+        self.peer.engine.sends.pop(self.srqid, None)
+        self.outgoing = None  # a cycle of references would keep the memory
         super()._finish()
 
     def sent(self) -> None:
@@ -54,8 +54,8 @@ class ForeignSend(Send):
             self.peer.link.detach(self, lent=False)
 
 
-class ForeignMessage(Message):
-    """An unexpected message of another client, or one that has lost its receive.
+class ImpiMessage(Message):
+    """An unexpected message of another client, or one whose receive was withdrawn.
 
     Attributes:
         incoming: its packets; None once it has been matched.
@@ -70,8 +70,8 @@ class ForeignMessage(Message):
         self.beginning = memoryview(b"")
 
     @classmethod
-    def of(cls, peer: ImpiPeer, matcher: Matcher, incoming: Incoming, data: memoryview) -> ForeignMessage:
-        """A message that nobody has received."""
+    def of(cls, peer: ImpiPeer, matcher: Matcher, incoming: Incoming, data: memoryview) -> ImpiMessage:
+        """Make a message that is not matched."""
         message = cls(peer, matcher, incoming.lsrank, incoming.tag, incoming.length)
         message.incoming = incoming
         message.rts = bool(incoming.missing)
@@ -93,13 +93,13 @@ class ImpiPeer(Endpoint):
     """A rank of another client (protocol aiompi.impi.channel.Correspondent).
 
     Args:
-        gateway: of this rank.
-        rank: in the world.
+        gateway: the gateway of this rank.
+        rank: rank in the world.
         own, other: the two processes as packets name them.
-        external: whether user data travels in external32; otherwise as it lies in the memory of this machine.
+        external: True if user data is sent in external32; otherwise it is sent in the form of this machine.
 
     Attributes:
-        pair: what has been said.
+        pair: the state of the packets between the two processes.
     """
 
     __slots__ = ("_gateway", "external", "pair")
@@ -113,23 +113,16 @@ class ImpiPeer(Endpoint):
     # Sending.
 
     def send(
-        self,
-        payload: Payload,
-        nbytes: int,
-        context: int,
-        source: int,
-        tag: int,
-        mode: Mode = Mode.STANDARD,
-        note: int = 0,
+        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = STANDARD, note: int = 0
     ) -> Send:
         """Start a message; see `Endpoint.send`.
 
         Args:
-            payload: in the form in which it travels.
-            mode: IMPI has no ready mode: such a message waits for its receive as any other.
-            note: not told to other clients.
+            payload: in the form in which it is sent.
+            mode: IMPI has no ready mode, so a ready message waits for its receive like any other.
+            note: not sent to other clients.
         """
-        request = ForeignSend(self.engine, self, payload, nbytes)
+        request = ImpiSend(self.engine, self, payload, nbytes)
         self._fail_if_gone(request)
         if request.done():
             return request
@@ -157,7 +150,7 @@ class ImpiPeer(Endpoint):
             outgoing.write_ahead(self.pair.limits.datalen, writing.write)
 
     def recall(self, send: Send) -> None:
-        assert isinstance(send, ForeignSend)
+        assert isinstance(send, ImpiSend)
         assert send.outgoing is not None
         if send.outgoing.phase is Phase.SENT:
             send.acknowledged = False  # the answer is awaited, even if the memory is free before it comes
@@ -174,7 +167,7 @@ class ImpiPeer(Endpoint):
         outgoing.owner.recalled()
 
     def not_cancelled(self, outgoing: Outgoing) -> None:
-        send: ForeignSend = outgoing.owner
+        send: ImpiSend = outgoing.owner
         send.recalling = False
         if outgoing.phase is not Phase.UNMATCHED:
             send.matched()
@@ -183,38 +176,38 @@ class ImpiPeer(Endpoint):
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         if self._gateway.closed:
-            self.pair.forbid_recall(incoming)  # nobody will receive it (section 3.8)
+            self.pair.forbid_recall(incoming)  # it will not be received (section 3.8)
             return
         matcher = self.engine.matcher(incoming.cid)
         receive = matcher.take_posted(incoming.lsrank, incoming.tag)
         if receive is None:
-            matcher.add_unexpected(ForeignMessage.of(self, matcher, incoming, data))
+            matcher.add_unexpected(ImpiMessage.of(self, matcher, incoming, data))
         else:
             self._give(incoming, receive, data)
 
     def deliver(self, message: Message, receive: Receive) -> None:
-        assert isinstance(message, ForeignMessage)
+        assert isinstance(message, ImpiMessage)
         receive.order = message.order
         incoming, message.incoming = message.incoming, None
         if incoming is not None:
             self._give(incoming, receive, message.beginning if message.data is None else message.data)
             return
-        receive.from_abroad(self)
-        message.hand_to(receive)
+        receive.from_other_client(self)
+        message.deliver_to(receive)
 
     def _give(self, incoming: Incoming, receive: Receive, data: memoryview) -> None:
-        """A message that nobody has matched goes to its receive; its sender is told."""
-        receive.from_abroad(self)
+        """Give a message to the receive that it matches, and tell its sender."""
+        receive.from_other_client(self)
         if incoming.missing:
             incoming.place = self._land(incoming, receive)
-            self.pair.match(incoming)  # The sender hears of it before the data are copied: it waits for that.
+            self.pair.match(incoming)  # before the data are copied, since the sender waits for this
             self.continued(incoming, data)
         else:
             self.pair.match(incoming)
             receive.take(incoming.lsrank, incoming.tag, data)
 
     def _land(self, incoming: Incoming, receive: Receive) -> Landing:
-        """Memory for a long message, all of which will come, wanted or not (section 3.7.2)."""
+        """Make the landing of a long message. All of it will come, wanted or not (section 3.7.2)."""
         receive.source, receive.tag, receive.length = incoming.lsrank, incoming.tag, incoming.length
         try:
             return Landing(self, receive, self._memory(receive), incoming.length, 0)
@@ -231,22 +224,22 @@ class ImpiPeer(Endpoint):
             landing.put(data)
 
     def recalled(self, incoming: Incoming) -> None:
-        message: ForeignMessage = incoming.place
+        message: ImpiMessage = incoming.place
         message.matcher.remove_unexpected(message)
 
     def forbid_recall(self, message: Message) -> None:
-        if isinstance(message, ForeignMessage) and message.incoming is not None:
+        if isinstance(message, ImpiMessage) and message.incoming is not None:
             self.pair.forbid_recall(message.incoming)
 
     def allow_recall(self, message: Message) -> None:
-        if isinstance(message, ForeignMessage) and message.incoming is not None:
+        if isinstance(message, ImpiMessage) and message.incoming is not None:
             self.pair.allow_recall(message.incoming)
 
     def consumed(self, eager: int) -> None:
-        """Nothing: packets are acknowledged when they have been read."""
+        """Do nothing: packets are acknowledged when they have been read."""
 
     def odd(self, what: str) -> None:
         warnings.warn(f"rank {self.engine.rank}, IMPI: {what}", RuntimeWarning, stacklevel=2)
 
     def fini(self) -> None:
-        """Nothing: it is the hosts that tell each other, once all their processes are finished."""
+        """Do nothing: the hosts tell each other when all their processes are finished."""

@@ -1,4 +1,4 @@
-"""Messages on the receiving side: unexpected ones, and the landing of payloads that arrive in pieces."""
+"""Messages on the receiving side: `Message`, an unexpected one, and `Landing`, where a payload arrives in pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiompi.wire.frame import SCRATCH, Keep
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
     from aiompi.engine.receive import Receive
     from aiompi.wire.frame import Offer
 
@@ -20,22 +20,22 @@ _NOTHING: Final = memoryview(bytearray())  # empty, and may be written to
 
 
 def place(nbytes: int, keep: Keep | None) -> memoryview:
-    """Memory for a payload that arrives: where it stays, if it may, otherwise memory of its own."""
+    """Return memory for an arriving payload: the memory where it lies, if it may stay there, otherwise new memory."""
     memory = None if keep is None else keep()
     return allocate(nbytes) if memory is None else memory
 
 
 class Message:
-    """A message that has arrived, or announced itself, before a receive for it was posted.
+    """A message that has arrived, or was announced, before a receive for it was posted.
 
     Attributes:
-        peer: where it came from.
+        peer: the sender.
         source, tag, length: envelope; the source is a rank of the communicator, the length is in bytes.
-        srqid: the sender's id; for a long message (`rts`) needed to ask for it, in synchronous mode to acknowledge.
-        note: a number that the sender has for the receive, 0 if none.
+        srqid: the sender's id. A long message (`rts`) is asked for by it, a synchronous one (`sync`) acknowledged.
+        note: a number that the sender has sent to the receive, 0 if none.
         offer: from where a long message can be copied, None if it must be asked for.
-        order: its place among the unexpected messages.
-        data: payload of an eager message that is complete, None if there was no memory for it.
+        order: its position among the unexpected messages.
+        data: payload of a complete eager message, None if there was no memory for it.
         landing: where the payload of an eager message is arriving.
         eager: bytes of credit to be returned when it is consumed.
     """
@@ -58,16 +58,7 @@ class Message:
     )
 
     def __init__(
-        self,
-        peer: Endpoint,
-        matcher: Matcher,
-        source: int,
-        tag: int,
-        length: int,
-        srqid: int,
-        *,
-        rts: bool,
-        sync: bool,
+        self, peer: Endpoint, matcher: Matcher, source: int, tag: int, length: int, srqid: int, *, rts: bool, sync: bool
     ) -> None:
         self.peer = peer
         self.matcher = matcher
@@ -88,7 +79,7 @@ class Message:
         return Status.of(self.source, self.tag, self.length)
 
     def extract(self) -> None:
-        """Leave the unexpected messages: no other receive can get the message, nor can its sender recall it."""
+        """Remove it from the unexpected messages: no other receive can get it, and its sender cannot recall it."""
         self.matcher.remove_unexpected(self)
         self.peer.forbid_recall(self)
 
@@ -98,18 +89,18 @@ class Message:
         self.matcher.put_back(self)
 
     def drop_with(self, holder: object) -> Callable[[], object]:
-        """Undo `extract` when nobody refers to what stands for the message any more; what calls that off."""
-        finalizer = weakref.finalize(holder, self.peer.engine.drop, self.put_back)
+        """Undo `extract` when `holder` is no longer referred to; return a function that cancels this."""
+        finalizer = weakref.finalize(holder, self.peer.engine.finalizers.defer, self.put_back)
         finalizer.atexit = False
         return finalizer.detach
 
     @property
-    def loss(self) -> Exception | None:
-        """Why its payload can come no more, if its sender is gone."""
+    def payload_error(self) -> Exception | None:
+        """The error with which its sender has gone, if its payload can therefore not arrive any more."""
         return self.peer.error if self.data is None and self.landing is None else None
 
-    def hand_to(self, receive: Receive) -> None:
-        """Give its receive what has come of the payload, or let that still come there; keep nothing of it."""
+    def deliver_to(self, receive: Receive) -> None:
+        """Give the payload to its receive, and let the rest of it arrive there; keep nothing of it."""
         landing, data = self.landing, self.data
         self.landing = self.data = None
         if data is not None:
@@ -123,13 +114,13 @@ class Message:
             landing.retarget(receive, landing.memory if receive.memory is None else receive.memory)
 
     def landed(self, landing: Landing) -> None:
-        """The payload is complete, still without a receiver."""
+        """Keep the complete payload, for which there is still no receive."""
         self.data = landing.memory
         self.landing = None
 
 
 class Dropped:
-    """Stands for the receiver of a payload that nobody gets."""
+    """The target of a payload that is dropped."""
 
     __slots__ = ("landing",)
 
@@ -137,12 +128,12 @@ class Dropped:
         self.landing: Landing | None = None
 
     def landed(self, landing: Landing) -> None:
-        """The last byte is gone."""
+        """Return the credit: the last byte has been dropped."""
         landing.peer.consumed(landing.eager)
 
 
 class Landing:
-    """Memory that takes the payload of one message while it arrives, and who is told at its end.
+    """Memory that takes the payload of one message while it arrives, and the target that is told at its end.
 
     Bytes beyond the memory are dropped, so that a receive buffer that is too small is never overrun.
 
@@ -150,8 +141,8 @@ class Landing:
         memory: the first bytes of the payload go here.
         length: bytes of the payload.
         filled: bytes that have arrived.
-        offer: from where it is copied, if that is so.
-        target: the receive that was matched, the unexpected message, or nobody.
+        offer: from where the payload is being copied, None if it comes in frames.
+        target: the matched receive, the unexpected message, or `Dropped`.
     """
 
     __slots__ = ("eager", "filled", "length", "memory", "offer", "peer", "target")
@@ -181,26 +172,26 @@ class Landing:
             self.target.landed(self)
 
     def put(self, payload: memoryview) -> None:
-        """The next bytes of the payload."""
+        """Take the next bytes of the payload."""
         room = self.memory[self.filled : self.filled + len(payload)]
         room[:] = payload[: len(room)]
         self.advance(len(payload))
 
     def divert(self, wait: bool = True) -> bool:
-        """Have nobody else write into the memory any more; False if somebody still does, and this was not to wait."""
+        """Keep other processes from writing into the memory; return False if one still does, and `wait` is False."""
         return self.offer is None or self.offer.close(wait)
 
     @classmethod
     def dropped(cls, peer: Endpoint, length: int, eager: int = 0) -> Self:
-        """For a payload that nobody gets."""
+        """Make a landing for a payload that is dropped."""
         return cls(peer, Dropped(), _NOTHING, length, eager)
 
     def drop(self) -> None:
-        """Nobody gets the payload any more."""
+        """Drop the payload."""
         self.retarget(Dropped(), _NOTHING)
 
     def retarget(self, target: Receive | Message | Dropped, memory: memoryview) -> None:
-        """Continue in other memory: a receiver has come, or gone."""
+        """Continue in other memory, because a receive was matched or withdrawn."""
         self.divert()
         kept = min(self.filled, len(memory))
         memory[:kept] = self.memory[:kept]

@@ -1,12 +1,12 @@
-"""What passes between this rank and one other: the protocols behind a send and a receive.
+"""The protocols behind a send and a receive: what passes between this rank and one other that understands frames.
 
-Eager: a message of at most `eager_limit` bytes goes out at once, as long as the receiver has granted memory for it
-(`credit`). If the receiver shares memory with this rank, the same holds up to `shm_eager_limit` bytes: the message is
-written into memory that the receiver reads, and an object may stay there.
+Eager: a message of at most `eager_limit` bytes is sent at once, as long as the receiver has granted memory for it
+(`credit`). If the receiver shares memory with this rank, the limit is `shm_eager_limit` bytes: the message is written
+into memory that the receiver reads, and an object may stay there.
 
-Rendezvous: any other message announces itself (RTS), is asked for when it is matched (CTS) and goes from user memory to
-user memory (DATA). Where the receiver can read the memory of the message, it copies it when it is matched, and answers
-(SYNCACK). So a sender without credit waits for its receiver, while order and progress are kept.
+Rendezvous: any other message is announced (RTS). The receiver asks for it when it is matched (CTS), and it goes from
+user memory to user memory (DATA). If the receiver can read the memory of the message, it copies the message when that
+is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are kept.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.allocation import copied
-from aiompi.engine.copies import read_part, write_part
-from aiompi.engine.credit import OVERHEAD, Creditor
+from aiompi.engine.credit import OVERHEAD, CreditedEndpoint
 from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.receive import Receive
-from aiompi.engine.send import Mode, Send
+from aiompi.engine.send import STANDARD, Mode, Send
+from aiompi.engine.single_copy import copy_from_sender, copy_to_receiver
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
     from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link, Sharing
 
 _pack: Final = HEADER.pack
-_STANDARD: Final = Mode.STANDARD
 
-#: mode -> kind of the frame of a short message, and of a long one
+#: mode -> kind of the frame of a short message, and of a long message
 _KINDS: Final = {
     Mode.STANDARD: (EAGER, frame.RTS),
     Mode.BUFFERED: (EAGER, frame.RTS),
@@ -43,8 +42,8 @@ _KINDS: Final = {
 }
 
 
-class Peer(Creditor):
-    """One other rank, or this rank itself, which understands frames.
+class Peer(CreditedEndpoint):
+    """One other rank that understands frames, or this rank itself.
 
     Attributes:
         recallable: by srqid, unexpected messages that the sender may still cancel.
@@ -60,26 +59,19 @@ class Peer(Creditor):
     # Sending.
 
     def send(
-        self,
-        payload: Payload,
-        nbytes: int,
-        context: int,
-        source: int,
-        tag: int,
-        mode: Mode = Mode.STANDARD,
-        note: int = 0,
+        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = STANDARD, note: int = 0
     ) -> Request[None]:
         engine = self.engine
         cost = nbytes + OVERHEAD
-        if mode is not _STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.troubled:
-            streamable = mode is _STANDARD and engine.eager_limit < nbytes <= engine.shm_eager_limit
-            if streamable and self._send_straight(payload, nbytes, context, source, tag, note):
-                return engine.departed
+        if mode is not STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.degraded:
+            streamable = mode is STANDARD and engine.eager_limit < nbytes <= engine.shm_eager_limit
+            if streamable and self._stream(payload, nbytes, context, source, tag, note):
+                return engine.completed_send
             request = Send(engine, self, payload, nbytes)
             try:
                 self._send_acknowledged(request, context, source, tag, mode, note)
             except BaseException:
-                request.withdraw()  # nobody else has it
+                request.withdraw()  # the caller does not get it
                 raise
             return request
         link = self.link or self.connect()
@@ -87,7 +79,7 @@ class Peer(Creditor):
         self.credit -= cost
         self._owed = 0
         if link.dispatch(header, payload):
-            return engine.departed
+            return engine.completed_send
         request = Send(engine, self, payload, nbytes)
         request.expendable = engine.lenient
         try:
@@ -103,7 +95,7 @@ class Peer(Creditor):
         return None if self.link is None else self.link.sharing
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
-        """Start a message that is not simply handed over, most of all one that the receiver must answer."""
+        """Start a message that is not simply handed to the link: mostly one that the receiver must answer."""
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         short, long = _KINDS[mode]
         request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
@@ -117,7 +109,7 @@ class Peer(Creditor):
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
         if not eager:
-            if long != frame.RTS or not self._shared(request, context, source, tag, mode, note):
+            if long != frame.RTS or not self._send_shared(request, context, source, tag, mode, note):
                 self.emit(long, tag, source, context, nbytes, request.srqid, note)
             return
         self.credit -= cost
@@ -125,8 +117,8 @@ class Peer(Creditor):
         if link.send(header, request.payload, request):
             request.sent()
 
-    def _shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
-        """Send a long message through memory that the peer reads, if there is some for it."""
+    def _send_shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
+        """Send a long message through memory that the peer reads; return False if that is impossible."""
         sharing, nbytes = self._sharing, request.nbytes
         if sharing is None:
             return False
@@ -140,9 +132,9 @@ class Peer(Creditor):
             return True
         if mode is Mode.SYNCHRONOUS or longer:
             return False
-        sent = True  # for all that is known when this is interrupted: then nobody waits for an answer
+        sent = True  # assumed if this is interrupted: then no answer is awaited
         try:
-            sent = self._send_straight(payload, nbytes, context, source, tag, note)
+            sent = self._stream(payload, nbytes, context, source, tag, note)
         finally:
             if sent:
                 self.engine.sends.pop(request.srqid, None)
@@ -151,10 +143,10 @@ class Peer(Creditor):
             request.sent()
         return sent
 
-    def _send_straight(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
-        """Send a message by one copy to where the peer reads it; False if that cannot be done now."""
+    def _stream(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
+        """Copy a message to memory that the peer reads; return False if that cannot be done now."""
         sharing = self._sharing
-        if sharing is None or not self._affords(nbytes + OVERHEAD) or self.engine.troubled:
+        if sharing is None or not self._affords(nbytes + OVERHEAD) or self.engine.degraded:
             return False
         envelope = EAGER, tag, source, context, nbytes, 0, note
         return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))
@@ -181,7 +173,7 @@ class Peer(Creditor):
         (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
-        """Use a link for our frames, unless there is one already; the peer may use another one for its own."""
+        """Use a link for the frames to the peer, unless there is one already; the peer may use another for its own."""
         if link not in self._links:
             self._links.append(link)
         if self.link is None:
@@ -194,7 +186,7 @@ class Peer(Creditor):
         self.adopt(link)
         return self.link or link
 
-    # Receiving: frames of the peer, in order (protocol aiompi.wire.frame.Sink).
+    # Receiving: frames of the peer in their order (protocol aiompi.wire.frame.Sink).
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, credit, context, length, _, note = header
@@ -245,7 +237,7 @@ class Peer(Creditor):
         return landing
 
     def _keep(self, message: Message) -> None:
-        """No receive is posted for the message."""
+        """Keep a message for which no receive is posted."""
         self.allow_recall(message)
         message.matcher.add_unexpected(message)
 
@@ -310,10 +302,10 @@ class Peer(Creditor):
             return
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
-        message.hand_to(receive)
+        message.deliver_to(receive)
 
     def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
-        """Copy a long message from where it is, or ask for it."""
+        """Copy a long message from where it is, or ask the peer to send it."""
         wanted = receive.wanted(length)
         try:
             landing = receive.begin(self, source, tag, length, wanted)
@@ -327,24 +319,24 @@ class Peer(Creditor):
                 self._copy(landing, srqid, offer)
 
     def ask(self, landing: Landing, srqid: int) -> None:
-        """Have a message sent that has announced itself."""
+        """Ask the peer to send a message that it has announced."""
         drqid = self.engine.next_id()
         self.engine.arriving[drqid] = landing
         self.emit(frame.CTS, length=landing.length, srqid=srqid, drqid=drqid)
 
     def _copy(self, landing: Landing, srqid: int, offer: Offer) -> None:
-        """Copy what is on offer, in turn with all else that is."""
+        """Copy a message that is on offer, in turn with other copies."""
         landing.offer = offer
         invitation = offer.invite(landing.memory[: landing.length])
         if invitation is not None:
             number, address = invitation
             self.emit(frame.INVITE, number, length=landing.length, srqid=srqid, drqid=address)
-        self.engine.copies.begin(functools.partial(read_part, self, landing, srqid, offer))
+        self.engine.copy_queue.begin(functools.partial(copy_from_sender, self, landing, srqid, offer))
 
     def _landing(self, drqid: int, length: int) -> Landing:
         landing = self.engine.arriving.pop(drqid, None)
         if landing is None or landing.peer is not self or landing.length != length:
-            raise RemoteProtocolError(f"rank {self.rank} sent {length} bytes of data that nobody asked for")
+            raise RemoteProtocolError(f"rank {self.rank} sent {length} bytes of data that this rank has not asked for")
         return landing
 
     def forbid_recall(self, message: Message) -> None:
@@ -370,23 +362,23 @@ class Peer(Creditor):
         number, wanted, srqid, address = header[1], *header[5:]
         request, sharing = self.engine.sends.get(srqid), self._sharing
         if request is None or request.peer is not self or sharing is None:
-            return  # it is of no use any more
+            return  # the message is complete or withdrawn
         if wanted > request.nbytes or number <= 0:
             raise RemoteProtocolError(
                 f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written, by invitation {number}"
             )
         write = sharing.assist(request.payload, wanted, number, address)
         if write is not None:
-            part = self.engine.assisting[srqid] = functools.partial(write_part, request, request.payload, write)
-            self.engine.copies.begin(part)
+            part = self.engine.assisted[srqid] = functools.partial(copy_to_receiver, request, request.payload, write)
+            self.engine.copy_queue.begin(part)
 
     def _answer_to(self, srqid: int) -> Send:
-        """The send that is answered for the last time: nothing refers to its memory any more."""
+        """Take the send that gets its last answer; nothing refers to its memory any more."""
         request = self._answered(srqid)
         del self.engine.sends[srqid]
-        part = self.engine.assisting.pop(srqid, None)
+        part = self.engine.assisted.pop(srqid, None)
         if part is not None:
-            self.engine.copies.drop(part)
+            self.engine.copy_queue.drop(part)
         return request
 
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -402,7 +394,7 @@ class Peer(Creditor):
         self._answer_to(header[6]).not_ready(self.rank)
 
     def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """The credit of the header was all."""
+        """Do nothing more: such a frame only returns credit, in its header."""
 
     def _cancel(self, header: tuple[int, ...], payload: memoryview) -> None:
         srqid = header[6]
@@ -418,13 +410,13 @@ class Peer(Creditor):
         self._answer_to(header[6]).recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Too late: the answer to the message itself completes the send, if there still is one to come."""
+        """Note that the recall came too late. The answer to the message completes the send, if one is still to come."""
         request = self.engine.sends.get(header[6])
         if request is not None and request.peer is self:
             request.recalling = False
-            if self.farewell is not None:
+            if self.finalize_error is not None:
                 del self.engine.sends[request.srqid]
-                request.fail(self.farewell)
+                request.fail(self.finalize_error)
 
     def _answered(self, srqid: int) -> Send:
         request = self.engine.sends.get(srqid)
@@ -442,17 +434,17 @@ class Peer(Creditor):
             self.emit(frame.FINI)
 
     def _fini(self, header: tuple[int, ...], payload: memoryview) -> None:
-        self.leave()
+        self.mark_finalized()
 
-    def abandon(self) -> list[Failable]:
+    def drop_unfinished(self) -> list[Failable]:
         self.recallable = {}
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]
-        return super().abandon()
+        return super().drop_unfinished()
 
 
-#: what is done with a frame of a kind, unless it is eager and meets its receive at once
+#: kind of a frame -> its handler, except for an eager frame that is matched at once
 _HANDLERS: Final[dict[int, Callable[[Peer, tuple[int, ...], memoryview], None]]] = {
     EAGER: Peer._eager,
     frame.EAGER_SYNC: Peer._eager,

@@ -1,4 +1,4 @@
-"""Persistent requests: operations whose arguments are bound once, and which are started many times (section 3.9)."""
+"""Persistent requests: operations whose arguments are bound once, and that are started many times (section 3.9)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
+    from aiompi.engine.progress import Progress
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class PersistentRequest(Request[T_co]):
-    """An operation to be started with `start`, again and again.
+    """An operation that `start` starts, again and again.
 
-    Awaiting it waits for the operation that was started last, and takes its outcome: then it is inactive again, as
+    Awaiting it waits for the operation that was started last, and takes its outcome. Then the request is inactive, as
     before the first start, and awaiting it returns at once, with the empty status for a receive. `status` and
-    `cancelled` tell of the last operation until the next start.
+    `cancelled` describe the last operation until the next start.
 
     Args:
-        begin: starts the operation with the arguments that are bound.
+        begin: starts the operation with the bound arguments.
         empty: makes the result of an inactive request.
     """
 
     __slots__ = ("_begin", "_empty", "_freed", "_operation", "_taken")
 
-    def __init__(self, engine: Engine, begin: Callable[[], Request[T_co]], empty: Callable[[], Any]) -> None:
+    def __init__(self, engine: Progress, begin: Callable[[], Request[T_co]], empty: Callable[[], Any]) -> None:
         super().__init__(engine)
         self._begin = begin
         self._empty = empty
@@ -39,12 +39,12 @@ class PersistentRequest(Request[T_co]):
 
     @property
     def active(self) -> bool:
-        """Whether it has been started, and the operation is not complete."""
+        """True if the operation has been started and is not complete."""
         return not self._done
 
     @property
     def started(self) -> bool:
-        """Whether it has been started, and the outcome of the operation has not been forgotten."""
+        """True if the operation has been started and its outcome is still kept."""
         return self._operation is not None
 
     @classmethod
@@ -58,11 +58,11 @@ class PersistentRequest(Request[T_co]):
             request.start()
 
     def start(self) -> None:
-        """Start the operation (MPI_Start, section 3.9); the content of the buffers is what it is now.
+        """Start the operation (MPI_Start, section 3.9) with the present content of the buffers.
 
         Raises:
             InvalidRequestError: the operation that was started before is not complete, or the request was freed.
-            aiompi.Exception: the operation that was started before has failed, and nobody has been told.
+            aiompi.Exception: the operation that was started before has failed, and no call has reported it.
             LocalProtocolError: the call is made by the function of a reduction (section 4.9.4).
         """
         self._engine.refuse_nested()
@@ -70,7 +70,7 @@ class PersistentRequest(Request[T_co]):
             state = "was freed" if self._freed else "is active; wait until the operation that was started is complete"
             raise InvalidRequestError(f"Start: the request {state}")
         before, self._operation, self._taken = self._operation, None, False
-        if before is not None and before.untold_error() is not None:
+        if before is not None and before.unseen_error() is not None:
             before.result()
         self._operation = operation = self._begin()
         if not operation.done():
@@ -89,7 +89,7 @@ class PersistentRequest(Request[T_co]):
             yield from operation.suspend()
         elif self._engine.turn_due():
             yield
-        # Not before: who is cancelled while it waits has not got the outcome.
+        # Only now: a task that is cancelled while it waits has not taken the outcome.
         if self._operation is operation:
             self._taken = True
         return operation.result()
@@ -126,12 +126,12 @@ class PersistentRequest(Request[T_co]):
         return cancelling
 
     def free(self) -> None:
-        """Give up the request; an operation that was started completes by itself (section 3.9)."""
+        """Free the request; an operation that was started completes by itself (section 3.9)."""
         self._freed = True
         if self._operation is not None:
             self._operation.free()
 
     def forget_operation(self) -> None:
-        """Be inactive: the operation is complete, and its outcome has been taken."""
+        """Become inactive, if the operation is complete: its outcome has been taken."""
         if self._done:
             self._operation = None

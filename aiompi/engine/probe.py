@@ -1,4 +1,4 @@
-"""Probes: they wait for a message that they do not receive (section 3.8, and MPI-3)."""
+"""Probes: requests that wait for a message without receiving it (section 3.8, and MPI-3)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
 
 
 class Probe(Request[Any]):
     """Waits for a message without receiving it; its envelope is the result (section 3.8).
 
     Attributes:
-        takes: whether the message is taken out of the unexpected ones.
+        takes: True if the message is removed from the unexpected ones.
     """
 
     __slots__ = ("matcher", "peer_rank", "want_source", "want_tag")
@@ -37,7 +37,7 @@ class Probe(Request[Any]):
         return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
 
     def found(self, message: Message) -> None:
-        """A message has come."""
+        """Take a matching message, and complete."""
         self.complete(message.envelope())
 
     def cancel(self) -> bool:
@@ -51,10 +51,10 @@ class Probe(Request[Any]):
 
 
 class MatchedProbe(Probe):
-    """Waits for a message and takes it, to be received later (MPI_Mprobe, MPI-3).
+    """Waits for a message and removes it from the queue, to be received later (MPI_Mprobe, MPI-3).
 
     Args:
-        wrap: makes the result out of the message.
+        wrap: makes the result from the message.
     """
 
     __slots__ = ("_message", "_wrap")
@@ -62,13 +62,7 @@ class MatchedProbe(Probe):
     takes = True
 
     def __init__(
-        self,
-        engine: Engine,
-        matcher: Matcher,
-        source: int,
-        tag: int,
-        peer_rank: int,
-        wrap: Callable[[Message], Any],
+        self, engine: Engine, matcher: Matcher, source: int, tag: int, peer_rank: int, wrap: Callable[[Message], Any]
     ) -> None:
         super().__init__(engine, matcher, source, tag, peer_rank)
         self._message: Message | None = None
@@ -79,7 +73,7 @@ class MatchedProbe(Probe):
         self.complete(self._wrap(message))
 
     def withdraw(self) -> None:
-        """Put the message back that was found, if any."""
+        """Put the message that was found back, or stop waiting."""
         message, self._message = self._message, None
         if message is None:
             self.cancel()
@@ -88,45 +82,45 @@ class MatchedProbe(Probe):
             message.put_back()
 
 
-class Alarm(Probe):
-    """Tells of a message that nobody has asked for, whenever it is set.
+class MessageListener(Probe):
+    """Calls back when a message of a certain tag is unexpected. It can be set again and again.
 
     Args:
-        sources: ranks of which it may be are below this number.
+        sources: only messages of ranks below this number count.
     """
 
-    __slots__ = ("_sources", "_tell")
+    __slots__ = ("_callback", "_sources")
 
     def __init__(self, engine: Engine, matcher: Matcher, sources: int) -> None:
         super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, ANY_SOURCE)
         self._sources = sources
-        self._tell: Callable[[Message], object] = _ignore
+        self._callback: Callable[[Message], object] = _ignore
 
-    def set(self, tag: int, tell: Callable[[Message], object]) -> None:
-        """Call `tell` with a message of this tag that has come or comes, until `unset`."""
+    def set(self, tag: int, callback: Callable[[Message], object]) -> None:
+        """Call `callback(message)` with a message of this tag that has come, or with the next that comes."""
         self.want_tag = tag
-        self._tell = tell
+        self._callback = callback
         matcher = self.matcher
         if matcher.arrivals:
             for message in matcher.unexpected():
                 if self.matches(message):
-                    tell(message)
+                    callback(message)
                     return
         matcher.probes.append(self)
 
     def unset(self) -> None:
-        """Tell no more."""
+        """Do not call back any more."""
         probes = self.matcher.probes
         if self in probes:
             probes.remove(self)
-        self._tell = _ignore
+        self._callback = _ignore
 
     def matches(self, message: Message) -> bool:
         return message.tag == self.want_tag and message.source < self._sources
 
     def found(self, message: Message) -> None:
-        self._tell(message)
+        self._callback(message)
 
 
 def _ignore(message: Message) -> None:
-    """Nobody is to be told."""
+    """Do nothing: no callback is set."""

@@ -1,4 +1,4 @@
-"""Receives, posted or matched (sections 3.2 and 3.7)."""
+"""`Receive`: a receive, posted or matched (sections 3.2 and 3.7)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Keep
 
-#: makes the result of a receive out of the bytes of its message
+#: makes the result of a receive from the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.impi_peer import ImpiPeer
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
 
 
 class Receive(Request[Any]):
     """A receive, posted or matched.
 
     Args:
-        memory: where the message goes, bytes; None to take a message of any length into memory of its own.
-        source, tag: wanted envelope, as ranks of the communicator; may be wildcards.
-        peer_rank: world rank behind `source`, ANY_SOURCE if any.
-        decode: makes the result out of the bytes of the message; without it the result is the Status.
-        status: filled with the envelope when the result is taken.
+        memory: where the message goes, as bytes; None to take a message of any length into new memory.
+        source, tag: wanted envelope; the source is a rank of the communicator. Both may be wildcards.
+        peer_rank: world rank of `source`, or ANY_SOURCE.
+        decode: makes the result from the bytes of the message; without it the result is the Status.
+        status: is filled with the envelope when the result is taken.
 
     Attributes:
-        data: the bytes of a message that was received into memory of its own.
+        data: the bytes of a message that was received into new memory.
         source, tag, length: envelope of the message, once matched.
     """
 
@@ -55,6 +55,8 @@ class Receive(Request[Any]):
         "want_tag",
     )
 
+    _engine: Engine
+
     def __init__(
         self,
         engine: Engine,
@@ -67,7 +69,7 @@ class Receive(Request[Any]):
         status: Status | None = None,
     ) -> None:
         self._engine = engine
-        self._done = self._cancelled = self._told = False
+        self._done = self._cancelled = self._error_seen = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.matcher = matcher
         self.memory = memory
@@ -112,7 +114,7 @@ class Receive(Request[Any]):
         return self._value
 
     def _let_go(self) -> None:
-        """Hold on to nothing more for the receive, which has ended: errors keep their frames, and those the receive."""
+        """Release the memory of the receive, which has ended: errors refer to frames, and those to the receive."""
         self.memory = None
 
     def exception(self) -> BaseException | None:
@@ -125,13 +127,17 @@ class Receive(Request[Any]):
         return error
 
     def noted(self, note: int) -> None:
-        """What the sender has told beside the message; point-to-point communication has nothing to tell."""
+        """Take the number that the sender has sent beside the message. Point-to-point communication sends none."""
 
-    def from_abroad(self, peer: ImpiPeer) -> None:
-        """The message that is matched comes from another IMPI client: its bytes are taken as they are."""
+    def from_other_client(self, peer: ImpiPeer) -> None:
+        """Note that the matched message comes from another IMPI client. Here its bytes are taken as they are."""
 
     def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
-        """A whole message has come; `own`: in memory that is now the receive's."""
+        """Take a whole message.
+
+        Args:
+            own: True if `payload` is memory that now belongs to the receive.
+        """
         self.source = source
         self.tag = tag
         self.length = length = len(payload)
@@ -155,7 +161,7 @@ class Receive(Request[Any]):
     def begin(
         self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
     ) -> Landing:
-        """A message has been matched that is still to arrive; `wanted` bytes of it will."""
+        """Match a message that is still to arrive; `wanted` bytes of it will."""
         self.source = source
         self.tag = tag
         self.length = length
@@ -163,11 +169,11 @@ class Receive(Request[Any]):
         return Landing(peer, self, memory, wanted, eager)
 
     def wanted(self, length: int) -> int:
-        """How many bytes are asked for of a message of `length`."""
+        """Return how many bytes of a message of `length` are asked for."""
         return length if self.memory is None else min(length, len(self.memory))
 
     def landed(self, landing: Landing) -> None:
-        """The message is complete."""
+        """Complete the receive: the message has arrived."""
         self.landing = None
         landing.peer.consumed(landing.eager)
         if self.memory is None:
@@ -178,7 +184,7 @@ class Receive(Request[Any]):
         self._finish()
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:
-        """A message has been matched that needs memory of this rank, which has none."""
+        """Match a message for which this rank has no memory, and fail."""
         self.source = source
         self.tag = tag
         self.length = length
@@ -211,20 +217,20 @@ class Receive(Request[Any]):
     def withdraw(self) -> None:
         """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones.
 
-        One of which a part is lost cannot: then the receive has failed, see `loss`.
+        That is impossible if a part of the message is lost. Then the receive has failed; see `lost_message_error`.
         """
         self._undo()
         self._let_go()
 
-    def loss(self) -> BaseException | None:
-        return super().exception() if self._matched and self.untold_error() is not None else None
+    def lost_message_error(self) -> BaseException | None:
+        return super().exception() if self._matched and self.unseen_error() is not None else None
 
     def _undo(self) -> None:
         if self._error is not None or self._cancelled or self.source == PROC_NULL or Receive.cancel(self):
             return
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
-            # It is truncated already: the rest was never asked for, or has been dropped.
+            # The message is truncated already: the rest was never asked for, or has been dropped.
             landing.drop()
             self.landing = None
             self._truncated(self.wanted(self.length))
@@ -236,11 +242,11 @@ class Receive(Request[Any]):
         self._give_back(message)
 
     def _give_back(self, message: Message) -> None:
-        """Let others have the message."""
+        """Give the message to the next receive, or to the unexpected messages."""
         self.matcher.put_back(message)
 
     def _message_again(self, landing: Landing | None) -> Message:
-        """The matched message as it was before, with what has arrived of it."""
+        """Make the matched message again as it was before, with what has arrived of it."""
         engine = self._engine
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
@@ -248,7 +254,7 @@ class Receive(Request[Any]):
         return message
 
     def _rest_on(self, message: Message, landing: Landing | None) -> None:
-        """Let a message that stands for the matched one have its place, and its content if there is memory for it."""
+        """Give a new message the order of the matched one, and its content if there is memory for that."""
         message.order = self.order
         self.landing = None
         if landing is None:
@@ -272,10 +278,10 @@ class Receive(Request[Any]):
 
 
 class NotedReceive(Receive):
-    """A receive that keeps what the sender has told beside the message.
+    """A receive that keeps the number which the sender has sent beside the message.
 
     Attributes:
-        note: that number; 0 if it has told nothing.
+        note: that number; 0 if there was none.
     """
 
     __slots__ = ("note",)

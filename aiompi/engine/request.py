@@ -1,4 +1,4 @@
-"""Requests: operations that have been started (section 3.7)."""
+"""Requests: operations that have been started (section 3.7), and `Owned`, by which the asyncio face awaits them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from aiompi.engine.notice import Notice
 from aiompi.errors import PendingError
 from aiompi.status import Status
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
+    from aiompi.engine.progress import Progress
     from aiompi.engine.seams import Waiter
 
-#: seconds between two looks whether an operation can be withdrawn
+#: seconds between two checks of whether an operation can be withdrawn
 _PAUSE: Final = 1e-3
 
 T = TypeVar("T")
@@ -25,49 +24,59 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Request(Generic[T_co]):
-    """An operation in progress; it has been started by the call that returned it.
+    """An operation in progress; the call that returned it has started it.
 
-    `await request` waits for it and gives its result. Cancelling the task that awaits leaves the operation alone:
-    await it again, or `cancel` it. It also has the methods of `asyncio.Future` that `asyncio.wait` and done
+    `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
+    await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
     callbacks need.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_cancelled", "_done", "_engine", "_error", "_told", "_value", "_waiter")
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_cancelled",
+        "_done",
+        "_engine",
+        "_error",
+        "_error_seen",
+        "_value",
+        "_waiter",
+    )
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Progress) -> None:
         self._engine = engine
         self._done = False
-        self._cancelled = self._told = False
+        self._cancelled = self._error_seen = False
         self._error: BaseException | None = None
         self._value: Any = None
         self._callbacks: list[Callable[[Request[Any]], object]] | None = None
         self._waiter: Waiter | None = None
 
     def done(self) -> bool:
-        """Whether the operation is complete: successfully, with an error, or cancelled."""
+        """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
         return self._done
 
     def cancelled(self) -> bool:
-        """Whether the operation was cancelled before it took effect (section 3.8)."""
+        """Return True if the operation was cancelled before it took effect (section 3.8)."""
         return self._cancelled
 
     def exception(self) -> BaseException | None:
-        """The error that ended the operation, None when it succeeded.
+        """Return the error that ended the operation, None if it succeeded.
 
         Raises:
             PendingError: it is not complete.
         """
         if not self._done:
             raise PendingError("the request is not complete: await it, or test done() first")
-        self._told = True
+        self._error_seen = True
         return self._error
 
-    def untold_error(self) -> BaseException | None:
-        """The error of the completed operation, unless somebody has seen it."""
-        return None if self._told else self._error
+    def unseen_error(self) -> BaseException | None:
+        """Return the error of the completed operation, None if `result` or `exception` has reported it already."""
+        return None if self._error_seen else self._error
 
     def result(self) -> T_co:
-        """What the operation gave: an object, a Status, or None.
+        """Return the result of the operation: an object, a Status, or None.
 
         Raises:
             PendingError: it is not complete.
@@ -76,40 +85,40 @@ class Request(Generic[T_co]):
         if not self._done:
             raise PendingError("the request is not complete: await it, or test done() first")
         if self._error is not None:
-            self._told = True
+            self._error_seen = True
             raise self._error
         return self._value  # type: ignore[no-any-return]
 
     def outcome(self) -> T_co | None:
-        """As `result`, but None in place of a Status: for who asks for `status` if he wants to know it."""
+        """Return `result`, but None in place of a Status, for callers that use `status` if they need it."""
         value = self.result()
         return None if isinstance(value, Status) else value
 
     @property
     def status(self) -> Status:
-        """Status of the completed operation; the empty one for a send (section 3.7.3)."""
+        """The status of the completed operation; the empty status for a send (section 3.7.3)."""
         return Status.of(cancelled=self._cancelled)
 
     def cancel(self) -> bool:
-        """Ask for cancellation (MPI_Cancel, section 3.8): local, and the request must still be completed.
+        """Ask for cancellation (MPI_Cancel, section 3.8). The call is local, and the request must still be completed.
 
         Returns:
-            Whether the request had not been complete yet.
+            True if the request was not complete yet.
         """
         return not self._done
 
     def free(self) -> None:
-        """Give up the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
+        """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
 
-        An error in it cannot be reported by any call any more, and ends the job (section 2.7).
+        No call can report an error of it any more, so an error ends the job (section 2.7).
         """
         self._engine.disown(self)
 
     def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
-        """Call `callback(request)` in a turn of its own once the request is complete.
+        """Call `callback(request)` in a later turn of the driver, once the request is complete.
 
         Args:
-            context: to run it in; a copy of the current one by default.
+            context: the context to run it in; a copy of the current one by default.
         """
         soon = _Soon(callback, copy_context() if context is None else context)
         if self._done:
@@ -118,31 +127,31 @@ class Request(Generic[T_co]):
             self.when_done(soon)
 
     def remove_done_callback(self, callback: Callable[[Request[Any]], object]) -> int:
-        """Undo `add_done_callback`; the number of callbacks removed."""
+        """Undo `add_done_callback`; return the number of callbacks removed."""
         before = self._callbacks or []
         kept = [c for c in before if not (isinstance(c, _Soon) and c.callback == callback)]
         self._callbacks = kept or None
         return len(before) - len(kept)
 
     def when_done(self, callback: Callable[[Request[Any]], object]) -> None:
-        """Call back inside the call that completes the request; it must not be complete yet."""
+        """Call back inside the call that completes the request, which must not be complete yet."""
         if self._callbacks is None:
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
     def forget(self, callback: Callable[[Request[Any]], object]) -> None:
-        """Undo `when_done`; nothing happens when it has been called already."""
+        """Undo `when_done`; do nothing if the callback has been called already."""
         if self._callbacks is not None and callback in self._callbacks:
             self._callbacks.remove(callback)
 
     def complete(self, value: Any = None) -> None:
-        """The operation has succeeded."""
+        """End the operation with success."""
         self._value = value
         self._finish()
 
     def fail(self, error: BaseException) -> None:
-        """The operation has failed; no effect on a complete request."""
+        """End the operation with an error; do nothing if it is complete."""
         if not self._done:
             self._error = error
             self._engine.failures += 1
@@ -160,25 +169,25 @@ class Request(Generic[T_co]):
                 callback(self)
 
     def withdraw(self) -> None:
-        """Undo the operation as far as possible; for those who own it. It waits until that is so (see `quiescent`)."""
+        """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
         self.cancel()
 
-    def loss(self) -> BaseException | None:
-        """The error with which a message was lost that `withdraw` could not give back, unless somebody has seen it.
+    def lost_message_error(self) -> BaseException | None:
+        """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
 
-        Whoever asks tells it.
+        None also if the error has been reported. The caller reports what this returns.
         """
         return None
 
     def quiescent(self) -> bool:
-        """Whether nobody else is writing into memory that `withdraw` would give back; from now on nobody begins to."""
+        """Return True if no other process writes into the memory of the operation; none will begin to from now on."""
         return True
 
     def settle(self) -> Generator[Any, None, None]:
         """Wait until the operation can be withdrawn at once.
 
-        An error that interrupts this, such as another cancellation, is raised at the end: until then the memory is not
-        the caller's.
+        An error that interrupts this, such as another cancellation, is raised at the end, since the caller must not use
+        the memory before.
         """
         interrupt: BaseException | None = None
         while not self.quiescent():
@@ -194,10 +203,10 @@ class Request(Generic[T_co]):
             try:
                 raise interrupt
             finally:
-                interrupt = None  # an error keeps its frames, and they shall not keep the error
+                interrupt = None  # the error refers to its frames, which must not refer to the error
 
     def suspend(self) -> Generator[Any, None, None]:
-        """Wait for completion: in a schedule by yielding the request to it, elsewhere as the driver does."""
+        """Wait for completion: inside a schedule by yielding the request to it, elsewhere as the driver waits."""
         engine = self._engine
         if engine.stepping:
             yield self
@@ -215,7 +224,7 @@ class Request(Generic[T_co]):
             self._waiter = None
 
     def _suspend_too(self) -> Generator[Any, None, None]:
-        """Wait while someone else waits already."""
+        """Wait for a request that other code already waits for."""
         waiter = self._engine.driver.waiter(self)
         if waiter is None:
             return
@@ -262,11 +271,11 @@ class _Soon:
 
 
 class Owned(Coroutine[Any, None, T_co]):
-    """An operation that belongs to whoever awaits it, as `await comm.send(obj, dest)`.
+    """An operation that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
-    Cancelling or timing out the await withdraws the operation as far as that is still possible, and as soon as no other
-    process is just writing into its memory; if a message is lost all the same, a warning tells. To asyncio it is a
-    coroutine, so that it can be given to `create_task` as it is, and learns of a cancellation before its first step.
+    If the await is cancelled or times out, the operation is withdrawn as far as that is still possible, once no other
+    process is writing into its memory. If a message is lost all the same, there is a warning. For asyncio this is a
+    coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches it.
     """
 
     __slots__ = ("_request", "_steps")
@@ -291,13 +300,13 @@ class Owned(Coroutine[Any, None, T_co]):
         return request.result()
 
     def send(self, value: None) -> Any:
-        """Run the first or the next step (of a coroutine)."""
+        """Run the first or the next step, like a coroutine."""
         if self._steps is None:
             self._steps = self.__await__()
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where the coroutine waits, or instead of its first step."""
+        """Raise an error where the coroutine waits, or in place of its first step."""
         request, self._request = self._request, None
         if self._steps is None and request is not None:
             raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
@@ -315,7 +324,7 @@ class Owned(Coroutine[Any, None, T_co]):
             self._steps.close()
 
     def _withdraw(self) -> None:
-        """Undo an operation that will not be awaited any more."""
+        """Undo an operation that is not awaited any more."""
         request, self._request = self._request, None
         if request is not None:
             _abandon(request)
@@ -323,9 +332,9 @@ class Owned(Coroutine[Any, None, T_co]):
     def __del__(self) -> None:
         request = self._request
         if request is not None and not sys.is_finalizing():
-            error = request.untold_error()
+            error = request.unseen_error()
             warnings.warn(
-                "an operation was never awaited: it was started, and nobody learns how it ends. Await it, or use its "
+                "an operation was never awaited: it was started, and nothing reports how it ends. Await it, or use its "
                 f"i-form (isend, Isend), which gives a request{'' if error is None else f'. It has failed: {error}'}",
                 RuntimeWarning,
                 stacklevel=2,
@@ -333,42 +342,42 @@ class Owned(Coroutine[Any, None, T_co]):
 
 
 def _abandon(request: Request[Any]) -> None:
-    """Withdraw an operation that nobody asks any more how it has ended."""
+    """Withdraw an operation whose end no call reports any more."""
     request.withdraw()
-    loss = request.loss()
-    if loss is not None:
-        Notice(f"a receive that was withdrawn has lost its message: {loss}")
+    error = request.lost_message_error()
+    if error is not None:
+        warn_unraisable(f"a receive that was withdrawn has lost its message: {error}")
 
 
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
-    """Withdraw an operation as soon as that can be, and raise what has ended the await of it.
+    """Withdraw an operation as soon as possible, and raise the error that has ended its await.
 
-    Where a message is lost by that, or was before, a warning tells: in the place of a cancellation its error would
-    keep alive who catches errors and goes on.
+    If a message is lost, there is a warning. Its error is not raised in place of a cancellation, because a task that
+    catches errors and goes on would then not be cancelled.
     """
     if not request._engine.driver.in_own_thread:
-        request._engine.drop(functools.partial(_abandon, request))
+        request._engine.finalizers.defer(functools.partial(_abandon, request))
         try:
             raise error
         finally:
             del error, request
     try:
-        if not isinstance(error, GeneratorExit):  # who closes a coroutine lets it wait no more
+        if not isinstance(error, GeneratorExit):  # a coroutine that is being closed cannot wait any more
             yield from request.settle()
     finally:
         _abandon(request)
     try:
         raise error
     finally:
-        # An error keeps the frames that it came through; this one keeps neither it nor the memory of the operation.
+        # An error refers to its frames. This frame must refer neither to it nor to the memory of the operation.
         del error, request
 
 
 class OwnedReceive(Owned[T_co]):
-    """A receive that belongs to whoever awaits it, as `await comm.recv()`.
+    """A receive that belongs to the code that awaits it, as in `await comm.recv()`.
 
-    A message that had been matched already goes back to the front of the unexpected messages. Dropping the
-    receive without ever awaiting it withdraws it too, with a warning.
+    When it is withdrawn, a message that it has already matched goes back to the front of the unexpected messages. A
+    receive that is dropped without having been awaited is withdrawn as well, with a warning.
     """
 
     __slots__ = ()
@@ -376,6 +385,21 @@ class OwnedReceive(Owned[T_co]):
     def __del__(self) -> None:
         request = self._request
         if request is not None:
-            request._engine.drop(functools.partial(_abandon, request), sys._getframe().f_back)
+            request._engine.finalizers.defer(functools.partial(_abandon, request), sys._getframe().f_back)
             if not sys.is_finalizing():
                 warnings.warn("a receive was never awaited, and is withdrawn", RuntimeWarning, stacklevel=2)
+
+
+class _UnraisableWarning:
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __del__(self) -> None:
+        warnings.warn(self._text, RuntimeWarning, stacklevel=3)
+
+
+def warn_unraisable(text: str) -> None:
+    """Issue a RuntimeWarning that raises in no call, even where warnings are errors: a finalizer issues it."""
+    _UnraisableWarning(text)

@@ -1,7 +1,11 @@
-"""Receives into memory that is not contiguous: the message is unpacked when it is complete."""
+"""Receives into memory that is not contiguous, and receives of messages that a matched probe has taken.
+
+A message for memory with gaps arrives in contiguous memory and is unpacked when it is complete.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.engine.receive import Receive
@@ -9,8 +13,8 @@ from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
-    from aiompi.engine.match import Matcher
-    from aiompi.engine.message import Landing
+    from aiompi.engine.matching import Matcher
+    from aiompi.engine.message import Landing, Message
 
 
 class Scattered(Protocol):
@@ -23,17 +27,17 @@ class Scattered(Protocol):
     nbytes: int
 
     def packed(self) -> memoryview:
-        """What is in it, as a message."""
+        """Return its content as a message."""
 
     def unpack(self, payload: memoryview) -> None:
-        """Fill it with a message of at most `nbytes`; nothing else is touched."""
+        """Fill it with a message of at most `nbytes`, and touch nothing else."""
 
 
 class ScatteredReceive(Receive):
     """A receive into memory with gaps.
 
     Args:
-        target: where the message goes; None where a derived class finds that it needs none.
+        target: where the message goes; None if a derived class finds that its memory has no gaps.
     """
 
     __slots__ = ("_target",)
@@ -96,3 +100,30 @@ class ScatteredReceive(Receive):
 
     def _kept(self) -> memoryview:
         return super()._kept() if self._target is None else self._target.packed()[: self.length]
+
+
+class ReturnsMessage:
+    """Mixed into receives of one certain message (MPI_Mrecv, MPI-3).
+
+    Attributes:
+        keep: gets the message back when the receive is withdrawn.
+    """
+
+    __slots__ = ()
+
+    keep: Callable[[Message], object]
+
+    def _give_back(self, message: Message) -> None:
+        self.keep(message)
+
+
+class MatchedReceive(ReturnsMessage, Receive):
+    """A receive of a message that a matched probe has taken."""
+
+    __slots__ = ("keep",)
+
+
+class MatchedScatteredReceive(ReturnsMessage, ScatteredReceive):
+    """A receive of such a message into memory with gaps."""
+
+    __slots__ = ("keep",)

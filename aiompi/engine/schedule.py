@@ -1,15 +1,16 @@
-"""Schedules: requests that run a coroutine."""
+"""Schedules: requests that run a coroutine, such as a collective operation."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.engine.request import Request
 from aiompi.errors import InternalError
 
 if TYPE_CHECKING:
-    from aiompi.engine.engine import Engine
+    from aiompi.engine.progress import Progress
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -17,13 +18,13 @@ T_co = TypeVar("T_co", covariant=True)
 _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
-class Turn(Request[T_co]):
-    """A request that a schedule completes, or is, and that others may wait for in a chain of any length."""
+class ChainedRequest(Request[T_co]):
+    """A request that a schedule completes, or a schedule itself. Such requests may form long chains of waiters."""
 
     __slots__ = ()
 
     def _finish(self) -> None:
-        """Tell those who wait one after the other, so that a chain of schedules does not become a chain of calls."""
+        """Tell the waiters of one request after the other, so that a chain of schedules is no chain of calls."""
         self._done = True
         if self._callbacks is None and self._waiter is None:
             return
@@ -33,29 +34,29 @@ class Turn(Request[T_co]):
             return
         try:
             while ended:
-                super(Turn, ended[0])._finish()
+                super(ChainedRequest, ended[0])._finish()
                 ended.popleft()
         finally:
             ended.clear()
 
 
-class Schedule(Turn[T_co]):
+class Schedule(ChainedRequest[T_co]):
     """A request that is complete when its coroutine has ended.
 
-    The coroutine awaits nothing but requests of the same engine; it is stepped inside the call that completes
-    what it waits for, the first time at once. It therefore needs no event loop, and whatever more than one step
-    takes is written once for every face.
+    The coroutine awaits only requests of the same engine. It is stepped inside the call that completes what it waits
+    for, and for the first time at once. So it needs no event loop, and an operation of several steps is written once
+    for every face.
 
     Attributes:
-        owner: for whom it runs.
+        owner: the object for which it runs.
     """
 
     __slots__ = ("_coroutine", "owner")
 
-    def __init__(self, engine: Engine, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
+    def __init__(self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
         # Spelled out instead of super().__init__: there is one of these per call of a collective.
         self._engine = engine
-        self._done = self._cancelled = self._told = False
+        self._done = self._cancelled = self._error_seen = False
         self._error = self._value = self._callbacks = self._waiter = None
         self._coroutine = coroutine
         self.owner = owner
@@ -86,21 +87,28 @@ class Schedule(Turn[T_co]):
             engine.failures += 1
         try:
             engine.schedules.discard(self)
-        finally:  # a signal handler may raise here, but shall not leave those waiting whom nobody would tell any more
+        finally:  # a signal handler may raise here; the waiters must be told all the same, or nothing would tell them
             self._finish()
         if isinstance(self._error, _INTERRUPTS) and engine.driver.in_own_thread:
-            engine.driver.call_soon(self._raise_untold)  # after those who wait for this
+            engine.driver.call_soon(self._raise_unseen)  # after the waiters have been told
 
-    def _raise_untold(self) -> None:
-        """Raise an interrupt in whatever this rank waits for, unless it has been seen; asyncio's tasks do the same."""
-        error = self.untold_error()
+    def _raise_unseen(self) -> None:
+        """Raise an interrupt wherever this rank waits, unless it has been seen. The tasks of asyncio do so as well."""
+        error = self.unseen_error()
         if error is not None:
-            self._told = True
+            self._error_seen = True
             raise error
 
     def cancel(self) -> bool:
-        """Collective and other many-step operations cannot be cancelled: others need them (section 3.8)."""
+        """Do nothing: collective and other many-step operations cannot be cancelled, since others need them (3.8)."""
         return False
 
     def withdraw(self) -> None:
-        """Nothing: the operation runs to its end."""
+        """Do nothing: the operation runs to its end."""
+
+
+async def settled(requests: Iterable[Request[Any]]) -> None:
+    """Wait until requests are complete, whether they succeed or fail."""
+    for request in list(requests):
+        with contextlib.suppress(Exception):
+            await request

@@ -1,9 +1,9 @@
-"""Sends, in every mode (sections 3.2, 3.4 and 3.7)."""
+"""`Send`: a send in any mode (sections 3.2, 3.4 and 3.7)."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.allocation import joined
 from aiompi.engine.request import Request
@@ -24,16 +24,20 @@ class Mode(enum.Enum):
     READY = "ready"
 
 
+STANDARD: Final = Mode.STANDARD
+
+
 class Send(Request[None]):
-    """A message on its way out.
+    """A message that is being sent.
 
     Attributes:
-        payload: the memory of the message, in pieces; the user's own until the request is complete.
+        payload: the memory of the message in pieces. It belongs to the user; the request holds it until complete.
         nbytes: its length.
-        srqid: id under which the receiver answers; 0 when it need not.
-        acknowledged: whether no answer is awaited before the send is complete.
-        recalling: whether the receiver has been asked to give the message back, and has not answered.
-        expendable: whether it is no error if the message is lost because the receiver has finalized.
+        srqid: id under which the receiver answers; 0 if it need not.
+        acknowledged: True if the send need not wait for an answer to be complete.
+        released: True if the memory of the payload is free again.
+        recalling: True if the receiver has been asked to give the message back, and has not answered.
+        expendable: True if it is no error when the message is lost because the receiver has finalized.
     """
 
     __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
@@ -42,7 +46,7 @@ class Send(Request[None]):
         # Spelled out instead of super().__init__: there is one of these per message.
         self._engine = engine
         self._done = self.released = False
-        self._cancelled = self._told = self.recalling = self.expendable = False
+        self._cancelled = self._error_seen = self.recalling = self.expendable = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.peer = peer
         self.payload = payload
@@ -51,7 +55,7 @@ class Send(Request[None]):
         self.acknowledged = True
 
     def sent(self) -> None:
-        """The memory of the payload is free again."""
+        """Note that the memory of the payload is free again."""
         self.released = True
         if self.acknowledged and not self._done:
             self.payload = ()
@@ -60,13 +64,13 @@ class Send(Request[None]):
                 self._finish()
 
     def matched(self) -> None:
-        """The receiver has found the message (synchronous and ready mode, section 3.4)."""
+        """Note that the receiver has matched the message (synchronous and ready mode, section 3.4)."""
         self.acknowledged = True
         if self.released:
             self._complete_once()
 
     def not_ready(self, rank: int) -> None:
-        """The receiver `rank` has dropped the message: no receive was posted for it (ready mode, section 3.4)."""
+        """Fail: `rank` has dropped the message, because no receive was posted for it (ready mode, section 3.4)."""
         self.payload = ()
         self.fail(
             OtherError(
@@ -76,14 +80,14 @@ class Send(Request[None]):
         )
 
     def fail(self, error: BaseException) -> None:
-        """The message cannot be delivered; no effect on a complete request."""
+        """Note that the message cannot be delivered; do nothing if the request is complete."""
         if self.expendable and self.peer.has_finalized:
             self._complete_once()
         else:
             super().fail(error)
 
     def recalled(self) -> None:
-        """The receiver will not get the message."""
+        """Complete the send as cancelled: the receiver has given the message back."""
         self._cancelled = True
         self._complete_once()
 
@@ -95,7 +99,7 @@ class Send(Request[None]):
     def cancel(self) -> bool:
         """Recall the message from the receiver's unexpected messages (section 3.8).
 
-        The request completes in either case; `cancelled()` then tells which.
+        The request completes whether that succeeds or not; `cancelled()` then says which.
         """
         if self._done:
             return False
@@ -103,13 +107,13 @@ class Send(Request[None]):
         return True
 
     def withdraw(self) -> None:
-        """Recall the message if possible, and leave the user's memory alone from now on in any case."""
+        """Recall the message if possible, and use the user's memory no more in any case."""
         self.cancel()
         if not self._done:
             self.detach()
 
     def detach(self) -> None:
-        """Copy what is still to be sent, and leave the user's memory alone from now on."""
+        """Copy what is still to be sent, and use the user's memory no more."""
         self.payload = (joined(self.payload, self.nbytes),) if self.srqid else ()  # or it is all in the link
         if self.peer.link is not None:
             self.peer.link.detach(self, self.released)

@@ -1,76 +1,140 @@
-"""SlotExchanges: each of a few ranks posts something where all the others see it, and waits until all have."""
+"""Slot exchanges: each of a few ranks fills a slot that all the others see, and waits until all have done so.
+
+Collectives on ranks that share memory are made of them. `SlotProvider` and `SlotGroup` are implemented by the
+transport of shared memory; `SlotExchanges` holds the exchanges in progress of a rank.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from aiompi.engine.request import Request
 
 if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.seams import Driver
 
 
-#: what a rank has posted: two numbers for others to compare, and the content
+#: the content of a slot: two numbers for the other ranks to compare, and bytes
 SlotEntry: TypeAlias = tuple[int, int, bytes]
 
-#: bytes that can be posted in one of the first communicators of a job, up to which that takes less than to expose them;
-#: and in one of the others, for which addresses are reserved as well
+#: bytes of a slot in the first communicators of a job; longer blocks are exposed, which is faster for them
 ROOM: Final = 32 * 2**10 - 64
+#: bytes of a slot in all other communicators, for which addresses are reserved as well
 LITTLE_ROOM: Final = 2 * 2**10 - 64
-#: number of the first ones, more than which few programs make
+#: number of the first communicators. Few programs make more.
 FIRST_COMMUNICATORS: Final = 64
 
 _ONCE: Final = range(1)
 
 
 def ordinal(context: int) -> int:
-    """Which of the communicators of a job it is, by its context id, which all members know: each has two of them."""
+    """Return the number of a communicator in its job. All members know its context id; each has two of them."""
     return context // 2
 
 
 def room(context: int) -> int:
-    """Bytes that the members of a communicator can post, by its context id."""
+    """Return the bytes of a slot in a communicator, by its context id."""
     return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
 
 
-class SlotExchange(Request[list[SlotEntry]]):
-    """Complete when all others have posted; the result is what they have, in their order.
+class WindowBlock(NamedTuple):
+    """Memory of this rank that other ranks read.
 
-    What others have posted may be overwritten after this rank has posted in the next round.
+    Attributes:
+        place: where they find it.
+        memory: the bytes.
+    """
+
+    place: int
+    memory: memoryview
+
+
+class SlotGroup(Protocol):
+    """Ranks that each have a slot which all the others see."""
+
+    def post(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
+        """Fill the slot of the next round. The round before must be complete.
+
+        Args:
+            content: at most `room` bytes.
+            note, claim: numbers beside it.
+        """
+
+    def exhibit(self, nbytes: int) -> WindowBlock | None:
+        """Return memory that all others read once this rank has sent its place; None if that is impossible.
+
+        Nothing is written into it after `retire`. It is used again when all members have called that.
+        """
+
+    def read(self, member: int, place: int, nbytes: int) -> memoryview:
+        """Return the memory that another member exhibits.
+
+        Args:
+            member: its position among the others.
+            place: where it is, as that member has told in its slot.
+
+        Raises:
+            RemoteProtocolError: it shares no such memory.
+        """
+
+    def retire(self) -> None:
+        """Read no more of the memory that others exhibit, and write no more into that of this rank."""
+
+
+class SlotProvider(Protocol):
+    """Memory of this rank that others read: slots, long messages, and messages to several of them."""
+
+    def affords(self, context: int, peers: Sequence[Endpoint]) -> bool:
+        """Return True if this process has descriptors and addresses for `assemble`. Nothing is opened for it yet."""
+
+    def assemble(self, context: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
+        """Prepare the slots of a communicator; None if not all members see the others' slots, or not yet.
+
+        Args:
+            context: id of the communicator.
+            peers: all members but this rank.
+        """
+
+
+class SlotExchange(Request[list[SlotEntry]]):
+    """One round: complete when all others have filled their slots. The result is the entries in their order.
+
+    The slots may be overwritten after this rank has filled its own in the next round.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def ready(self) -> bool:
-        """Whether all have posted by now."""
+        """Return True if all others have filled their slots by now."""
 
     @abstractmethod
     def absent(self) -> list[int]:
-        """World ranks of those who have not posted by now."""
+        """Return the world ranks that have not filled their slots by now."""
 
     @abstractmethod
     def watch(self) -> bool:
-        """Be woken by whoever posts last; False when all have posted by now."""
+        """Ask the last rank to wake this one; return False if all have filled their slots by now."""
 
     @abstractmethod
     def end(self) -> None:
-        """All have posted."""
+        """Complete the exchange: all have filled their slots."""
 
     def cancel(self) -> bool:
-        """A posting cannot be taken back: others may have seen it."""
+        """Do nothing: other ranks may have seen the slot."""
         return False
 
 
 class SlotExchanges:
-    """Those in which a rank has posted, and others have not. They are looked at together before it sleeps.
+    """The exchanges in which this rank has filled its slot, and others have not. All are polled before it sleeps.
 
-    They are asked before all links: it takes less time, and a rank that has posted mostly waits for nothing else.
+    They are polled before all links: that takes less time, and a rank in an exchange mostly waits for nothing else.
 
     Args:
-        driver: of the rank.
+        driver: the driver of the rank.
     """
 
     __slots__ = ("_driver", "_lingering", "_open")
@@ -84,33 +148,33 @@ class SlotExchanges:
         return iter([*self._open])
 
     def add(self, current: SlotExchange) -> None:
-        """Wait for the others of a round."""
+        """Wait for the others of an exchange."""
         self._lingering = self._lingering or self._driver.start_polling(self, first=True)
         self._open.append(current)
         if not self._lingering and not current.watch():
             self.poll()
 
     def remove(self, current: SlotExchange) -> None:
-        """Wait no longer."""
+        """Wait for this exchange no longer."""
         self._open.remove(current)
 
     def clear(self) -> None:
-        """Wait for nobody any more."""
+        """Wait for no exchange any more."""
         self._open.clear()
 
     def poll(self, looks: range = _ONCE) -> bool:
-        """See which are complete; whether one is.
+        """Complete the exchanges that are ready; return True if one was.
 
         Args:
             looks: how often to look at most.
         """
         if not self._open:
-            return False  # most often: it stays among those who are asked for a while
+            return False  # the usual case: this object stays among the pollers for a while
         found = False
         for _ in looks:
             for current in [*self._open]:
-                # One at a time: the end of one may fail the others. It is removed when its end is told, not before: a
-                # signal handler that raises here must not leave a round that nobody looks at any more.
+                # One at a time: the end of one may fail the others. It is removed only after its waiters were told: a
+                # signal handler that raises here must not leave an exchange that is polled no more.
                 if current._done or current.ready():
                     if not current._done:
                         current.end()
@@ -122,7 +186,7 @@ class SlotExchanges:
         return found
 
     def stale(self) -> bool:
-        """Whether nothing is under way (see `aiompi.engine.seams.Poller`)."""
+        """Return True if no exchange is in progress (see `aiompi.engine.seams.Poller`)."""
         return not self._open
 
     def rest(self) -> bool:

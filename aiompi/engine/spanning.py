@@ -1,6 +1,6 @@
-"""Receives on communicators that span IMPI clients: in what form the message is, is known when it has come.
+"""Receives on communicators that span IMPI clients. The form of a message is known only when it is matched.
 
-What a rank of the own client sends lies as in the memory of this machine, what comes from another client is in
+A message from a rank of the same client has the form of the memory of this machine. A message from another client is in
 external32 (IMPI 0.0, section 1.2.2).
 """
 
@@ -9,27 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from aiompi.engine.impi_peer import ForeignMessage
-from aiompi.engine.matched import Returning
+from aiompi.engine.impi_peer import ImpiMessage
 from aiompi.engine.message import Message
 from aiompi.engine.receive import Decode
-from aiompi.engine.scattered import Scattered, ScatteredReceive
+from aiompi.engine.scattered import ReturnsMessage, Scattered, ScatteredReceive
 from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.impi_peer import ImpiPeer
-    from aiompi.engine.match import Matcher
+    from aiompi.engine.matching import Matcher
     from aiompi.engine.message import Landing
 
 
 class Typed(Scattered, Protocol):
-    """Memory of which it is known what lies in it.
+    """Memory of a known datatype.
 
     Attributes:
-        contiguous: whether it has no gaps.
-        view: it, if it is contiguous.
-        lies_external: whether a message in external32 lies there as it travels.
+        contiguous: True if it has no gaps.
+        view: its bytes, if it is contiguous.
+        lies_external: True if it has the form of a message in external32.
         external_nbytes: length in external32 of a message that fills it.
     """
 
@@ -43,14 +42,14 @@ class Typed(Scattered, Protocol):
     def external_nbytes(self) -> int: ...
 
     def to_external32(self) -> memoryview:
-        """What is in it, as a message in external32."""
+        """Return its content as a message in external32."""
 
     def from_external32(self, message: memoryview) -> None:
-        """Fill it with such a message of at most `external_nbytes`; nothing else is touched."""
+        """Fill it with such a message of at most `external_nbytes`, and touch nothing else."""
 
 
 class _External:
-    """Memory as seen by messages in external32 (protocol Scattered)."""
+    """Memory of a datatype as the target of a message in external32 (protocol Scattered)."""
 
     def __init__(self, typed: Typed) -> None:
         self.nbytes = typed.external_nbytes
@@ -61,12 +60,12 @@ class _External:
         return memoryview(bytearray(self._typed.to_external32()))
 
 
-class SpanningReceive(Returning, ScatteredReceive):
+class SpanningReceive(ReturnsMessage, ScatteredReceive):
     """A receive that takes messages in both forms.
 
     Args:
-        typed: where the message goes; None to take one of any length, of bytes.
-        keep: gets a message back that a probe had taken, when the receive is withdrawn; by default others get it.
+        typed: where the message goes; None to take bytes of any length.
+        keep: gets the message of a matched probe back when the receive is withdrawn; by default other receives get it.
     """
 
     __slots__ = ("_sender", "_typed", "keep")
@@ -92,7 +91,7 @@ class SpanningReceive(Returning, ScatteredReceive):
         self.keep = keep
         self._sender: ImpiPeer | None = None
 
-    def from_abroad(self, peer: ImpiPeer) -> None:
+    def from_other_client(self, peer: ImpiPeer) -> None:
         self._sender = peer
         if self._typed is not None and peer.external and not self._typed.lies_external:
             self.memory = None
@@ -113,6 +112,6 @@ class SpanningReceive(Returning, ScatteredReceive):
     def _message_again(self, landing: Landing | None) -> Message:
         if self._sender is None:
             return super()._message_again(landing)
-        message = ForeignMessage(self._sender, self.matcher, self.source, self.tag, self.length)
+        message = ImpiMessage(self._sender, self.matcher, self.source, self.tag, self.length)
         self._rest_on(message, landing)
         return message

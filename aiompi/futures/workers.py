@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aiompi.comm import Communicator
 from aiompi.engine import Request
+from aiompi.engine.schedule import settled
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError, ProcessFailedError
 from aiompi.futures.task import Call, Failure, Success, Task, culprit
@@ -111,7 +112,7 @@ class Workers:
         self._dismissed = True
         while self._idle:
             self._idle.popleft().complete()
-        return self._core.engine.spawn(self._core.engine.settled(self._lanes))
+        return self._core.engine.spawn(settled(self._lanes))
 
     # Lanes.
 

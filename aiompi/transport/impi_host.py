@@ -184,7 +184,7 @@ class ImpiHost:
         """Tell the host that this rank will send nothing more but answers (section 3.8); it must be idle."""
         self._gateway.close(self.link)
 
-    def lost(self, cause: str) -> None:
+    def connection_lost(self, cause: str) -> None:
         """The link broke."""
         self._on_lost(f"rank {self.engine.rank} has lost its IMPI host: {cause}")
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from aiompi import errors
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Timer
-from aiompi.engine.notice import Notice
+from aiompi.engine.request import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
@@ -87,7 +87,7 @@ class Keeper(Protocol):
 class Correspondent(Protocol):
     """An object that is told what becomes of a connection."""
 
-    def lost(self, cause: str) -> None:
+    def connection_lost(self, cause: str) -> None:
         """It broke."""
 
     def orphan(self, owner: BufferOwner) -> None:
@@ -282,7 +282,7 @@ class Connection:
     def lost(self, cause: str) -> None:
         """The connection is of no use any more."""
         self.close()
-        self._correspondent.lost(cause)
+        self._correspondent.connection_lost(cause)
         self._keeper.drained()
 
     def hang_up(self) -> None:
@@ -331,10 +331,10 @@ class StreamLink(Connection):
         self._transport.give_up(self, cause, bool(self._queue), self._promised)
 
     def _eof(self) -> None:
-        if self._frames.between_frames and self.peer.farewell is not None:
+        if self._frames.between_frames and self.peer.finalize_error is not None:
             self.close()
             if not self._transport.linked(self.peer):
-                self.peer.part()
+                self.peer.mark_closed()
         else:
             super()._eof()
 
@@ -407,9 +407,9 @@ class StreamTransport(Transport):
         """
         peer = link.peer
         link.lost(cause)
-        if peer.farewell is not None or (not needed and self.linked(peer)):
+        if peer.finalize_error is not None or (not needed and self.linked(peer)):
             return
-        peer.gone(cause)
+        peer.mark_failed(cause)
         if promised and peer.error is not None and not self.engine.finished:
             self.engine.fatal(peer.error)  # they can report nothing
 
@@ -449,9 +449,11 @@ class StreamTransport(Transport):
         now, patience = self.engine.driver.now(), self.engine.settings.connect_timeout
         if self._short is None:
             self._short = now
-            Notice(cause)
+            warn_unraisable(cause)
         elif now - self._short > patience:
-            self.engine.abort(errors.OtherError(f"{cause}. It has been so for {patience:g} s (connect_timeout)"))
+            self.engine.failure.abort(
+                errors.OtherError(f"{cause}. It has been so for {patience:g} s (connect_timeout)")
+            )
             return
         if self._breather is None:
             self.engine.driver.remove_reader(self._listener.fileno())

@@ -196,7 +196,7 @@ def test_memory_may_be_changed_once_the_call_is_complete_although_others_are_not
 def test_a_rank_that_is_gone_fails_the_collectives_that_need_it(world, codec):
     comm = world(3).comms[1]
     waiting = [objects.bcast(comm, codec, None, 0), buffers.barrier(comm), objects.gather(comm, codec, 1, 1)]
-    comm.engine.peer(0).gone("killed")
+    comm.engine.peer(0).mark_failed("killed")
     for request in waiting:
         with pytest.raises(ProcessFailedError, match="rank 0 is gone: killed"):
             request.result()

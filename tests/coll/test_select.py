@@ -50,7 +50,7 @@ def choose(world, monkeypatch):
         select.preferred.cache_clear()
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
         if homes is not None:
-            comm.engine.homes[:] = homes
+            comm.engine.shm_domains[:] = homes
             comm = comm.derive(comm.group, 100)
         return select.select(comm, FAKE, **call)
 

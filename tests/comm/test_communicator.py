@@ -77,7 +77,7 @@ def test_failure_of_a_rank_concerns_its_place_in_the_group() -> None:
     w = LocalWorld(4)
     sub = over(w, [3, 1], 10)
     receives = [irecv(sub[1], 0), irecv(w.comms[1], 0)]
-    w.engines[1].peer(3).gone("test")
+    w.engines[1].peer(3).mark_failed("test")
     assert isinstance(receives[0].exception(), errors.ProcessFailedError)
     assert not receives[1].done()
     assert isinstance(isend(sub[1], b"x", 0).exception(), errors.ProcessFailedError)
@@ -294,7 +294,7 @@ def test_failure_of_a_peer_ends_what_is_pending() -> None:
     sub = over(w, [0, 1], 10)
     receive = irecv(sub[1], 0)
     sub[1].release()
-    w.engines[1].peer(0).gone("test")
+    w.engines[1].peer(0).mark_failed("test")
     assert isinstance(receive.exception(), errors.ProcessFailedError)
     assert not {10, 11} & w.engines[1].contexts.keys()
 

@@ -75,7 +75,7 @@ def test_without_a_buffer_there_is_no_room() -> None:
 
 def test_send_to_a_peer_that_is_gone_fails_at_once() -> None:
     w = world(5000)
-    w.engines[0].peer(1).gone("test")
+    w.engines[0].peer(1).mark_failed("test")
     with pytest.raises(errors.ProcessFailedError):
         bsend(w, b"x")
 
@@ -248,10 +248,10 @@ def test_detaching_does_not_wait_for_a_peer_that_is_gone() -> None:
     bsend(w, bytes(LONG))
     w.run()
     detach = w.engines[0].attachment.detach()
-    w.engines[0].peer(1).gone("test")
+    w.engines[0].peer(1).mark_failed("test")
     assert detach.result() == "owner"
     assert unattended(w.engines[0]) == 0
 
 
 def unattended(engine: Engine) -> int:
-    return len(engine.unattended)
+    return len(engine.unawaited)

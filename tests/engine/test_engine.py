@@ -46,7 +46,7 @@ def test_connection_is_made_by_the_first_frame() -> None:
 
 def test_place_in_the_world_can_be_taken_late() -> None:
     engine = Engine(0, 1, Settings(eager_window=7), NoDriver())  # type: ignore[arg-type]
-    engine.enrol(2, 4)
+    engine.join_world(2, 4)
     assert (engine.rank, engine.size, engine.windows) == (2, 4, [7, 7, 7, 7])
     assert engine.peer(3).credit == 7
 
@@ -66,18 +66,32 @@ def test_contexts_are_apart_whoever_knows_them_first() -> None:
 def test_deserted() -> None:
     w = WireWorld(3)
     engine = w.engines[0]
-    assert not engine.deserted()
+    assert not engine.failure.all_gone()
     isend(w.comms[1], bytes(100), 0)
     isend(w.comms[0], bytes(100), 1)
     w.run_wire(1, 0, 60)
     w.engines[1].finish()
-    engine.peer(2).gone("test")
-    assert not engine.deserted()
+    engine.peer(2).mark_failed("test")
+    assert not engine.failure.all_gone()
     w.run_wire(1, 0)
-    assert not engine.deserted(), "own bytes are under way"
+    assert not engine.failure.all_gone(), "own bytes are under way"
     w.run_wire(0, 1)
-    assert engine.deserted()
-    assert LocalWorld(1).engines[0].deserted()
+    assert engine.failure.all_gone()
+    assert LocalWorld(1).engines[0].failure.all_gone()
+
+
+def test_a_peer_that_connects_later_hears_that_this_rank_has_finished() -> None:
+    w = WireWorld(3)
+    isend(w.comms[0], b"x", 1)
+    w.run()
+    w.engines[0].finish()
+    assert w.engines[0].finished
+    w.engines[0].peer(2).connect()  # type: ignore[attr-defined]
+    w.run()
+    assert irecv(w.comms[1], 0).result() == b"x"
+    for other in (1, 2):
+        with pytest.raises(errors.ProcessFailedError, match="rank 0 has finalized"):
+            irecv(w.comms[other], 0).result()
 
 
 def test_completed_operations_leave_nothing_in_the_tables() -> None:
@@ -108,12 +122,12 @@ def test_what_is_dropped_is_undone_later(run: Run, then: str, where: str) -> Non
         matcher = engine.matcher(0)
         undo, frame = (lambda: undone.append(threading.get_ident())), sys._getframe()
         if where == "in the engine":
-            inside: Any = eval("sys._getframe()", {"sys": sys, "__name__": "aiompi.engine.match"})
-            engine.drop(undo, inside)
+            inside: Any = eval("sys._getframe()", {"sys": sys, "__name__": "aiompi.engine.matching"})
+            engine.finalizers.defer(undo, inside)
         elif where == "in another thread":
-            await asyncio.get_running_loop().run_in_executor(None, engine.drop, undo, frame)
+            await asyncio.get_running_loop().run_in_executor(None, engine.finalizers.defer, undo, frame)
         else:
-            engine.drop(undo)
+            engine.finalizers.defer(undo)
         assert where == "in another thread" or not undone
         if then == "a receive":
             engine.receive(Receive(engine, matcher, None, 1, 0, 1))
@@ -125,7 +139,7 @@ def test_what_is_dropped_is_undone_later(run: Run, then: str, where: str) -> Non
             await asyncio.sleep(0.01)
         assert undone == [threading.get_ident()]
         await asyncio.sleep(0.01)
-        engine.drop(undo, frame)
+        engine.finalizers.defer(undo, frame)
         assert undone == [threading.get_ident()] * 2, "at once: nobody is in the way"
 
     run(main())

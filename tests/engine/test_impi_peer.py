@@ -454,7 +454,7 @@ def test_a_connection_that_drops_leaves_operations_to_the_end_of_the_job() -> No
         world.step()
     world.relay.dropped = True
     for engine in world.engines:
-        engine.abort(JobAbortedError("the host is gone"))
+        engine.failure.abort(JobAbortedError("the host is gone"))
     for request in (*sends, *receives):
         with pytest.raises(JobAbortedError):
             request.result()

@@ -169,7 +169,7 @@ def test_taken_message_of_a_peer_that_is_gone(size: int) -> None:
     isend(w.comms[0], pattern(size), 1)
     w.run()
     _, message = w.comms[1].improbe(0, 0)
-    w.engines[1].peer(0).gone("test")
+    w.engines[1].peer(0).mark_failed("test")
     receive = w.comms[1].imrecv(message, None, bytes)
     if size == 10:
         assert receive.result() == pattern(10)
@@ -182,7 +182,7 @@ def test_taken_message_that_broke_off() -> None:
     isend(w.comms[0], bytes(100), 1)
     w.run_wire(0, 1, 80)
     _, message = w.comms[1].improbe(0, 0)
-    w.engines[1].peer(0).gone("test")
+    w.engines[1].peer(0).mark_failed("test")
     assert isinstance(w.comms[1].imrecv(message, None, bytes).exception(), errors.ProcessFailedError)
 
 

@@ -388,7 +388,7 @@ class MatchingMachine(RuleBasedStateMachine):
         for engine, buffer in zip(self.stage.engines, self.buffers, strict=True):
             assert not engine.sends
             assert not engine.arriving
-            assert not engine.unattended
+            assert not engine.unawaited
             assert engine.attachment.detach().result() is buffer
         assert self.stage.balanced()
 

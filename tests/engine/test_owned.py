@@ -25,9 +25,10 @@ from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
-from aiompi.engine.exchange import exchange
 from aiompi.engine.message import Landing
+from aiompi.engine.progress import Finalizers
 from aiompi.engine.receive import Receive
+from aiompi.engine.sendrecv import sendrecv
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
 
@@ -337,10 +338,10 @@ def test_withdrawing_from_a_message_that_does_not_fit(size: int, room: int, arri
     # What was matched by too small a receive may be gone, with its error; nothing else.
     assert got in ([SECOND], [pattern(size), SECOND])
     assert not failed or got == [SECOND]
-    loss = receive.loss()
+    loss = receive.lost_message_error()
     assert isinstance(loss, errors.TruncationError) is (got == [SECOND])
     assert receive.cancelled() is (loss is None)
-    assert receive.loss() is None, "it was told"
+    assert receive.lost_message_error() is None, "it was told"
     assert w.credit_balance(0, 1) == w.settings.eager_window
 
 
@@ -357,7 +358,7 @@ def test_a_message_that_is_lost_when_an_await_is_cancelled_is_told_by_a_warning(
             w = new_world()
             receive = w.comms[1].irecv(place, 0, 1)
             send = functools.partial(isend, w.comms[1], pattern(3000), 0)
-            task = asyncio.create_task(Owned(exchange(receive, send)) if exchanged else OwnedReceive(receive))
+            task = asyncio.create_task(Owned(sendrecv(receive, send)) if exchanged else OwnedReceive(receive))
             await asyncio.sleep(0)
             isend(w.comms[0], pattern(size), 1, 1)
             w.run_wire(0, 1, HEADER_BYTES)
@@ -415,7 +416,8 @@ def test_a_lost_message_fails_no_other_call_where_warnings_are_errors(monkeypatc
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
     lost = OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
-    monkeypatch.setattr(w.engines[1], "drop", lambda undo, _: w.engines[1]._dropped.append(undo))
+    finalizers = w.engines[1].finalizers
+    monkeypatch.setattr(Finalizers, "defer", lambda self, undo, _: finalizers.pending.append(undo))
     del lost
     isend(w.comms[0], b"x", 1)
     with warnings.catch_warnings():
@@ -441,7 +443,7 @@ def test_failed_receive_can_be_dropped() -> None:
         pytest.warns(RuntimeWarning, match="never awaited"),
     ):
         OwnedReceive(irecv_into(w.comms[1], bytearray(1)))
-    w.engines[1].peer(0).gone("test")
+    w.engines[1].peer(0).mark_failed("test")
     with pytest.warns(RuntimeWarning, match="never awaited"):
         OwnedReceive(irecv(w.comms[1], 0))
     assert list(w.comms[1]._matcher.unexpected()) == []
@@ -554,7 +556,7 @@ def test_the_line_is_told_that_forgets_to_await() -> None:
 def test_a_send_that_fails_and_that_nobody_awaits_is_told() -> None:
     w = WireWorld(2)
     send = Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
-    w.engines[0].peer(1).gone("test")
+    w.engines[0].peer(1).mark_failed("test")
     with pytest.warns(RuntimeWarning, match=r"never awaited.*It has failed: rank 1"):
         del send
 
@@ -564,52 +566,63 @@ def test_a_send_that_fails_and_that_nobody_awaits_is_told() -> None:
 STEPS = st.lists(st.tuples(st.sampled_from(["move", "cancel", "turn", "send"]), st.integers(1, 700)), max_size=60)
 
 
+class _ImpatientReader:
+    """Receives messages of rank 0 in a task that is cancelled and started again."""
+
+    def __init__(self, world: WireWorld, into_memory: bool) -> None:
+        self.world = world
+        self.received: list[bytes] = []
+        self._memory = bytearray(700) if into_memory else None
+        self.task = asyncio.create_task(self._receive())
+
+    async def _receive(self) -> None:
+        if self._memory is None:
+            self.received.append(await OwnedReceive(irecv(self.world.comms[1])))
+        else:
+            status = await OwnedReceive(irecv_into(self.world.comms[1], self._memory))
+            self.received.append(bytes(self._memory[: status.nbytes]))
+
+    async def restart(self) -> None:
+        await asyncio.gather(self.task, return_exceptions=True)
+        if self._memory is not None:
+            self._memory[:] = bytes(700)
+        self.task = asyncio.create_task(self._receive())
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.booleans())
-def test_a_reader_with_a_short_patience_gets_everything_in_order(
+def test_receives_that_are_often_cancelled_get_everything_in_order(
     steps: list[tuple[str, int]], into_memory: bool
 ) -> None:
     async def main() -> None:
         w = new_world()
         sent: list[bytes] = []
-        received: list[bytes] = []
-        memory = bytearray(700)
-
-        def send(size: int) -> None:
-            sent.append(pattern(size, len(sent)))
-            isend(w.comms[0], sent[-1], 1, 0, sync=size % 3 == 0)
-
-        async def receive() -> None:
-            if into_memory:
-                status = await OwnedReceive(irecv_into(w.comms[1], memory))
-                received.append(bytes(memory[: status.nbytes]))
-            else:
-                received.append(await OwnedReceive(irecv(w.comms[1])))
-
-        task = asyncio.create_task(receive())
+        reader = _ImpatientReader(w, into_memory)
         for step, number in [*steps, ("send", 650), ("send", 5)]:
             if step == "send":
-                send(number)
+                sent.append(pattern(number, len(sent)))
+                isend(w.comms[0], sent[-1], 1, 0, sync=number % 3 == 0)
             elif step == "move":
                 wire = list(w.wires.values())[number % max(1, len(w.wires)) :]
                 if wire:
                     wire[0].move(number)
             elif step == "cancel":
-                task.cancel()
+                reader.task.cancel()
             await asyncio.sleep(0)
-            if task.done() or step == "cancel":
-                await asyncio.gather(task, return_exceptions=True)
-                memory[:] = bytes(700)
-                task = asyncio.create_task(receive())
+            if reader.task.done() or step == "cancel":
+                await reader.restart()
         for _ in range(4 * len(sent)):
             w.run()
             await asyncio.sleep(0)
-            if task.done():
-                task = asyncio.create_task(receive())
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+            if reader.task.done():
+                await reader.restart()
+        await reader.end()
         w.run()
-        assert received == sent
+        assert reader.received == sent
         assert w.credit_balance(0, 1) == w.settings.eager_window
 
     with asyncio.Runner() as runner:
@@ -637,7 +650,7 @@ def test_withdrawal_of_a_matched_receive_is_the_receives_own(run: Run) -> None:
 def test_errors_reach_the_owner(run: Run) -> None:
     async def main() -> None:
         w = new_world()
-        asyncio.get_running_loop().call_soon(w.engines[1].peer(0).gone, "test")
+        asyncio.get_running_loop().call_soon(w.engines[1].peer(0).mark_failed, "test")
         with pytest.raises(errors.ProcessFailedError):
             await OwnedReceive(irecv(w.comms[1], 0, ANY_TAG))
 
@@ -727,7 +740,7 @@ def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
 def test_an_exchange_is_quiescent_when_its_receive_is() -> None:
     world = new_world()
     receive = busy(world, 2)
-    both = exchange(receive, lambda: isend(world.comms[1], b"x", 0))
+    both = sendrecv(receive, lambda: isend(world.comms[1], b"x", 0))
     assert [both.quiescent() for _ in range(3)] == [False, False, True]
 
 
@@ -785,7 +798,7 @@ def test_the_error_of_a_receive_that_was_timed_out_does_not_keep_its_memory(run:
 
     async def main() -> None:
         alone, exchanged = irecv_into(case.world.comms[1], memory), irecv_into(case.world.comms[1], memory)
-        both = exchange(exchanged, lambda: isend(case.world.comms[1], b"x", 0))
+        both = sendrecv(exchanged, lambda: isend(case.world.comms[1], b"x", 0))
         for operation in (OwnedReceive(alone), Owned(both)):
             (error,) = await asyncio.gather(asyncio.wait_for(operation, 0.001), return_exceptions=True)
             assert isinstance(error, TimeoutError)

@@ -266,7 +266,7 @@ def test_data_of_another_rank_is_refused() -> None:
     irecv(w.comms[1])
     w.run_wire(0, 1)
     drqid = next(iter(w.engines[1].arriving))
-    with pytest.raises(errors.RemoteProtocolError, match="nobody asked for"):
+    with pytest.raises(errors.RemoteProtocolError, match="has not asked for"):
         forged(w, Header(frame.DATA, length=10**6, drqid=drqid), sender=2)
 
 
@@ -276,7 +276,7 @@ def test_data_of_another_length_is_refused() -> None:
     irecv(w.comms[1])
     w.run_wire(0, 1)
     drqid = next(iter(w.engines[1].arriving))
-    with pytest.raises(errors.RemoteProtocolError, match="nobody asked for"):
+    with pytest.raises(errors.RemoteProtocolError, match="has not asked for"):
         forged(w, Header(frame.DATA, length=10, drqid=drqid), bytes(10))
 
 
@@ -294,12 +294,12 @@ def end_by_part(world: WireWorld) -> None:
     """The peer has finalized, and closed."""
     world.inject(0, 1, Header(frame.FINI))
     world.run_wire(0, 1)
-    world.engines[1].peer(0).part()
+    world.engines[1].peer(0).mark_closed()
 
 
 def end_by_loss(world: WireWorld) -> None:
     world.wire(0, 1).close()
-    world.engines[1].peer(0).lost("its connection closed")
+    world.engines[1].peer(0).connection_lost("its connection closed")
 
 
 ENDS = [end_by_part, end_by_loss]
@@ -477,12 +477,12 @@ def test_probe_that_is_cancelled_by_another_has_found_the_message_too() -> None:
 def test_a_peer_ends_once() -> None:
     w = WireWorld(2)
     ends: list[str] = []
-    w.engines[1].peer_lost = lambda peer, cause: (ends.append(cause), peer.gone(cause))
+    w.engines[1].peer_lost = lambda peer, cause: (ends.append(cause), peer.mark_failed(cause))
     peer = w.engines[1].peer(0)
-    peer.lost("first")
-    peer.lost("second")
-    peer.leave()
-    peer.gone("third")
+    peer.connection_lost("first")
+    peer.connection_lost("second")
+    peer.mark_finalized()
+    peer.mark_failed("third")
     assert ends == ["first"]
     assert str(irecv(w.comms[1], 0).exception()) == "rank 0 is gone: first"
 
@@ -536,8 +536,8 @@ def test_abort_fails_everything_now_and_later() -> None:
 
     waiting = [landing, *start()]
     reason = errors.JobAbortedError("rank 2 called Abort")
-    engine.abort(reason)
-    engine.abort(errors.JobAbortedError("again"))
+    engine.failure.abort(reason)
+    engine.failure.abort(errors.JobAbortedError("again"))
     for request in [*waiting, *start()]:
         assert request.exception() is reason
     with pytest.raises(errors.JobAbortedError):
@@ -566,7 +566,7 @@ def test_schedules_may_communicate_while_the_job_aborts() -> None:
         return seen
 
     schedules = [w.engines[1].spawn(insist()) for _ in range(2)]
-    w.engines[1].abort(errors.JobAbortedError("end"))
+    w.engines[1].failure.abort(errors.JobAbortedError("end"))
     for schedule in schedules:
         assert schedule.result() == [errors.JobAbortedError] * 5
 

@@ -95,7 +95,7 @@ def test_what_waits_for_anybody_fails_when_a_rank_is_gone_that_had_not_finalized
     waiting, spared = [irecv(comm, ANY_SOURCE, 1), comm.probe(ANY_SOURCE, 1)], [irecv(others)]
     isend(w.comms[2], b"early", 1, 2)
     w.run()
-    peer.part() if finalized else peer.gone("a test")
+    peer.mark_closed() if finalized else peer.mark_failed("a test")
     assert irecv(comm).result() == b"early"
     waiting += [irecv(comm), comm.probe(ANY_SOURCE, ANY_TAG)]
     spared += [irecv(others), irecv(comm, 2), others.probe(ANY_SOURCE, ANY_TAG)]
@@ -109,5 +109,5 @@ def test_what_waits_for_anybody_fails_when_a_rank_is_gone_that_had_not_finalized
             request.result()
     with pytest.raises(errors.ProcessFailedError, match="rank 0 is gone: a test"):
         comm.iprobe(ANY_SOURCE, ANY_TAG)
-    peer.part()  # the agent has told since
+    peer.mark_closed()  # the agent has told since
     assert not irecv(comm).done()

@@ -195,7 +195,7 @@ def test_error_is_raised_by_the_await(run: Run) -> None:
     async def main() -> None:
         w = asyncio_world()
         receive = irecv(w.comms[1], 0)
-        asyncio.get_running_loop().call_soon(w.engines[1].peer(0).gone, "test")
+        asyncio.get_running_loop().call_soon(w.engines[1].peer(0).mark_failed, "test")
         for _ in range(2):
             with pytest.raises(errors.ProcessFailedError, match="test"):
                 await receive
@@ -259,7 +259,7 @@ def test_wait_for_the_first_exception(run: Run) -> None:
     async def main() -> None:
         w = asyncio_world(3)
         receives = [irecv(w.comms[2], source) for source in range(2)]
-        asyncio.get_running_loop().call_soon(w.engines[2].peer(1).gone, "test")
+        asyncio.get_running_loop().call_soon(w.engines[2].peer(1).mark_failed, "test")
         done, pending = await asyncio.wait(receives, return_when=asyncio.FIRST_EXCEPTION)
         assert (done, pending) == ({receives[1]}, {receives[0]})
 

@@ -64,7 +64,7 @@ def test_exception_becomes_the_outcome() -> None:
             raise ValueError("of the schedule") from error
 
     schedule = w.engines[1].spawn(fail())
-    w.engines[1].peer(0).gone("test")
+    w.engines[1].peer(0).mark_failed("test")
     assert isinstance(schedule.exception(), ValueError)
     assert schedule.exception().__cause__ is seen[0]
     assert not w.engines[1].stepping

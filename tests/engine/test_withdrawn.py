@@ -114,7 +114,7 @@ def test_nothing_is_received_after_the_job_has_ended() -> None:
         w.comms[0].isend((pattern(size),), size, 1, 0)
     w.run()
     error = OSError("over")
-    w.engines[1].abort(error)
+    w.engines[1].failure.abort(error)
     for _ in range(2):
         assert irecv(w.comms[1]).exception() is error
 
@@ -176,7 +176,7 @@ def truncated(w: WireWorld, receive: Any) -> None:
 
 
 def dismissed(w: WireWorld, receive: Any) -> None:
-    w.engines[1].abort(OSError("over"))
+    w.engines[1].failure.abort(OSError("over"))
     with pytest.raises(OSError, match="over"):
         receive.result()
 

@@ -92,7 +92,7 @@ def test_peer_that_claims_an_impossible_rank_is_dropped(polled: NewPolled, rank:
 
 def test_peer_that_was_given_up_is_not_taken_back(polled: NewPolled) -> None:
     w = polled()
-    w.engines[0].peer(1).gone("test")
+    w.engines[0].peer(1).mark_failed("test")
     with RawPeer(w, 0).greet() as raw:
         raw.send(EAGER_100)
         w.until(raw.dropped)
@@ -414,7 +414,7 @@ def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
         while time.monotonic() < until:
             w.poll()
         assert not send.done(), "it may be computing, and the launcher tells if it has ended"
-        w.engines[0].peer(1).gone("the launcher says so")
+        w.engines[0].peer(1).mark_failed("the launcher says so")
     with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: the launcher says so"):
         send.result()
 

@@ -51,7 +51,7 @@ class Rank:
         self._listener.listen()
         self.driver = BlockingDriver()
         self.engine = Engine(0, 3, Settings(transports=transports), self.driver)
-        self.engine.enrol(0, 3, universe)
+        self.engine.join_world(0, 3, universe)
         self.engine.gateway = Gateway(self.engine, universe)
         self.causes: list[str] = []
         self.host = ImpiHost(self.engine, f"unix:{path}", KEY, self.causes.append)
@@ -401,7 +401,7 @@ def test_sends_that_had_not_left_fail_with_the_connection(eager: Rank) -> None:
     eager.until(lambda: not eager.host.link.idle)
     host.close()
     eager.until(lambda: bool(eager.causes))
-    eager.engine.abort(JobAbortedError("over"))
+    eager.engine.failure.abort(JobAbortedError("over"))
     assert all(send.done() for send in sends)
     assert isinstance(sends[-1].exception(), JobAbortedError)
 

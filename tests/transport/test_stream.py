@@ -432,7 +432,7 @@ def test_end_of_one_of_two_links_says_nothing_about_the_other(polled: NewPolled)
     assert judged == [True], "the other link may still bring frames"
     w.until(lambda: all(receive.done() for receive in receives))
     assert [receive.result() for receive in receives[:20]] == [pattern(50, i) for i in range(20)]
-    assert receives[20].exception() is peer.farewell
+    assert receives[20].exception() is peer.finalize_error
     w.until(lambda: not w.transports[1].linked(peer))
     assert judged == [True]
 
@@ -489,7 +489,7 @@ def test_sends_in_the_queue_fail_when_the_job_aborts(polled: NewPolled) -> None:
     with RawPeer(w, 0).greet() as raw:
         w.until(lambda: bool(w.links(0, 1)))
         sends = stuffed(w, raw)
-        w.engines[0].abort(reason)
+        w.engines[0].failure.abort(reason)
         w.transports[0].close()
         assert [send.exception() for send in sends] == [reason, reason]
 

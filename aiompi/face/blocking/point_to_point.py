@@ -18,7 +18,7 @@ from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
-from aiompi.engine.exchange import exchange
+from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
 from aiompi.face.blocking.process import process, wait
@@ -143,7 +143,7 @@ class PointToPoint(Handle):
         memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
         received = core.irecv(target, source, recvtag)
         send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
-        return Request._denote(exchange(received, send))
+        return Request._denote(sendrecv(received, send))
 
     def Isendrecv_replace(
         self, buf: BufSpec, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
@@ -153,7 +153,7 @@ class PointToPoint(Handle):
         memory, target = core.conversion.to_replace(buf, dest)
         received = core.irecv(target, source, recvtag)
         send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
-        return Request._denote(exchange(received, send))
+        return Request._denote(sendrecv(received, send))
 
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:

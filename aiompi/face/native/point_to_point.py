@@ -8,7 +8,7 @@ from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
-from aiompi.engine.exchange import exchange
+from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
 from aiompi.face.native.message import Message
@@ -112,7 +112,7 @@ class PointToPoint(Handle):
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
         receive = self._admitted.irecv(None, source, recvtag, self._codec.loads, status)
-        return Owned(exchange(receive, lambda: self.isend(sendobj, dest, sendtag)))
+        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)))
 
     # Buffers.
 
@@ -215,7 +215,7 @@ class PointToPoint(Handle):
         """
         memory, target = self._admitted.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     def Sendrecv_replace(
         self,
@@ -229,7 +229,7 @@ class PointToPoint(Handle):
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         memory, target = self._admitted.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(exchange(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 

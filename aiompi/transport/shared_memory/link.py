@@ -46,7 +46,7 @@ class RingLink:
         self.peer = peer
         self._transport = transport
         self._dialled = dialled
-        self._rounds = transport.engine.rounds
+        self._rounds = transport.engine.slot_exchanges
         self._driver: Driver = transport.engine.driver
         # As in a stream: without progress in the background a send is complete only when its bytes have left.
         self._copying = transport.engine.driver.background
@@ -112,7 +112,7 @@ class RingLink:
         self._segment = segment
         self.sharing = Sharing(self, self._transport, self._socket, segment)
         segment.inbound.yield_core_until = segment.outbound.yield_core_until = self._driver.yield_core_until
-        segment.outbound.uncrowded = self._transport.engine.uncrowded
+        segment.outbound.uncrowded = self._transport.engine.core_per_rank
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
         segment.ring_self()  # to write what is queued and to begin to watch
@@ -412,10 +412,10 @@ class RingLink:
     def _end(self) -> None:
         self._look_once_more()
         whole = self._segment is None or self._segment.inbound.between_frames
-        if whole and self.peer.farewell is not None:
+        if whole and self.peer.finalize_error is not None:
             self.close()
             if not self._transport.linked(self.peer):
-                self.peer.part()
+                self.peer.mark_closed()
         else:
             self.lost("its connection closed")
 
@@ -423,7 +423,7 @@ class RingLink:
         """The connection is of no use any more."""
         self._look_once_more()
         self.close()
-        self.peer.lost(cause)
+        self.peer.connection_lost(cause)
         self._transport.drained()
 
     def _look_once_more(self) -> None:

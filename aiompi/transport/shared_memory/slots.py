@@ -153,7 +153,7 @@ class _Round(SlotExchange):
     ) -> None:
         # Spelled out instead of super().__init__: there is one of these per short call of a collective.
         self._engine = engine
-        self._done = self._cancelled = self._told = False
+        self._done = self._cancelled = self._error_seen = False
         self._error = self._value = self._callbacks = self._waiter = None
         self._sleep = sleep
         self._others = others
@@ -246,7 +246,7 @@ class SlotGroup:
             current.wake()
             current.end()
         else:
-            self._engine.convene(current)
+            self._engine.start_exchange(current)
         return current
 
     def _sleep(self, first: int, number: int) -> None:

@@ -120,7 +120,7 @@ class SharedMemory(Unix):
         self.pool = self._slots = None
         self.peer_slots.clear()
         self.pools.clear()
-        self.engine.rounds.clear()
+        self.engine.slot_exchanges.clear()
         for group in [*self._groups]:
             group.dissolve()
         self._groups.clear()

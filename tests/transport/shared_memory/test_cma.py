@@ -127,10 +127,10 @@ def test_the_copy_of_a_fork_calls_nothing_off(world: PolledWorld) -> None:
     request = isend(world.comms[0], pattern(MANY), 1)
     world.until(lambda: words(world)[INVITED] != 0)
     invited = words(world)[INVITED]
-    world.engines[1].inherit(errors.OtherError("forked"))
+    world.engines[1].failure.abort_fork(errors.OtherError("forked"))
     assert words(world)[INVITED] == invited
     assert receive.done()
-    world.engines[0].abort(errors.OtherError("enough"))
+    world.engines[0].failure.abort(errors.OtherError("enough"))
     assert request.done()
     world.poll()  # what was to be copied, and keeps memory, is not
 
@@ -247,7 +247,7 @@ def test_a_sender_that_goes_in_the_midst(world: PolledWorld) -> None:
     room = bytearray(pattern(2 * MANY))
     world.comms[0].isend((memoryview(room),), len(room), 1, 0)
     world.drivers[1].poll()
-    world.engines[0].abort(errors.OtherError("enough"))
+    world.engines[0].failure.abort(errors.OtherError("enough"))
     world.transports[0].close()
     room[:] = bytes(len(room))
     world.until(receive.done)
@@ -260,7 +260,7 @@ def test_a_receiver_that_goes_in_the_midst(world: PolledWorld) -> None:
     irecv_into(world.comms[1], into)
     request = isend(world.comms[0], pattern(2 * MANY), 1)
     world.drivers[1].poll()
-    world.engines[1].abort(errors.OtherError("enough"))
+    world.engines[1].failure.abort(errors.OtherError("enough"))
     world.transports[1].close()
     into[:] = bytes(len(into))
     world.until(request.done)
@@ -274,12 +274,12 @@ def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
     receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
     world.drivers[1].poll()
     world.drivers[0].poll()
-    assert world.engines[0].copies._parts
+    assert world.engines[0].copy_queue._parts
     while not receive.done():
         world.drivers[1].poll()
     while not request.done():
         world.drivers[0].poll()
-    assert not world.engines[0].assisting
+    assert not world.engines[0].assisted
     room.extend(b"x")
     world.poll()
     assert receive.result() == pattern(4 * MANY)
@@ -728,5 +728,5 @@ def test_a_link_that_breaks_lets_the_sender_write_no_more(world: PolledWorld) ->
         link.close()
     assert not seen[INVITED], "before it is known what has become of the sender"
     assert world.engines[1].peer(0).landings == {landing}
-    world.engines[1].peer(0).gone("a test")
+    world.engines[1].peer(0).mark_failed("a test")
     world.drivers[1].poll()

@@ -168,8 +168,8 @@ def test_it_is_kept_until_the_last_has_read_it(readers):
     w = readers()
     results = [np.zeros(1000) for _ in range(3)]
     calls = [allreduce(comm, normal(comm.rank), results[comm.rank], SUM) for comm in w.comms]
-    w.engines[0].rounds.poll()
-    w.engines[1].rounds.poll()
+    w.engines[0].slot_exchanges.poll()
+    w.engines[1].slot_exchanges.poll()
     assert [call.done() for call in calls] == [False, True, False]
     assert blocks(w) == [1, 1, 1]
     w.finish(*calls)
@@ -240,7 +240,7 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
     comm = w.comms[0]
     call = allreduce(comm, np.ones(9), np.ones(9), SUM)
     slots = bytes(w.transports[0]._slots._memory[: 8 * 4 * slots_module._CELL])
-    w.engines[0].abort(errors.OtherError("a copy"))
+    w.engines[0].failure.abort(errors.OtherError("a copy"))
     with pytest.raises(errors.OtherError, match="a copy"):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
@@ -303,11 +303,11 @@ def test_a_rank_that_dies_ends_the_waiting(readers, posted):
     w = readers()
     calls = [allreduce(comm, normal(comm.rank), np.zeros(1000), SUM) for comm in w.comms[: 2 + posted]]
     if posted:
-        w.engines[0].rounds.poll()  # rank 2, which was the last one, waits for the results of the others
-    w.engines[0].peer(1 if posted else 2).gone("it was killed")
+        w.engines[0].slot_exchanges.poll()  # rank 2, which was the last one, waits for the results of the others
+    w.engines[0].peer(1 if posted else 2).mark_failed("it was killed")
     with pytest.raises(errors.ProcessFailedError, match="it was killed"):
         calls[0].result()
-    assert w.engines[0].rounds.stale()
+    assert w.engines[0].slot_exchanges.stale()
     with pytest.raises(errors.ProcessFailedError, match="it was killed"):
         w.finish(allreduce(w.comms[0], normal(0), np.zeros(1000), SUM))
     abort(w)
@@ -316,7 +316,7 @@ def test_a_rank_that_dies_ends_the_waiting(readers, posted):
 def abort(w):
     """End what still waits, and keeps memory."""
     for engine in w.engines:
-        engine.abort(errors.OtherError("enough"))
+        engine.failure.abort(errors.OtherError("enough"))
 
 
 def test_the_pool_of_a_rank_that_is_gone_is_let_go(readers):

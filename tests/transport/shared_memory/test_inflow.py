@@ -64,7 +64,7 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
     """Two ranks that have talked, of which rank 1 has the pool of rank 0; a message is written in 30 steps."""
     monkeypatch.setattr(pool, "_STEP", LONG // STEPS)
     w = polled(2, shm_eager_limit=LONG)
-    w.engines[0].uncrowded = True
+    w.engines[0].core_per_rank = True
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
     own.own_pool()
@@ -114,7 +114,7 @@ def test_it_is_read_while_it_is_written(world: PolledWorld, often: int, posted: 
 def test_it_needs_no_request_of_its_own(world: PolledWorld) -> None:
     w, engine = world, world.engines[0]
     request = w.comms[0].send((memoryview(pattern(LONG)),), LONG, 1, 0)
-    assert request is engine.departed
+    assert request is engine.completed_send
     assert w.finish(request, irecv(w.comms[1])) == [None, pattern(LONG)]
     assert not engine.sends
     assert nothing_held(w)
@@ -185,7 +185,7 @@ def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world
-    w.engines[0].uncrowded = False
+    w.engines[0].core_per_rank = False
     link: Any = w.engines[0].peer(1).link
     link._segment.outbound.uncrowded = False
     rung: list[int] = []

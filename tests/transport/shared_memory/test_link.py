@@ -499,22 +499,22 @@ def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:
 
 
 @pytest.mark.parametrize("farewell", [False, True])
-def test_a_signal_handler_whose_call_finds_the_end_of_the_peer_first(polled: NewPolled, farewell: bool) -> None:
+def test_a_signal_handler_whose_call_finds_the_end_of_the_peer_first(polled: NewPolled, finalize_error: bool) -> None:
     for last in itertools.count():
         w = polled()
         w.finish(isend(w.comms[1], b"x", 0), irecv(w.comms[0]), isend(w.comms[0], b"y", 1), irecv(w.comms[1]))
         receive = irecv(w.comms[1], 0)
         w.until(lambda: len(w.links(1, 0)) == len(w.links(0, 1)))
-        if farewell:
+        if finalize_error:
             w.engines[0].peer(1).emit(frame.FINI)
-            w.until(lambda: w.engines[1].peer(0).farewell is not None)
+            w.until(lambda: w.engines[1].peer(0).finalize_error is not None)
         w.transports[0].close()
         link: Any = w.links(1, 0)[0]
         with called(last, lambda: link.closed or link._spoken()) as made:
             link._spoken()
         w.until(receive.done)
         assert link.closed
-        assert ("has finalized" in str(receive.exception())) is farewell
+        assert ("has finalized" in str(receive.exception())) is finalize_error
         w.close()
         if not made:
             assert last > 20

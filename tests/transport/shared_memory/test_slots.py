@@ -189,7 +189,7 @@ def test_only_those_are_woken_who_sleep(together, monkeypatch):
     assert rung == [0]
     w.drivers[1].poll()
     assert [call.done() for call in waiting] == [False, True]
-    w.engines[0].rounds.poll()
+    w.engines[0].slot_exchanges.poll()
 
 
 def test_nobody_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatch):
@@ -199,11 +199,11 @@ def test_nobody_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatc
     w.drivers[0].spin(60.0)
     waiting = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[1])
-    assert not w.engines[0].rounds.stale()
-    assert not w.engines[0].rounds.rest()
+    assert not w.engines[0].slot_exchanges.stale()
+    assert not w.engines[0].slot_exchanges.rest()
     assert waiting.done()
-    assert w.engines[0].rounds.stale()
-    assert w.engines[0].rounds.rest()
+    assert w.engines[0].slot_exchanges.stale()
+    assert w.engines[0].slot_exchanges.rest()
     assert not rung
 
 
@@ -252,7 +252,7 @@ def test_a_collective_of_messages_is_told_with_both_views(together):
         with pytest.raises(errors.OtherError, match=text):
             call.result()
     assert sent.done()
-    assert w.engines[1].rounds.stale()
+    assert w.engines[1].slot_exchanges.stale()
 
 
 def test_who_is_a_call_ahead_is_told(together):
@@ -326,10 +326,10 @@ def test_what_was_exposed_to_ranks_that_have_died_is_free_again(together):
 def test_a_rank_that_dies_ends_the_waiting(together):
     w = together()
     call = buffers.barrier(w.comms[0])
-    w.engines[0].peer(2).gone("it was killed")
+    w.engines[0].peer(2).mark_failed("it was killed")
     with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone: it was killed"):
         call.result()
-    assert w.engines[0].rounds.stale()
+    assert w.engines[0].slot_exchanges.stale()
     with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone"):
         w.finish(buffers.barrier(w.comms[0]))
 
@@ -338,14 +338,14 @@ def test_what_a_rank_has_posted_before_it_died_counts(together):
     w = together(2)
     early = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[1])
-    w.engines[0].peer(1).gone("it was killed")
+    w.engines[0].peer(1).mark_failed("it was killed")
     assert early.result() is None
 
 
 def test_a_rank_that_dies_ends_any_number_of_calls(together):
     w = together(2)
     requests = [buffers.barrier(w.comms[0]) for _ in range(sys.getrecursionlimit())]
-    w.engines[0].peer(1).lost("its connection closed")
+    w.engines[0].peer(1).connection_lost("its connection closed")
     assert {type(request.exception()) for request in requests} == {errors.ProcessFailedError}
 
 
@@ -371,7 +371,7 @@ def test_a_rank_that_has_finalized_ends_the_waiting(together):
 def test_an_abort_ends_the_waiting(together):
     w = together()
     call = buffers.barrier(w.comms[0])
-    w.engines[0].abort(errors.OtherError("enough"))
+    w.engines[0].failure.abort(errors.OtherError("enough"))
     with pytest.raises(errors.OtherError, match="enough"):
         call.result()
     with pytest.raises(errors.OtherError, match="enough"):
@@ -382,7 +382,7 @@ def test_nothing_is_posted_after_an_abort(together):
     """Nor in the copy of a fork, which ends so: others would take it for the posting of its parent."""
     w = together(2)
     waiting = buffers.barrier(w.comms[1])
-    w.engines[0].abort(errors.OtherError("a copy"))
+    w.engines[0].failure.abort(errors.OtherError("a copy"))
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(buffers.barrier(w.comms[0]))
     for _ in range(20):
@@ -500,7 +500,7 @@ def test_no_more_than_a_cell_is_read(together, place):
     first = assemblies[1]._cells[assemblies[1]._number & 1]
     theirs.post(first, assemblies[1]._number, 0, 0, b"x")
     theirs._cells[first + slots._LENGTH] = 2**40
-    assert w.engines[0].rounds.poll()
+    assert w.engines[0].slot_exchanges.poll()
     ((_, _, content),) = current.result()
     assert len(content) == room(2 * place)
 
@@ -528,10 +528,10 @@ def test_a_round_whose_end_a_signal_handler_interrupts_is_looked_at_again(togeth
             raise KeyboardInterrupt
 
         patch.setattr(slots._Round, "end", interrupted)
-        w.engines[0].rounds.poll()
-    assert w.engines[0].rounds.poll()
+        w.engines[0].slot_exchanges.poll()
+    assert w.engines[0].slot_exchanges.poll()
     assert early.done()
-    assert w.engines[0].rounds.stale()
+    assert w.engines[0].slot_exchanges.stale()
 
 
 def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others(together):
@@ -545,7 +545,7 @@ def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others
     for comm in (w.comms[1], others[1]):
         buffers.barrier(comm)
     with pytest.raises(KeyboardInterrupt):
-        w.engines[0].rounds.poll()
+        w.engines[0].slot_exchanges.poll()
     w.finish(*early)
 
 

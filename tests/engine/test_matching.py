@@ -14,7 +14,7 @@ from worlds import LocalWorld, irecv, isend
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
-from aiompi.engine.match import Matcher
+from aiompi.engine.matching import Matcher
 
 SOURCES = [0, 1]
 TAGS = [0, 1]

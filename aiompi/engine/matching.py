@@ -1,9 +1,10 @@
 """Matching: which message meets which receive (sections 3.2.4 and 3.5).
 
-Per context, posted receives are hashed by (source, tag) with their wildcards as given, unexpected messages by their
-(source, tag); both carry the order in which they came. An incoming message looks into the at most four places
-where a receive for it can be, and the one posted first wins. A receive that is the only one is not hashed. A receive
-without wildcards looks into one place; one with wildcards goes through the messages in order of arrival.
+A `Matcher` holds the posted receives and the unexpected messages of one context. Receives are hashed by (source, tag)
+with their wildcards as given, messages by their (source, tag). Both carry the order in which they came. For an incoming
+message the at most four keys under which a receive can be are looked up, and the receive that was posted first wins. A
+receive that is the only one is not hashed. A receive without wildcards looks up one key. A receive with wildcards goes
+through the messages in order of arrival.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ class Matcher:
     Attributes:
         context: its id.
         arrivals: the unexpected messages by their order.
-        probes: those that wait.
+        probes: the waiting probes.
         sources: ranks of the world that messages may come from, once there is a communicator.
     """
 
     __slots__ = (
         "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "context", "probes",
-        "sources",
+        "sources"
     )  # fmt: skip
 
     def __init__(self, context: int) -> None:
         self.context = context
         self._only: Receive | None = None
-        # A receive alone in its place needs no queue, which is the usual case. Queues are by order.
+        # A receive that is alone under its key, the usual case, needs no queue. Queues are by order.
         self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
         self._wildcards = 0
         self._unexpected: dict[tuple[int, int], OrderedDict[int, Message]] = {}
         self.arrivals: OrderedDict[int, Message] = OrderedDict()
-        self._disordered: dict[int, OrderedDict[int, Message]] = {}  # of these two kinds, by what tells them apart
+        self._disordered: dict[int, OrderedDict[int, Message]] = {}  # queues of messages to be sorted, by their id()
         self._order = 0
         self.probes: list[Probe] = []
         self.sources: Container[int] = ()
 
     def post(self, receive: Receive) -> None:
-        """Wait for a message."""
+        """Post a receive."""
         self._order = receive.order = self._order + 1
         if self._only is not None:
             self._enter(self._only)
@@ -62,7 +63,7 @@ class Matcher:
         source, tag = receive.want_source, receive.want_tag
         if source == ANY_SOURCE or tag == ANY_TAG:
             self._wildcards += 1
-        self._only = None  # no call before the next step: a signal handler that raises does so after it
+        self._only = None  # no call between this and the next line, in which a signal handler could raise
         posted = self._posted.setdefault((source, tag), receive)
         if posted is not receive:
             if not isinstance(posted, OrderedDict):
@@ -70,9 +71,9 @@ class Matcher:
             posted[receive.order] = receive
 
     def take_posted(self, source: int, tag: int) -> Receive | None:
-        """The first posted receive that matches an incoming message.
+        """Take the first posted receive that matches an incoming message; None if there is none.
 
-        It is no longer posted, and its order is from now on the one of the message.
+        It is no longer posted, and its `order` is the order of the message from now on.
         """
         only = self._only
         if only is not None:
@@ -100,11 +101,11 @@ class Matcher:
         return receive
 
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
-        """Where the receive is posted that the message gets, when some have wildcards."""
-        if len(self._posted) == 1:  # as in a row of receives with the same arguments
-            (place,) = self._posted
-            fits = place[0] in (source, ANY_SOURCE) and place[1] in (tag, ANY_TAG)
-            return place if fits else (source, tag)
+        """Return the key of the receive that the message gets, when some receives have wildcards."""
+        if len(self._posted) == 1:  # as with many receives that have the same arguments
+            (only,) = self._posted
+            fits = only[0] in (source, ANY_SOURCE) and only[1] in (tag, ANY_TAG)
+            return only if fits else (source, tag)
         first, order = (source, tag), 0
         for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
             posted = self._posted.get(key)
@@ -116,7 +117,7 @@ class Matcher:
         return first
 
     def withdraw(self, receive: Receive) -> bool:
-        """Take back a posted receive; False when it has been matched."""
+        """Withdraw a posted receive; return False if it has been matched."""
         if self._only is receive:
             self._only = None
             return True
@@ -135,14 +136,14 @@ class Matcher:
         return True
 
     def posted(self) -> Iterator[Receive]:
-        """All posted receives; the caller may withdraw them meanwhile."""
+        """Iterate over all posted receives; the caller may withdraw them meanwhile."""
         if self._only is not None:
             return iter([self._only])
-        places = self._posted.values()
-        return iter([r for place in places for r in (place.values() if isinstance(place, OrderedDict) else (place,))])
+        found = self._posted.values()
+        return iter([r for each in found for r in (each.values() if isinstance(each, OrderedDict) else (each,))])
 
     def unexpected(self) -> Iterator[Message]:
-        """All unexpected messages in order of arrival; the caller may remove them meanwhile."""
+        """Iterate over all unexpected messages in order of arrival; the caller may remove them meanwhile."""
         if self._disordered:
             self._sort()
         return iter(list(self.arrivals.values()))
@@ -160,7 +161,7 @@ class Matcher:
             self.announce(message)
 
     def restore(self, message: Message) -> None:
-        """Put a message back to where it was before it was matched: no later one of its sender is ahead of it."""
+        """Put a message back where it was before it was matched, so that no later one of its sender is ahead of it."""
         order = message.order
         place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
         for queue in (place, self.arrivals):
@@ -169,7 +170,7 @@ class Matcher:
                 if next(iter(queue)) > order:
                     queue.move_to_end(order, last=False)
                 else:
-                    # Sorted when somebody looks: of thousands of receives that are given up at once each comes here.
+                    # Sorted at the next look-up: thousands of receives may be withdrawn at once, and each comes here.
                     self._disordered[id(queue)] = queue
             else:
                 queue[order] = message
@@ -182,7 +183,7 @@ class Matcher:
         self._disordered.clear()
 
     def put_back(self, message: Message) -> None:
-        """A message has lost the receive that it had matched: the next one gets it, or it is unexpected again."""
+        """Give a message whose receive was withdrawn to the next receive, or make it unexpected again."""
         receive = self.take_posted(message.source, message.tag)
         self.restore(message)
         if receive is not None:
@@ -191,7 +192,7 @@ class Matcher:
             self.announce(message)
 
     def find_unexpected(self, source: int, tag: int) -> Message | None:
-        """The message that a receive with these arguments would get now (section 3.8)."""
+        """Return the message that a receive with these arguments would get now (section 3.8); None if there is none."""
         if self._disordered:
             self._sort()
         if source != ANY_SOURCE and tag != ANY_TAG:
@@ -203,7 +204,7 @@ class Matcher:
         return None
 
     def remove_unexpected(self, message: Message) -> None:
-        """The message has been matched, or recalled by its sender."""
+        """Remove a message that has been matched, or recalled by its sender."""
         key = (message.source, message.tag)
         place = self._unexpected[key]
         del place[message.order]
@@ -224,13 +225,13 @@ class Matcher:
         for probe in found:
             probe.found(message)
 
-    def dismiss(self, rank: int | None = None, anybody: bool = False) -> list[Receive | Probe]:
-        """Take back what waits for a rank of the world, or for anything; the caller fails it.
+    def withdraw_all(self, rank: int | None = None, any_source: bool = False) -> list[Receive | Probe]:
+        """Withdraw all receives and probes, or those of one rank of the world, and return them for the caller to fail.
 
         Args:
-            anybody: whether also what waits for whoever comes first, if that rank could be the one.
+            any_source: True to withdraw also those of any source that could get a message of that rank.
         """
-        ranks = {rank, ANY_SOURCE} if anybody and rank in self.sources else {rank}
+        ranks = {rank, ANY_SOURCE} if any_source and rank in self.sources else {rank}
         receives = [receive for receive in self.posted() if rank is None or receive.peer_rank in ranks]
         for receive in receives:
             self.withdraw(receive)

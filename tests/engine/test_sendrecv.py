@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from worlds import LIMIT, WireWorld, irecv_into, isend, pattern
 
-from aiompi.engine.exchange import Exchange
-from aiompi.engine.exchange import exchange as begin
+from aiompi.engine.sendrecv import SendrecvRequest
+from aiompi.engine.sendrecv import sendrecv as begin
 from aiompi.errors import InvalidRequestError, PendingError, TruncationError
 
 
-def new_exchange(room: int) -> tuple[WireWorld, Exchange]:
+def new_exchange(room: int) -> tuple[WireWorld, SendrecvRequest]:
     """Rank 0 has begun to exchange a long message for one of 10 bytes that is not sent yet."""
     w = WireWorld(2, eager_limit=LIMIT)
     receive = irecv_into(w.comms[0], bytearray(room))
@@ -20,7 +20,7 @@ def new_exchange(room: int) -> tuple[WireWorld, Exchange]:
 @pytest.mark.parametrize("room", [5, 10])
 def test_it_ends_with_both_parts(room: int) -> None:
     w, exchange = new_exchange(room)
-    assert repr(exchange) == "<Exchange pending>"
+    assert repr(exchange) == "<SendrecvRequest pending>"
     isend(w.comms[1], pattern(10), 0)
     w.run()
     assert not exchange.done(), "the send is not"
@@ -30,14 +30,14 @@ def test_it_ends_with_both_parts(room: int) -> None:
     w.run()
     assert exchange.done()
     if room == 10:
-        assert (repr(exchange), exchange.untold_error()) == ("<Exchange done>", None)
+        assert (repr(exchange), exchange.unseen_error()) == ("<SendrecvRequest done>", None)
         assert exchange.result().nbytes == 10
         return
-    assert repr(exchange) == "<Exchange failed>"
-    assert isinstance(exchange.untold_error(), TruncationError)
+    assert repr(exchange) == "<SendrecvRequest failed>"
+    assert isinstance(exchange.unseen_error(), TruncationError)
     with pytest.raises(TruncationError):
         exchange.result()
-    assert exchange.untold_error() is None
+    assert exchange.unseen_error() is None
 
 
 def test_one_that_is_withdrawn_is_cancelled() -> None:
@@ -45,7 +45,7 @@ def test_one_that_is_withdrawn_is_cancelled() -> None:
     w.run()
     exchange.withdraw()
     w.run()
-    assert (repr(exchange), exchange.cancelled()) == ("<Exchange cancelled>", True)
+    assert (repr(exchange), exchange.cancelled()) == ("<SendrecvRequest cancelled>", True)
 
 
 def test_cancelling_one_is_refused() -> None:
@@ -82,8 +82,8 @@ def test_one_that_is_freed_is_not_forgotten(early: bool) -> None:
     if not early:
         exchange.free()
     assert [type(error) for error in told] == [TruncationError]
-    assert w.engines[0].unattended
+    assert w.engines[0].unawaited
     irecv_into(w.comms[1], bytearray(10 * LIMIT))
     w.run()
-    assert not w.engines[0].unattended
+    assert not w.engines[0].unawaited
     assert len(told) == 1

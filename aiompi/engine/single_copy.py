@@ -1,4 +1,8 @@
-"""Long messages that are copied between memory of this rank and of its peers, in turn with everything else."""
+"""Long messages that are copied once, from the memory of one rank to that of another, in turn with everything else.
+
+The receiver copies a message that is on offer (`copy_from_sender`). If it asks for help, the sender copies the end of
+the message meanwhile (`copy_to_receiver`). `CopyQueue` gives the event loop a turn after each part.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ if TYPE_CHECKING:
 _PER_TURN: Final = 4 * 2**20
 
 
-class Copies:
-    """Those under way. A part of one of them is copied per turn, however many there are."""
+class CopyQueue:
+    """The copies in progress of a rank. One part of one of them is copied per turn, however many there are."""
 
     __slots__ = ("_driver", "_parts", "_scheduled")
 
@@ -29,10 +33,10 @@ class Copies:
         self._scheduled = False
 
     def begin(self, part: Callable[[], bool]) -> None:
-        """Copy one more.
+        """Begin a copy.
 
         Args:
-            part: copies a part of it, and tells whether there is more.
+            part: copies one part, and returns True if there is more.
         """
         try:
             self._parts.append(part)
@@ -41,7 +45,7 @@ class Copies:
                 self._go_on()
 
     def drop(self, part: Callable[[], bool]) -> None:
-        """Copy no more of one, if it is under way."""
+        """End a copy, if it is in progress."""
         if part in self._parts:
             self._parts.remove(part)
 
@@ -55,15 +59,15 @@ class Copies:
                 if not part():
                     self.drop(part)
         finally:
-            # Whatever the part raises, the others go on, and this one again.
+            # If the part raises, the other copies go on all the same, and this one again later.
             self._scheduled = False
             if parts:
                 self._driver.call_soon(self._go_on)
                 self._scheduled = True
 
 
-def read_part(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
-    """Copy a part of a message of a peer from where it is on offer, and answer at its end; whether there is more."""
+def copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
+    """Copy a part of a message that a peer offers, and answer when it is complete; return True if there is more."""
     if landing not in peer.landings:
         return False  # it is complete, or the peer is gone
     if landing.filled < landing.length:
@@ -76,7 +80,7 @@ def read_part(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
         try:
             peer.emit(SYNCACK, srqid=srqid)
         finally:
-            # Even if a signal handler raises: with the answer the memory is that of the sender's program.
+            # Even if a signal handler raises: after the answer the memory belongs to the sender's program again.
             landing.advance(0)
     else:
         landing.filled = 0
@@ -84,15 +88,15 @@ def read_part(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
     return False
 
 
-def write_part(request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
-    """Copy a part of a message to its receiver; whether there is more.
+def copy_to_receiver(request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
+    """Copy a part of a message to its receiver; return True if there is more.
 
     Args:
-        payload: of the request when this began: its memory may have become the program's meanwhile.
-        write: copies up to so many bytes, and tells whether there is more.
+        payload: that of the request when the copy began. Its memory may belong to the program again by now.
+        write: copies up to so many bytes, and returns True if there is more.
     """
-    engine = request._engine
+    engine = request.peer.engine
     if engine.sends.get(request.srqid) is request and request.payload is payload and write(_PER_TURN):
         return True
-    engine.assisting.pop(request.srqid, None)
+    engine.assisted.pop(request.srqid, None)
     return False

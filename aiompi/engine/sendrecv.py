@@ -1,4 +1,4 @@
-"""A send and a receive that belong together (section 3.10)."""
+"""Send and receive in one operation (MPI_Sendrecv, section 3.10)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
 
 
-def exchange(receive: Receive, start_send: Callable[[], Request[None]]) -> Exchange:
-    """A receive, and the send that belongs to it: if that cannot be started, the receive must not stay behind."""
+def sendrecv(receive: Receive, start_send: Callable[[], Request[None]]) -> SendrecvRequest:
+    """Start the send that belongs to a receive; withdraw the receive if the send cannot be started."""
     try:
-        return Exchange(start_send(), receive)
+        return SendrecvRequest(start_send(), receive)
     except BaseException:
         receive.withdraw()
         raise
 
 
-class Exchange(Request[Any]):
-    """A send and a receive that belong together: complete when both are."""
+class SendrecvRequest(Request[Any]):
+    """A send and a receive together: complete when both are."""
 
     __slots__ = ("_pending", "_receive", "_send")
 
@@ -45,7 +45,7 @@ class Exchange(Request[Any]):
             self.complete()
 
     def exception(self) -> BaseException | None:
-        error = super().exception()  # which an error handler may have changed
+        error = super().exception()  # an error handler may have changed it
         parts = self._send.exception() or self._receive.exception()
         return error or parts
 
@@ -56,14 +56,14 @@ class Exchange(Request[Any]):
 
     @property
     def decode(self) -> Decode | None:
-        """What makes the result out of what is received, if anything."""
+        """The function that makes the result from the bytes received, None if there is none."""
         return self._receive.decode
 
     def cancel(self) -> bool:
-        """Refused, as by other implementations: MPI has it for a send or a receive (section 3.8).
+        """Refuse, as other implementations do: MPI can cancel a send or a receive only (section 3.8).
 
         Raises:
-            InvalidRequestError: it is not complete.
+            InvalidRequestError: the request is not complete.
         """
         if self._done:
             return False
@@ -78,14 +78,14 @@ class Exchange(Request[Any]):
 
     @property
     def status(self) -> Status:
-        """That of the receive."""
+        """The status of the receive."""
         return self._receive.status
 
     def quiescent(self) -> bool:
         return self._receive.quiescent()
 
-    def loss(self) -> BaseException | None:
-        return self._receive.loss()
+    def lost_message_error(self) -> BaseException | None:
+        return self._receive.lost_message_error()
 
     def withdraw(self) -> None:
         self._receive.withdraw()
