@@ -335,7 +335,7 @@ def test_complete_sends_of_who_may_not_connect_end_the_job(
     send = isend(w.comms[0], b"x", 1)
     assert send.done()
     if finalized:
-        w.engines[0].peer(1).leave()
+        w.engines[0].peer(1).mark_finalized()
     w.until(lambda: not w.links(0, 1))
     assert [str(error) for error in told] == ([] if finalized else [str(w.engines[0].peer(1).error)])
     assert send.result() is None

@@ -498,7 +498,7 @@ def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:
     assert isinstance(receives[2].exception(), errors.ProcessFailedError)
 
 
-@pytest.mark.parametrize("farewell", [False, True])
+@pytest.mark.parametrize("finalize_error", [False, True])
 def test_a_signal_handler_whose_call_finds_the_end_of_the_peer_first(polled: NewPolled, finalize_error: bool) -> None:
     for last in itertools.count():
         w = polled()

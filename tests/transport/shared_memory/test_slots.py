@@ -363,7 +363,7 @@ def test_any_number_of_calls_leave_it_at_messages(together, monkeypatch):
 def test_a_rank_that_has_finalized_ends_the_waiting(together):
     w = together()
     call = buffers.barrier(w.comms[0])
-    w.engines[0].peer(1).leave()
+    w.engines[0].peer(1).mark_finalized()
     with pytest.raises(errors.ProcessFailedError, match="rank 1 has finalized"):
         call.result()
 
