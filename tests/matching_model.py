@@ -1,9 +1,9 @@
 """What MPI allows to happen: a reference model of matching (sections 3.4, 3.5, 3.7.4 and 3.8), too simple to be wrong.
 
-Which messages have arrived is hidden between two observations, and so is the order in which those of different senders
-did. The model of a mailbox is therefore not one state, but all those in which it may be: a call changes each of them,
-what may have arrived adds more, and an observation leaves those that explain it. When none is left, what was observed
-is not MPI. It accepts every legal outcome, and nothing else.
+Between two observations it is unknown which messages have arrived, and in which order those of different senders have.
+Therefore the model of a mailbox is a set of possible states. A call changes each of them, arrivals add more, and an
+observation removes those that do not explain it. If none is left, MPI does not allow what was observed. The model
+accepts every legal outcome and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiompi.engine import Mode
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What a mode of sending promises (section 3.4).
+    """The promises of a mode of sending (section 3.4).
 
     Attributes:
         local: the send is complete when it has been started.
@@ -41,7 +41,7 @@ PROMISES: Final = {
 
 
 class Fate(enum.Enum):
-    """How a send has ended."""
+    """The end of a send."""
 
     SENT = enum.auto()
     CANCELLED = enum.auto()
@@ -50,14 +50,14 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class Message:
-    """A message, and what its sender knows of it.
+    """A message, and the state of its send.
 
     Attributes:
-        number: its place among all messages, in the order in which they were sent.
-        source, tag, content: what the receiver gets.
-        mode: of its send.
-        recall: whether its sender has tried to cancel it.
-        fate: how its send has ended, None while that is open.
+        number: its position among all messages in the order of sending.
+        source, tag, content: the envelope and the bytes that the receiver gets.
+        mode: the mode of its send.
+        recall: True if its sender has tried to cancel it.
+        fate: the end of its send, None while it is pending.
     """
 
     number: int
@@ -80,11 +80,11 @@ class Message:
 
 @dataclasses.dataclass(eq=False)
 class Want:
-    """What waits for a message: a receive, or a probe.
+    """An operation that waits for a message: a receive or a probe.
 
     Attributes:
         source, tag: wanted envelope; may be wildcards.
-        consumes: whether no other gets the message.
+        consumes: True if no other operation gets the message.
         found: once complete, the messages that look like the one it has got; one of them is it.
     """
 
@@ -109,7 +109,7 @@ class Probe(Want):
 
 
 class Recall(NamedTuple):
-    """The wish to have a message back, on its way behind it."""
+    """A request to give a message back; it arrives behind the message."""
 
     message: Message
 
@@ -122,14 +122,14 @@ Item: TypeAlias = Message | Recall
 
 
 class State(NamedTuple):
-    """One state that a mailbox may be in.
+    """One possible state of a mailbox.
 
     Attributes:
-        coming: what has been sent and has not arrived; things of one sender arrive in order.
+        coming: what has been sent and has not arrived. What one sender has sent arrives in order.
         unexpected: messages that have arrived without a receive, in order of arrival.
         posted: receives without a message, in the order in which they were started.
         waiting: probes without a message.
-        met: what has got which message.
+        met: the message that each operation has got.
         gone: messages that no receive will get, and why.
     """
 
@@ -141,15 +141,15 @@ class State(NamedTuple):
     gone: frozenset[tuple[Message, Fate]] = frozenset()
 
     def received(self) -> set[Message]:
-        """The messages that have met their receive."""
+        """Return the messages that are matched with a receive."""
         return {message for want, message in self.met if isinstance(want, Receive)}
 
 
 class Mailbox:
-    """All that may be the state of one receiver in one communicator.
+    """All possible states of one receiver in one communicator.
 
     Args:
-        ordered: whether a wildcard gets the message that arrived first; otherwise that of any sender, each in order.
+        ordered: True if a wildcard gets the message that arrived first; otherwise it gets one of any sender, in order.
     """
 
     def __init__(self, ordered: bool) -> None:
@@ -161,12 +161,12 @@ class Mailbox:
     # Calls.
 
     def send(self, message: Message) -> None:
-        """A send has been started."""
+        """Note that a send has been started."""
         self.messages.append(message)
         self._change("send", lambda state: [state._replace(coming=(*state.coming, message))])
 
     def recall(self, message: Message) -> None:
-        """A send that was not complete has been cancelled; one without an acknowledgement need not be recallable."""
+        """Note that a pending send has been cancelled; one without an acknowledgement need not be recallable."""
         message.recall = True
 
         def change(state: State) -> Iterator[State]:
@@ -177,12 +177,12 @@ class Mailbox:
         self._change("cancel a send", change)
 
     def receive(self, receive: Receive, among: Collection[Message] | None = None) -> None:
-        """A receive has been started; of messages that are there it gets one of `among`."""
+        """Note that a receive has been started; if messages are there, it gets one of `among`."""
         self._wants.append(receive)
         self._change("receive", lambda state: self._start(state, receive, among))
 
     def receive_matched(self, receive: Receive, probe: Probe) -> None:
-        """The receive of a message that a matched probe has taken has been started."""
+        """Note that the receive of a message of a matched probe has been started."""
         self._wants.append(receive)
 
         def change(state: State) -> list[State]:
@@ -191,12 +191,12 @@ class Mailbox:
         self._change("receive a matched message", change)
 
     def probe(self, probe: Probe) -> None:
-        """A probe has been started that waits for a message."""
+        """Note that a probe has been started that waits for a message."""
         self._wants.append(probe)
         self._change("probe", lambda state: self._start(state, probe, None))
 
     def iprobe(self, probe: Probe, found: frozenset[Message] | None) -> None:
-        """A probe that does not wait has found one of some messages, or nothing."""
+        """Note that a probe that does not wait has found one of some messages, or nothing."""
         if found is not None:
             probe.found = found
             self._wants.append(probe)
@@ -209,7 +209,7 @@ class Mailbox:
         self._change(f"iprobe that finds {found}", change)
 
     def withdraw(self, want: Want, cancelled: bool) -> None:
-        """A receive or a probe has been cancelled, or it is too late for that."""
+        """Note that a receive or a probe has been cancelled, or that it was too late for that."""
 
         def change(state: State) -> list[State]:
             pending = want in state.posted or want in state.waiting
@@ -220,12 +220,12 @@ class Mailbox:
         self._change(f"cancel a receive ({cancelled=})", change)
 
     def advance(self, senders: Collection[int], certain: Collection[int], settled: bool) -> None:
-        """Something has happened.
+        """Note that messages may have arrived.
 
         Args:
-            senders: whose messages may have arrived, any number of them.
-            certain: of these, the senders of which everything has arrived.
-            settled: whether all that follows from what has arrived has happened.
+            senders: senders of which any number of messages may have arrived.
+            certain: those of them of which everything has arrived.
+            settled: True if everything that follows from the arrivals has happened.
         """
         reached: set[State] = set()
         todo = [state for state in self.states if _possible(state, settled)]
@@ -241,13 +241,13 @@ class Mailbox:
     # What is known.
 
     def lookalikes(self, source: int, tag: int, nbytes: int, begin: bytes = b"") -> frozenset[Message]:
-        """The messages with an envelope whose content begins so."""
+        """Return the messages with an envelope whose content begins so."""
         found = frozenset(
             m
             for m in self.messages
             if (m.source, m.tag, len(m.content)) == (source, tag, nbytes) and m.content.startswith(begin)
         )
-        assert found, f"nobody has sent a message of {nbytes} bytes from {source} with tag {tag} and this content"
+        assert found, f"no rank has sent a message of {nbytes} bytes from {source} with tag {tag} and this content"
         return found
 
     # Transitions.
@@ -265,7 +265,7 @@ class Mailbox:
             yield state._replace(waiting=(*state.waiting, want))
 
     def _available(self, state: State, want: Want) -> list[Message]:
-        """The unexpected messages of which a receive would get one: the earliest, of each sender if need be."""
+        """Return the unexpected messages of which a receive would get one: the earliest, if need be of each sender."""
         matching = [message for message in state.unexpected if want.takes(message)]
         if self._ordered:
             return matching[:1]
@@ -287,7 +287,7 @@ class Mailbox:
 
     def _keep_unexpected(self, state: State, message: Message) -> State:
         unexpected = (*state.unexpected, message)
-        if not self._ordered:  # so that states differ only by what matters
+        if not self._ordered:  # so that states differ only where it matters
             unexpected = tuple(sorted(unexpected, key=lambda m: m.number))
         return state._replace(unexpected=unexpected)
 
@@ -302,7 +302,7 @@ class Mailbox:
     # Observations.
 
     def _explained(self, state: State, settled: bool) -> bool:
-        """Whether everything that is complete is so in this state, and when all is settled the reverse too."""
+        """Return True if all complete operations are so in this state and, if all is settled, no others are."""
         satisfied = {want for want, _ in state.met}
         if not all(want in satisfied for want in self._wants if want.found is not None):
             return False
@@ -330,19 +330,19 @@ class Mailbox:
 
 
 def _due(message: Message, received: set[Message], taken: set[Message]) -> bool:
-    """Whether the end of the send must be known; of a buffered one, which was complete at once, only if recalled."""
+    """Return True if the end of the send must be known; that of a buffered one only if it was recalled."""
     if message in received:
         return message.recall or not message.promise.local
     return message.recall and message not in taken
 
 
 def _heads(state: State, senders: Collection[int]) -> list[Item]:
-    """What can arrive next, of each sender."""
+    """Return what can arrive next of each sender."""
     return list({item.source: item for item in reversed(state.coming) if item.source in senders}.values())
 
 
 def _possible(state: State, settled: bool) -> bool:
-    """Whether nothing is different from what has been observed; settled: nor still to be observed."""
+    """Return True if nothing differs from what was observed and, if `settled`, nothing is still to be observed."""
     for want, message in state.met:
         if want.found is None:
             if settled:

@@ -1,4 +1,4 @@
-"""Operations of a random program as the model sees them: what they were started with, and how they have ended."""
+"""Operations of a random program as the model sees them: their arguments, and how they have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GUARD: Final = 5  # bytes around a receive buffer
 
 
 def message_of(size: int, number: int) -> bytes:
-    """The message of an object, so that any receive may have it; of nothing for size 0."""
+    """Return the message of an object, which any receive can take; an empty message for size 0."""
     if size == 0:
         return b""
     segments, _ = CODEC.dumps(pattern(size, number))
@@ -38,7 +38,7 @@ class Sending:
         self.payload = (view[:cut], view[cut:]) if cut else (view,)
 
     def give_back(self) -> None:
-        """The sender may do with the memory what it likes."""
+        """Write into the memory, as the sender may do now."""
         self._memory[:] = b"\xee" * len(self._memory)
 
     def observe(self) -> None:
@@ -69,11 +69,11 @@ class Objects:
         return b"".join(CODEC.dumps(result)[0]) if nbytes else b""
 
     def check(self) -> None:
-        """Nothing: there is no memory of the user."""
+        """Do nothing: there is no memory of the user."""
 
 
 class Buffer:
-    """Memory of the receiver, of which nothing is touched but what a message fills.
+    """Memory of the receiver, of which a message may touch only the bytes that it fills.
 
     Args:
         capacity: bytes of the longest message.
@@ -99,7 +99,7 @@ class Buffer:
     def check(self) -> None:
         expected = bytearray(FILL * len(self._whole))
         expected[self._place(len(self._content))] = self._content
-        assert self._whole == expected, "memory was touched that no message fills"
+        assert self._whole == expected, "the receive has written beyond the message"
 
 
 class Gaps(Buffer):
@@ -159,7 +159,7 @@ class Probing:
         self.settle_for(self.request.result())
 
     def settle_for(self, result: Any) -> None:
-        """It has found this."""
+        """Return what it has found."""
         self.message = result
         status = result.envelope() if self.want.consumes else result
         self.want.found = self.mailbox.lookalikes(status.source, status.tag, status.nbytes)

@@ -1,7 +1,7 @@
-"""Worlds whose links are moved on by hand, for programs of which every interleaving counts.
+"""Worlds whose links the test moves by hand, so that every interleaving of a program can occur.
 
-A stage says which links may have carried something, and settles: then all that was sent has arrived, and all that
-follows from it.
+A stage reports which links may have carried something. When it settles, everything that was sent has arrived, and
+everything that follows from it has happened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Path: TypeAlias = tuple[int, int]
 
 _REVERSED: Final = CONTEXT_WORLD + 2
 _MARKERS: Final = CONTEXT_WORLD + 4
-#: a message is asked for, is sent, and may return credit that lets another one go
+#: steps: a message is asked for, is sent, and may return credit that lets another one leave
 _HOPS: Final = 4
 #: bytes: more than most messages
 _LONG: Final = 20_000
@@ -36,9 +36,9 @@ class Stage(ABC):
     """Some ranks, each with the world communicator and one in which their order is reversed.
 
     Attributes:
-        comms: by rank of the world; both communicators.
-        ordered: whether it is known in which order messages of different senders arrive.
-        at_once: whether everything that a call sends has arrived when it returns.
+        comms: by rank of the world, both communicators.
+        ordered: True if it is known in which order messages of different senders arrive.
+        at_once: True if everything that a call sends has arrived when the call returns.
     """
 
     ordered: ClassVar[bool] = True
@@ -55,18 +55,18 @@ class Stage(ABC):
 
     @abstractmethod
     def idle(self, path: Path) -> bool:
-        """Whether everything that was sent on a path has certainly arrived."""
+        """Return True if everything that was sent on a path has certainly arrived."""
 
     @abstractmethod
     def move(self, number: int) -> list[Path]:
-        """Move something on, the number tells what and how far; where something may have arrived."""
+        """Move something, chosen by the number; return the paths on which something may have arrived."""
 
     @abstractmethod
     def settle(self, pick: int) -> Iterator[list[Path]]:
-        """Let everything arrive, in steps; where something may have arrived in each."""
+        """Let everything arrive in steps; yield the paths on which something may have arrived in each."""
 
     def balanced(self) -> bool:
-        """Whether every rank has all its credit again."""
+        """Return True if every rank has all its credit again."""
         window = self.world.settings.eager_window
         ranks = range(self.size)
         return all(self.world.credit_balance(sender, receiver) == window for sender in ranks for receiver in ranks)
@@ -76,7 +76,7 @@ class Stage(ABC):
 
 
 class Immediate(Stage):
-    """The loopback transport as it is."""
+    """The unchanged loopback transport."""
 
     at_once = True
 
@@ -120,7 +120,7 @@ class HeldLink:
         return 0
 
     def move(self, limit: int) -> int:
-        """Let at most `limit` frames pass; the number that did."""
+        """Let at most `limit` frames pass; return how many did."""
         count = min(limit, len(self._frames))
         for _ in range(count):
             header, payload, owner = self._frames.popleft()
@@ -136,7 +136,7 @@ class HeldLink:
 
 
 class _Delayed(Stage):
-    """Links which keep what they are given; frames, or bytes, of the links that the caller picks are let through."""
+    """Links that hold frames or bytes back until the caller lets some of them through."""
 
     links: dict[Path, Any]
 
@@ -183,7 +183,7 @@ class Held(_Delayed):
 
 
 class Wires(_Delayed):
-    """Byte streams that are let through in pieces, which end anywhere in a frame."""
+    """Byte streams that arrive in pieces, which may end anywhere in a frame."""
 
     world: WireWorld
 
@@ -196,7 +196,7 @@ class Wires(_Delayed):
 
 
 class _Sockets(Stage):
-    """Real sockets; a rank whose driver is not polled takes no notice of anything."""
+    """Real sockets. A rank whose driver is not polled notices nothing."""
 
     kind: ClassVar[str]
     ordered = False
@@ -223,14 +223,14 @@ class _Sockets(Stage):
         yield [(sender, receiver) for sender in range(self.size) for receiver in range(self.size)]
 
     def _exchange_markers(self) -> None:
-        """Send an empty message to everyone: it comes behind all that was sent before."""
+        """Send an empty message to every rank: it arrives behind everything that was sent before."""
         others = [(own, other) for own in range(self.size) for other in range(self.size) if own != other]
         receives = [self._markers[own].irecv(memoryview(bytearray(0)), other, 0) for own, other in others]
         sends = [self._markers[own].isend((), 0, other, 0) for own, other in others]
         self.world.finish(*receives, *sends)
 
     def balanced(self) -> bool:
-        self.world.until(super().balanced, 5.0)  # credit for the last markers may be under way
+        self.world.until(super().balanced, 5.0)  # credit for the last markers may still be arriving
         return True
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class _Sockets(Stage):
 
 
 class OverUnix(_Sockets):
-    """Unix sockets, narrow ones on demand; TCP would only make everyone wait for its timers."""
+    """Unix sockets, with small buffers on demand. TCP would only add waiting for its timers."""
 
     kind = "unix"
 
@@ -250,7 +250,7 @@ class OverUnix(_Sockets):
 
 
 class OverSharedMemory(_Sockets):
-    """Shared memory, the smallest rings on demand."""
+    """Shared memory, with the smallest rings on demand."""
 
     kind = "shared_memory"
 

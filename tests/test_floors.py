@@ -1,4 +1,4 @@
-"""The house: what may import what, and how long a file may be."""
+"""The layers: which modules may import which, and how long a file may be."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PACKAGE = Path(aiompi.__file__).parent
 LAUNCHER = Path(aiompi_launcher.__file__).parent
 TESTS = Path(__file__).parent
 
-#: unit -> floor; imports point to a lower floor or stay inside the unit, so that those of one floor are apart.
-#: Fractions order the few units of one floor that do build on each other.
+#: unit -> layer. Imports point to a lower layer or stay inside the unit, so that units of one layer are apart.
+#: Fractions order the few units of one layer that build on each other.
 FLOORS: dict[str, float] = {
     "constants": 0,
     "unsupported_errors": 0,
@@ -54,7 +54,7 @@ FLOORS: dict[str, float] = {
     "util": 8,
 }
 
-#: what is on a higher floor and yet not for a unit
+#: unit -> units of lower layers that it must not import all the same
 APART = {
     "coll": {"transport"},
     "create": {"transport"},
@@ -62,13 +62,13 @@ APART = {
     "driver": {"transport", "comm", "coll", "create", "hang_report", "datatype", "objects", "op"},
 }
 
-#: modules of the outside world -> the units below floor 7 that may know them
+#: modules of the standard library and others -> the units below layer 7 that may import them
 WORLDLY: dict[str, set[str]] = {
     "asyncio": {"driver"},
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver"},
-    "threading": {"driver", "transport"},  # for shared memory, which threads and finalizers share
+    "threading": {"driver", "transport"},  # because threads and finalizers share shared memory
     "concurrent": {"driver"},
     "multiprocessing": set(),
     "subprocess": set(),
@@ -77,7 +77,7 @@ WORLDLY: dict[str, set[str]] = {
     "ssl": set(),
 }
 
-#: what the launcher, which starts without the engine, may use of aiompi
+#: units of aiompi that the launcher may import; it starts without the engine
 LAUNCHER_MAY = {
     "compat",
     "constants",
@@ -134,7 +134,7 @@ def is_typing(node: ast.AST) -> bool:
 
 
 def unit_of(module: str) -> str:
-    """The unit that a module of the package belongs to; the package itself is `__init__`."""
+    """Return the unit of a module of the package; that of the package itself is `__init__`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in UNITS else "__init__"
 
@@ -144,12 +144,12 @@ UNITS -= {"__pycache__"}
 MODULES = {name_of(PACKAGE, path): path for path in files(PACKAGE)}
 
 
-def test_every_unit_has_its_floor() -> None:
-    assert UNITS - FLOORS.keys() == set(), "say in FLOORS, and in the design, where they live"
+def test_every_unit_has_its_layer() -> None:
+    assert UNITS - FLOORS.keys() == set(), "give them a layer in FLOORS and in docs/pages/explanation/architecture.md"
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_imports_point_to_lower_floors(name: str) -> None:
+def test_imports_point_to_lower_layers(name: str) -> None:
     unit = unit_of(name)
     for module in imports(MODULES[name], name):
         if module.split(".")[0] != "aiompi":
@@ -162,7 +162,7 @@ def test_imports_point_to_lower_floors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if FLOORS[unit_of(name)] < 6.5])
-def test_the_outside_world_is_known_only_where_it_is_met(name: str) -> None:
+def test_only_some_units_import_event_loops_sockets_and_threads(name: str) -> None:
     unit = unit_of(name)
     for module in imports(MODULES[name], name):
         allowed = WORLDLY.get(module.split(".")[0])
@@ -170,14 +170,14 @@ def test_the_outside_world_is_known_only_where_it_is_met(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if 6.5 <= FLOORS[unit_of(name)] < 8])
-def test_faces_know_no_event_loops(name: str) -> None:
+def test_faces_import_no_event_loops(name: str) -> None:
     for module in imports(MODULES[name], name):
         if module.split(".")[0] in ("asyncio", "uvloop", "selectors", "select", "threading"):
             pytest.fail(f"{name} imports {module}")
 
 
 @pytest.mark.parametrize("path", files(LAUNCHER), ids=lambda path: name_of(LAUNCHER, path))
-def test_launcher_uses_words_and_protocols_only(path: Path) -> None:
+def test_launcher_imports_the_lowest_layers_only(path: Path) -> None:
     for module in imports(path, name_of(LAUNCHER, path)):
         if module.split(".")[0] == "aiompi":
             assert unit_of(module) in LAUNCHER_MAY, f"{path.name} imports {module}"
@@ -185,7 +185,7 @@ def test_launcher_uses_words_and_protocols_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", files(LAUNCHER / "conformance"), ids=lambda path: name_of(LAUNCHER, path))
 def test_the_conformance_tester_stands_alone(path: Path) -> None:
-    """It is to find the mistakes of aiompi, and therefore shares nothing with it, nor with the launcher."""
+    """The tester has to find mistakes of aiompi, so it shares nothing with aiompi or with the launcher."""
     for module in imports(path, name_of(LAUNCHER, path)):
         own = module.startswith("aiompi_launcher.conformance")
         assert own or module.split(".")[0] not in ("aiompi", "aiompi_launcher"), f"{path.name} imports {module}"
@@ -217,7 +217,7 @@ def test_files_import_each_other_in_no_circle(root: Path) -> None:
 
 
 def circles(root: Path) -> set[tuple[str, ...]]:
-    """The sets of files that import each other in a circle, also inside functions; not those for type checkers only."""
+    """Return the sets of files that import each other in a circle. Imports for type checkers do not count."""
     modules = {name_of(root, path): path for path in files(root)}
     reached: dict[str, set[str]] = {}
     for name, path in modules.items():
@@ -237,7 +237,7 @@ def circles(root: Path) -> set[tuple[str, ...]]:
 
 
 def test_launchers_part_of_the_package_is_light() -> None:
-    """The launcher and the start of every rank pay for what these import."""
+    """The launcher and every rank import these modules at their start."""
     script = (
         "import sys, aiompi, aiompi.errors, aiompi.settings, aiompi.wire.control, aiompi.wire.hello, aiompi.impi\n"
         "heavy = {'numpy', 'asyncio', 'uvloop', 'socket', 'ssl', 'aiompi.engine'} & sys.modules.keys()\n"
@@ -246,7 +246,7 @@ def test_launchers_part_of_the_package_is_light() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
 
 
-# That the checks would notice.
+# Tests of the checks themselves.
 
 
 def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""Worlds without sockets, in which frames or packets arrive at once, one byte at a time, or in any order between
-links."""
+"""Worlds without sockets: frames or packets arrive at once, one byte at a time, or in any order between links."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from worlds import LIMIT, SIZES, LocalWorld, WireWorld, pattern
 
 World = LocalWorld | WireWorld | ImpiWorld
 
-#: packets that a message takes several of
+#: limits of packets so small that a message takes several packets
 PACKETS = {"datalen": 300, "ackmark": 2, "hiwater": 3}
 
 WORLDS: dict[str, Callable[..., World]] = {
@@ -26,7 +25,7 @@ WORLDS: dict[str, Callable[..., World]] = {
 
 @pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest) -> Callable[..., World]:
-    """Makes a world of some size."""
+    """Return a function that makes a world of a given size."""
 
     def make(size: int = 2, **settings: Any) -> World:
         return WORLDS[request.param](size, **{"eager_limit": LIMIT, "eager_window": 8192, **settings})
@@ -36,5 +35,5 @@ def world(request: pytest.FixtureRequest) -> Callable[..., World]:
 
 @pytest.fixture(params=SIZES)
 def data(request: pytest.FixtureRequest) -> bytes:
-    """A message of each protocol."""
+    """Return a message for each protocol."""
     return pattern(SIZES[request.param])

@@ -11,7 +11,7 @@ from aiompi import errors
 from aiompi.constants import BSEND_OVERHEAD
 from aiompi.engine import Engine, Mode, Request
 
-LONG = 1000  # bytes that wait for their receiver
+LONG = 1000  # bytes of a message that must wait for its receive
 
 
 def world(nbytes: int) -> WireWorld:
@@ -111,7 +111,7 @@ def test_detaching_waits_for_the_messages() -> None:
 
 @pytest.mark.spec("S3.6-7")
 def test_places_follow_the_circle_of_the_model() -> None:
-    """Each message behind the newest one, so that the space of the oldest ones stays in one piece."""
+    """Each message is placed behind the newest one, so that the space of the oldest ones stays contiguous."""
     unit = 1000
     w = world(10 * unit)
 

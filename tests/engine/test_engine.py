@@ -1,4 +1,4 @@
-"""The engine as a whole: its tables, peers and what it does before it is wired."""
+"""The engine as a whole: its tables, its peers, and its behaviour before it has links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiompi.engine.receive import Receive
 from aiompi.settings import Settings
 
 
-def test_engine_that_is_not_wired_says_so() -> None:
+def test_engine_without_links_says_so() -> None:
     engine = Engine(0, 2, Settings(), NoDriver())  # type: ignore[arg-type]
     with pytest.raises(errors.LocalProtocolError, match="no way to rank 1"):
         engine.peer(1).send((), 0, 0, 0, 0)
@@ -52,7 +52,7 @@ def test_place_in_the_world_can_be_taken_late() -> None:
 
 
 @pytest.mark.spec("S3.2.3-4")
-def test_contexts_are_apart_whoever_knows_them_first() -> None:
+def test_contexts_are_separate_before_they_are_known() -> None:
     w = LocalWorld(2)
     for context in (4, CONTEXT_SELF, 2**64 - 1):
         w.engines[0].peer(1).send((memoryview(b"%d" % context),), len(b"%d" % context), context, 0, 3)
@@ -63,7 +63,7 @@ def test_contexts_are_apart_whoever_knows_them_first() -> None:
         assert message.length == len(b"%d" % context)
 
 
-def test_deserted() -> None:
+def test_all_gone() -> None:
     w = WireWorld(3)
     engine = w.engines[0]
     assert not engine.failure.all_gone()
@@ -74,7 +74,7 @@ def test_deserted() -> None:
     engine.peer(2).mark_failed("test")
     assert not engine.failure.all_gone()
     w.run_wire(1, 0)
-    assert not engine.failure.all_gone(), "own bytes are under way"
+    assert not engine.failure.all_gone(), "own bytes are still being sent"
     w.run_wire(0, 1)
     assert engine.failure.all_gone()
     assert LocalWorld(1).engines[0].failure.all_gone()
@@ -112,12 +112,12 @@ def test_completed_operations_leave_nothing_in_the_tables() -> None:
 @pytest.mark.parametrize("then", ["a receive", "a probe", "a look", "a turn"])
 @pytest.mark.parametrize("where", ["in the engine", "in another thread", "unknown"])
 def test_what_is_dropped_is_undone_later(run: Run, then: str, where: str) -> None:
-    """By the thread of the rank, out of the way of the engine."""
+    """The thread of the rank undoes it, while the engine is at rest."""
     undone: list[int] = []
 
     async def main() -> None:
         driver = AsyncioDriver()
-        assert driver.loop is asyncio.get_running_loop(), "as every rank knows that has joined"
+        assert driver.loop is asyncio.get_running_loop(), "every rank that has joined knows its loop"
         engine = Engine(0, 2, Settings(), driver)
         matcher = engine.matcher(0)
         undo, frame = (lambda: undone.append(threading.get_ident())), sys._getframe()
@@ -140,6 +140,6 @@ def test_what_is_dropped_is_undone_later(run: Run, then: str, where: str) -> Non
         assert undone == [threading.get_ident()]
         await asyncio.sleep(0.01)
         engine.finalizers.defer(undo, frame)
-        assert undone == [threading.get_ident()] * 2, "at once: nobody is in the way"
+        assert undone == [threading.get_ident()] * 2, "at once, since the engine is at rest"
 
     run(main())

@@ -1,4 +1,4 @@
-"""Messages between clients: the engine over packets, in small pieces and in any order of events."""
+"""Messages between clients: the engine over packets, which arrive in small pieces and in any order."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_messages_within_a_client_are_no_packets() -> None:
     requests = [irecv(world.comms[dest], 0) for dest in (0, 1)]
     for dest in (0, 1):
         isend(world.comms[0], b"near", dest)
-    isend(world.comms[0], b"nobody", PROC_NULL)
+    isend(world.comms[0], b"nothing", PROC_NULL)
     world.run()
     assert [request.result() for request in requests] == [b"near", b"near"]
     assert world.relay.packets == []
 
 
 def seen(*clients: int, **arguments: Any) -> tuple[ImpiWorld, list[Intracomm]]:
-    """Communicators of the native face, and the world with the packets that pass."""
+    """Return communicators of the native face, and the world that carries their packets."""
     driver = AsyncioDriver()
     made = ImpiWorld(clients, lambda: driver, patient=False, **arguments)
     return made, [_world(Intracomm, runtime) for runtime in made.runtimes]
@@ -101,8 +101,8 @@ def test_user_data_crosses_in_external32(run: Run, spec: Any, golden: str) -> No
 
 
 @pytest.mark.parametrize(("datatype", "direct"), [(BYTE, True), (INT, False)])
-def test_what_lies_as_it_travels_arrives_where_it_belongs(datatype: Datatype, direct: bool) -> None:
-    """Packet by packet, without a copy; other messages are converted when they are complete."""
+def test_memory_in_external32_is_received_in_place(datatype: Datatype, direct: bool) -> None:
+    """Such a message arrives packet by packet without a copy. Others are converted when they are complete."""
     world = ImpiWorld([1, 1], limits=LIMITS)
     place = bytearray(352)
     receive = world.comms[1].irecv(resolve_recv([place, 352 // datatype.size, datatype]), 0, 0)
@@ -149,7 +149,7 @@ def test_a_message_that_is_still_arriving_can_be_taken() -> None:
     world.run()
     receive.result()
     assert memory == b"\7" * 352
-    memory.append(1)  # for all of the message, which may live on
+    memory.append(1)  # possible although the message may still exist
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 3))
@@ -171,7 +171,7 @@ def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
 @pytest.mark.parametrize("recalled", ["", "queued", "unmatched", "too late"])
 @pytest.mark.parametrize("nbytes", [5, 352])
 def test_a_complete_send_gives_its_memory_back(nbytes: int, recalled: str) -> None:
-    """At once, also where the answer to a CANCEL is still on its way."""
+    """The memory is free at once, even if the answer to a CANCEL is still to come."""
     world = ImpiWorld([1, 1], limits=LIMITS)
     for _ in range(LIMITS["hiwater"] if recalled == "queued" else 0):
         isend(world.comms[0], b"", 1)
@@ -204,7 +204,7 @@ def test_a_long_that_does_not_fit_loses_its_upper_half(run: Run) -> None:
 @pytest.mark.spec("I1.2.2-3", "I1.2.2-4", "I3.7.2-11")
 @pytest.mark.parametrize("count", [3, 300])
 def test_local_and_global_messages_count_alike(run: Run, count: int) -> None:
-    """The longs of rank 1 come from the same client, those of rank 2 from another; `count` fit and `count - 1` not."""
+    """The longs of rank 1 come from the same client, those of rank 2 from another. `count` fit, `count - 1` do not."""
 
     async def main() -> None:
         _, world = seen(2, 1, limits=LIMITS)
@@ -245,7 +245,7 @@ def test_packing_units_are_external32_on_communicators_that_span_clients(run: Ru
 
 @pytest.mark.parametrize("listed", ["0", "1"])
 def test_native_order_towards_listed_clients(run: Run, listed: str) -> None:
-    """Both ways, and statuses count in the sizes of this machine."""
+    """Both directions use native order, and statuses count in the sizes of this machine."""
 
     async def main() -> None:
         made, world = seen(1, 1, impi_native_order=("0", "1") if listed == "1" else ("0",))
@@ -258,7 +258,7 @@ def test_native_order_towards_listed_clients(run: Run, listed: str) -> None:
             assert data == longs.tobytes()
             assert place.tolist() == [1, 2**40]
             assert status.Get_count(LONG) == 2
-        else:  # which rank 1 does and rank 0 does not: the data are nobody's
+        else:  # rank 1 uses native order and rank 0 does not, so the data make no sense
             assert data == bytes.fromhex("00000001 00000000")
 
     run(main())
@@ -288,7 +288,7 @@ async def all_of(*requests: Any) -> list[Any]:
 
 @pytest.mark.spec("I2.3.5-27", "I3.4-1")
 def test_tags_up_to_the_agreed_bound(run: Run) -> None:
-    """On every communicator, also between ranks of one client."""
+    """The bound holds on every communicator, also between ranks of one client."""
 
     async def main() -> None:
         world = impi_world([2, 1], limits={"tagub": 40000})
@@ -383,7 +383,7 @@ def test_a_recalled_message_is_gone(nbytes: int, cut: int) -> None:
 
 @pytest.mark.spec("I3.7.4-3", "I3.7.4-5", "I3.7.4-9")
 @pytest.mark.parametrize("nbytes", [5, 350])
-def test_a_message_in_hand_is_not_recalled(nbytes: int) -> None:
+def test_a_message_of_a_matched_probe_is_not_recalled(nbytes: int) -> None:
     world = ImpiWorld([1, 1], limits={"datalen": 100})
     send = isend(world.comms[0], pattern(nbytes), 1, sync=True)
     world.run()
@@ -417,7 +417,7 @@ def test_a_long_message_that_does_not_fit_is_consumed(capacity: int) -> None:
 
 @pytest.mark.spec("I3.6-1", "I3.1-4")
 def test_a_pair_at_its_mark_does_not_stop_others() -> None:
-    """Rank 1 acknowledges nothing, since nothing reaches it; rank 2, of the same host, is served."""
+    """Rank 1 acknowledges nothing, since nothing reaches it. Rank 2 of the same host is served."""
     world = ImpiWorld([1, [2]], limits=LIMITS)
     for number in range(10):
         isend(world.comms[0], bytes([number]), 1)
@@ -446,7 +446,7 @@ def test_a_memory_that_cannot_be_had_fails_the_receive_only() -> None:
 
 
 def test_a_connection_that_drops_leaves_operations_to_the_end_of_the_job() -> None:
-    """Whatever was under way then fails with it, and nothing is left."""
+    """Operations in progress then fail with the job, and nothing is left of them."""
     world = ImpiWorld([1, 1], limits=LIMITS)
     sends = [isend(world.comms[0], pattern(350), 1), isend(world.comms[0], b"x", 1, sync=True)]
     receives = [irecv(world.comms[1]), irecv(world.comms[1], tag=9)]
@@ -462,8 +462,8 @@ def test_a_connection_that_drops_leaves_operations_to_the_end_of_the_job() -> No
 
 
 @pytest.mark.spec("I2.4-2", "I3.8-2", "I3.8-3")
-def test_messages_that_nobody_receives_do_not_keep_a_rank_from_its_end(run: Run) -> None:
-    """Those that wait for an answer fail, the others are dropped."""
+def test_messages_that_are_not_received_do_not_keep_a_rank_from_finalizing(run: Run) -> None:
+    """Sends that wait for an answer fail. Other messages are dropped."""
 
     async def main() -> None:
         made, (sender, _) = seen(1, 1, limits=LIMITS)
@@ -480,7 +480,7 @@ def test_messages_that_nobody_receives_do_not_keep_a_rank_from_its_end(run: Run)
     run(main())
 
 
-def test_one_who_counts_differently_is_told_of() -> None:
+def test_a_peer_that_counts_differently_causes_a_warning() -> None:
     world = ImpiWorld([1, 1], limits=LIMITS)
     here, there = (pack_proc(proc.ipv6, proc.pid) for proc in world.universe.procs)
     world.relay.put(world.relay.down[1], Packet(PacketType.PROTOACK, 0, here, there).pack())
@@ -502,7 +502,7 @@ def test_packets_of_strangers_are_refused() -> None:
 
 @pytest.mark.spec("I3.2-2", "I1.2.3-4")
 def test_identities_are_compared_as_they_were_published() -> None:
-    """The same address in another form is another process."""
+    """The same address in another form names another process."""
     world = ImpiWorld([1, 1])
     gateway: Any = world.engines[0].gateway
     here, there = world.universe.procs
@@ -513,7 +513,7 @@ def test_identities_are_compared_as_they_were_published() -> None:
         gateway.packet(packet, memoryview(packet.pack()))
 
 
-# What historic peers send, from recorded bytes (each tolerance of theirs that concerns a rank).
+# Recorded bytes of historic peers: each irregularity of theirs that concerns a rank.
 
 JUNK = (
     "{kind:08x} 00000080 {src} {dest} {srqid:016x} {drqid:016x} 0000000000000080 ffffffff ffffffff 4900000000000000"
@@ -524,7 +524,7 @@ JUNK = (
 @pytest.mark.spec("I3.5-7", "I3.5-8")
 @pytest.mark.parametrize("kind", [PacketType.SYNCACK, PacketType.PROTOACK, PacketType.CANCELYES, PacketType.CANCELNO])
 def test_headers_full_of_junk(kind: PacketType) -> None:
-    """pk_len and pk_msglen 128 without data, -1 as rank and tag, 73 in the context: as recorded."""
+    """The recorded headers have pk_len and pk_msglen 128 without data, -1 as rank and tag, and 73 in the context."""
     world = ImpiWorld([1, 1], limits=LIMITS)
     send = isend(world.comms[0], b"x", 1, sync=True)
     if kind in (PacketType.CANCELYES, PacketType.CANCELNO):
@@ -542,11 +542,11 @@ def test_headers_full_of_junk(kind: PacketType) -> None:
     assert send.cancelled() is (kind is PacketType.CANCELYES)
 
 
-def test_a_fini_names_nobody() -> None:
+def test_a_fini_names_no_process() -> None:
     """Zero host identifiers and pids of -1 are not looked up."""
     engine = ImpiWorld([1, 1]).engines[0]
-    nobody = "00" * 16 + "ff" * 8
-    fini = bytes.fromhex(JUNK.format(kind=7, src=nobody, dest=nobody, srqid=0, drqid=0))
+    none = "00" * 16 + "ff" * 8
+    fini = bytes.fromhex(JUNK.format(kind=7, src=none, dest=none, srqid=0, drqid=0))
     gateway: Any = engine.gateway
     reader = Reader(100, gateway.packet)
     pour(reader, fini)

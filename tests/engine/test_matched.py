@@ -67,7 +67,7 @@ def test_message_that_is_arriving_can_be_taken() -> None:
     w.run()
     receive.result()
     assert memory == pattern(100)
-    memory.append(1)  # for all of the message, which may live on
+    memory.append(1)  # possible although the message may still exist
 
 
 def test_taken_message_cannot_be_recalled() -> None:
@@ -117,7 +117,7 @@ def test_withdrawn_probe_puts_the_message_back(sync: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-def test_withdrawn_receive_gives_the_message_to_whom_it_says(size: int) -> None:
+def test_withdrawn_receive_gives_the_message_to_its_keep_function(size: int) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
     isend(w.comms[0], pattern(size), 1)
     w.run()

@@ -21,7 +21,7 @@ TAGS = [0, 1]
 
 
 class Model:
-    """One ordered list of messages without a receive, and one of receives without a message.
+    """Two ordered lists: messages without a receive, and receives without a message.
 
     Messages are numbered in the order of their arrival, receives in the order of their start.
     """
@@ -76,7 +76,7 @@ class Model:
 
 
 class Real:
-    """The same operations on an engine; rank 2 receives."""
+    """Perform the same operations on an engine; rank 2 receives."""
 
     def __init__(self) -> None:
         self.world = LocalWorld(3)
@@ -98,7 +98,7 @@ class Real:
         self.receives[receive].withdraw()
 
     def got(self) -> dict[int, int]:
-        """Receive -> message, without taking the results."""
+        """Return the message of each receive, without taking the results."""
         return {
             number: int.from_bytes(receive.data, "big")
             for number, receive in enumerate(self.receives)
@@ -166,7 +166,7 @@ def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
 
 
 def executed_lines(call: Callable[[], object]) -> int:
-    """How many lines of Python a call executes."""
+    """Count the lines of Python that a call executes."""
     count = 0
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:

@@ -26,8 +26,8 @@ from worlds import LIMIT
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
 
-ATTACHED: Final = 2**20  # bytes for buffered sends: a program is too short to fill them
-MANY: Final = 50  # states: from here on it is worth while to let everything arrive
+ATTACHED: Final = 2**20  # bytes for buffered sends, more than a program can fill
+MANY: Final = 50  # with more states than this, let everything arrive
 
 # Few different envelopes, and most traffic between the first ranks, so that operations meet.
 RANKS = st.sampled_from([0, 0, 0, 0, 1, 1, 2, 3, 4])
@@ -44,7 +44,7 @@ PICKS = st.integers(0, 99)
 MOVES = st.lists(st.integers(0, 999), max_size=3)
 
 End: TypeAlias = tuple[Mode, Fate | None]
-#: what must happen to sends for a run to be worth its time
+#: the ends of sends that a run must reach to be worth its time
 ENDS: Final[set[End]] = {
     (Mode.STANDARD, Fate.SENT),
     (Mode.STANDARD, Fate.CANCELLED),
@@ -57,7 +57,7 @@ ENDS: Final[set[End]] = {
 
 
 def call(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A rule: a call of some rank, a look at all that has changed, and then some things arrive."""
+    """Make a rule: a rank makes a call, the changes are compared with the model, and then some things arrive."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
@@ -81,7 +81,7 @@ RECEIVES: Final[Bundle[Receiving]] = Bundle("receives")
 
 
 def send_rule(mode: Mode) -> Any:
-    """A rule of its own for each mode, so that some programs do without it."""
+    """Make a rule for each mode, so that some programs do without a mode."""
 
     def send(self: MatchingMachine, sizes: list[int], **arguments: Any) -> Any:
         return multiple(*[self.start_send(mode, size, **arguments) for size in sizes])
@@ -92,7 +92,7 @@ def send_rule(mode: Mode) -> Any:
 
 
 def receive_rule(kind: Callable[[int], Target]) -> Any:
-    """A rule of its own for each kind of memory."""
+    """Make a rule for each kind of memory."""
 
     def receive(self: MatchingMachine, rank: int, source: int, comm: int, tag: int, capacity: int) -> Receiving:
         return self.start_receive(self.box(comm, rank), Receive(self.wanted(source), tag), kind(capacity))
@@ -149,16 +149,16 @@ class MatchingMachine(RuleBasedStateMachine):
         return self.stage.size - 1 - rank if comm else rank
 
     def comm(self, box: tuple[int, int]) -> Any:
-        """The communicator as its receiver sees it."""
+        """Return the communicator as the receiver sees it."""
         return self.stage.comms[self.world_rank(*box)][box[0]]
 
     def wanted(self, source: int) -> int:
         return source if source == ANY_SOURCE else source % self.stage.size
 
-    # Looking.
+    # Observations.
 
     def observe(self, paths: list[Path] | None = None, settled: bool = False) -> None:
-        """Compare all that can be seen with the model; something may have arrived on some paths."""
+        """Compare all that can be observed with the model; something may have arrived on some paths."""
         settled = settled or self.stage.at_once
         for operation in [operation for operation in self.pending if operation.request.done()]:
             self.pending.remove(operation)
@@ -212,7 +212,7 @@ class MatchingMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.unclaimed)
     @call(pick=PICKS)
     def claim(self, pick: int) -> None:
-        """Wait for a buffered send, which is then past cancelling."""
+        """Wait for a buffered send. It can then not be cancelled any more."""
         request = self.unclaimed.pop(pick % len(self.unclaimed)).request
         request.result()
         assert not request.cancel()
@@ -257,7 +257,7 @@ class MatchingMachine(RuleBasedStateMachine):
 
     @call(rank=RANKS, source=SOURCES, comm=COMMS, tag=WANTED_TAGS, into=st.none() | TARGETS)
     def iprobe(self, rank: int, source: int, comm: int, tag: int, into: Callable[[], Target] | None) -> None:
-        """Look for a message; a receive with the same arguments gets just that one."""
+        """Probe for a message. A receive with the same arguments gets the same message."""
         box, source = self.box(comm, rank), self.wanted(source)
         found = self.look(box, Probe(source, tag, consumes=False), self.comm(box).iprobe(source, tag))
         if found and into is not None:
@@ -275,7 +275,7 @@ class MatchingMachine(RuleBasedStateMachine):
         return self.look(box, Probe(source, tag), message)
 
     def look(self, box: tuple[int, int], probe: Probe, result: Any) -> Probing | None:
-        """A probe that does not wait has found this, or None."""
+        """Note what a probe that does not wait has found."""
         probing = Probing(probe, self.mailboxes[box], box)
         if result is not None:
             probing.settle_for(result)
@@ -310,11 +310,11 @@ class MatchingMachine(RuleBasedStateMachine):
 
     @call(receiving=RECEIVES)
     def cancel_receive(self, receiving: Receiving) -> None:
-        """Cancel a receive, whatever has become of it."""
+        """Cancel a receive in any state."""
         self.withdraw(receiving)
 
     def withdraw(self, receiving: Receiving | Probing) -> bool:
-        """Cancel a receive or a probe; whether that succeeds is known at once."""
+        """Cancel a receive or a probe. It is known at once whether that has succeeded."""
         request, ended = receiving.request, receiving not in self.pending
         cancelled: bool = request.cancel()
         if ended:
@@ -330,11 +330,11 @@ class MatchingMachine(RuleBasedStateMachine):
 
     @call(sending=SENDS)
     def cancel_send(self, sending: Sending) -> None:
-        """Cancel a send, whatever has become of it."""
+        """Cancel a send in any state."""
         self.recall(sending)
 
     def recall(self, sending: Sending) -> None:
-        """Cancel a send; it then completes, one way or the other."""
+        """Cancel a send. It then completes, whether the message was recalled or not."""
         message, request = sending.message, sending.request
         ended = message.fate is not None or (message.promise.local and sending not in [*self.unclaimed, *self.pending])
         again = message.recall
@@ -364,7 +364,7 @@ class MatchingMachine(RuleBasedStateMachine):
                 self.stage.close()
 
     def drain(self) -> None:
-        """Receive what nobody has received: then every message has one end, and nothing is left of it."""
+        """Receive all remaining messages. Then every message has exactly one end, and nothing is left of it."""
         self.settle_with(0)
         for operation in list(self.pending):
             if isinstance(operation, (Receiving, Probing)):
@@ -407,13 +407,13 @@ SETTINGS: Final = settings(
     "S3.5-11", "S3.6-11", "S3.7.3-3", "S3.7.3-11", "S3.7.4-1", "S3.8-1", "S3.8-3", "S3.8-4", "S3.8-5", "S3.8-6"
 )
 @pytest.mark.spec("S3.8-7", "S3.8-8", "S3.8-9", "S3.8-11", "S3.8-13", "S3.8-14", "S3.8-15", "S3.8-16", "S3.8-17")
-@pytest.mark.timeout(400)  # to make a failing program short takes its time
+@pytest.mark.timeout(400)  # hypothesis needs time to shorten a failing program
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_happens_is_what_mpi_allows(stage: str) -> None:
     ends: set[End] = set()
     machine: Any = functools.partial(MatchingMachine, STAGES[stage], ends)
-    for number in range(4):  # which programs a seed stands for depends on the modules that are loaded
+    for number in range(4):  # the programs of a seed depend on the modules that are loaded
         run_state_machine_as_test(seed(number)(machine), settings=SETTINGS)
         if ends >= ENDS:
             break
-    assert ends >= ENDS, "some ends of a send are not reached any more: the programs have become too tame"
+    assert ends >= ENDS, "some ends of a send are not reached any more: the programs have become too simple"

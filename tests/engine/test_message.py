@@ -15,7 +15,7 @@ from aiompi.engine.message import Landing, Message
 
 
 class Target:
-    """Who is told that a payload is complete."""
+    """A target that notes that its payload is complete."""
 
     landing: Landing | None = None
 
@@ -33,7 +33,7 @@ def new_landing(room: int, length: int) -> tuple[Landing, bytearray, Any]:
 
 
 def fill(landing: Landing, data: bytes, step: int, limit: int = 2**30) -> int:
-    """Write to a landing in steps, as a reader does; the bytes written."""
+    """Write to a landing in steps, as a reader does; return the bytes written."""
     written = 0
     while written < min(len(data), limit):
         room = landing.room()

@@ -89,7 +89,7 @@ def test_only_the_synchronous_send_tells_of_its_receive() -> None:
 
 @pytest.mark.spec("S3.11-2")
 @pytest.mark.parametrize("mode", Mode)
-def test_send_to_nobody_is_complete_at_once(mode: Mode) -> None:
+def test_send_to_proc_null_is_complete_at_once(mode: Mode) -> None:
     w = WireWorld(2)
     request = send(w.comms[0], bytes(10**6), PROC_NULL, 0, mode)
     assert request.result() is None

@@ -1,4 +1,4 @@
-"""Who owns an operation: whatever ends the await of a receive, at whatever moment, no message is lost or overtaken."""
+"""`Owned`: no message is lost or overtaken, whatever ends the await of a receive, and at whatever moment."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Case:
             isend(self.world.comms[0], data, 1)
 
     async def verify(self) -> None:
-        """Both messages come once, in order, and nothing is written any more into memory that was given back."""
+        """Check that both messages come once, in order, and that nothing is written into memory that was given back."""
         if self.memory is not None:
             self.memory[:] = b"\xee" * len(self.memory)
         while len(self.received) < 2:
@@ -80,11 +80,11 @@ class Case:
         assert self.world.credit_balance(0, 1) == self.world.settings.eager_window
 
 
-# Moments: what of the first message has arrived when the await ends.
+# Moments: how much of the first message has arrived when the await ends.
 
 
 def nothing(case: Case) -> None:
-    """Nothing was sent."""
+    """Send nothing."""
 
 
 def under_way(case: Case) -> None:
@@ -92,25 +92,25 @@ def under_way(case: Case) -> None:
 
 
 def in_part(case: Case) -> None:
-    """Part of an eager payload; the announcement of a long message."""
+    """Let a part of an eager payload arrive, or the announcement of a long message."""
     case.send()
     case.world.run_wire(0, 1, HEADER_BYTES + (100 if 0 < len(case.message) <= LIMIT else 0))
 
 
 def asked_for(case: Case) -> None:
-    """A long message is matched, and the answer is on its way."""
+    """Let a long message be matched; its answer has not arrived."""
     in_part(case)
     case.world.run_wire(1, 0)
 
 
 def half(case: Case) -> None:
-    """Half of a long message."""
+    """Let half of a long message arrive."""
     asked_for(case)
     case.world.run_wire(0, 1, 2 * HEADER_BYTES + len(SECOND) + 1000)
 
 
 def arrived(case: Case) -> None:
-    """Everything, but the awaiting task has not run yet."""
+    """Let everything arrive; the awaiting task has not run yet."""
     case.send()
     case.world.run()
 
@@ -146,7 +146,7 @@ async def by_gather_before_the_first_step(case: Case, moment: Callable[[Case], N
     await asyncio.gather(gathered, return_exceptions=True)
 
 
-#: what a program may still have of tasks that have ended
+#: what a program may still hold of tasks that have ended
 kept: list[Any] = []
 
 
@@ -335,23 +335,23 @@ def test_withdrawing_from_a_message_that_does_not_fit(size: int, room: int, arri
     rest = [irecv(w.comms[1]), irecv(w.comms[1])]
     w.run()
     got = [each.result() for each in rest if each.done()]
-    # What was matched by too small a receive may be gone, with its error; nothing else.
+    # Only a message that was matched by too small a receive may be lost; the receive then has an error.
     assert got in ([SECOND], [pattern(size), SECOND])
     assert not failed or got == [SECOND]
     loss = receive.lost_message_error()
     assert isinstance(loss, errors.TruncationError) is (got == [SECOND])
     assert receive.cancelled() is (loss is None)
-    assert receive.lost_message_error() is None, "it was told"
+    assert receive.lost_message_error() is None, "it is reported once"
     assert w.credit_balance(0, 1) == w.settings.eager_window
 
 
 @pytest.mark.parametrize("size", [LIMIT, 3000])
 @pytest.mark.parametrize("come", [0, 50, 2**30])
 @pytest.mark.parametrize("exchanged", [False, True])
-def test_a_message_that_is_lost_when_an_await_is_cancelled_is_told_by_a_warning(
+def test_a_message_that_is_lost_when_an_await_is_cancelled_causes_a_warning(
     run: Run, size: int, come: int, exchanged: bool
 ) -> None:
-    """It did not fit, and is gone: before, or by the cancellation."""
+    """The message did not fit, and is lost: before the cancellation, or by it."""
 
     async def main() -> None:
         for place in (memoryview(bytearray(10)), resolve_recv([bytearray(19), 1, GAPS])):
@@ -426,7 +426,7 @@ def test_a_lost_message_fails_no_other_call_where_warnings_are_errors(monkeypatc
     assert [one.exc_type for one in told] == [RuntimeWarning] * 2
 
 
-def test_receive_from_nobody_can_be_dropped() -> None:
+def test_receive_from_proc_null_can_be_dropped() -> None:
     w = LocalWorld(1)
     for request in (irecv(w.comms[0], PROC_NULL), irecv_into(w.comms[0], bytearray(3), PROC_NULL)):
         with pytest.warns(RuntimeWarning, match="never awaited"):
@@ -435,7 +435,7 @@ def test_receive_from_nobody_can_be_dropped() -> None:
 
 
 def test_failed_receive_can_be_dropped() -> None:
-    """With a warning if it was for a message, as nothing else tells that it is lost."""
+    """There is a warning if a message is lost, since nothing else reports it."""
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
     with (
@@ -534,7 +534,7 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
     run(main())
 
 
-def test_send_that_nobody_awaits_is_sent() -> None:
+def test_send_that_is_not_awaited_is_sent() -> None:
     w = WireWorld(2)
     with pytest.warns(RuntimeWarning, match="an operation was never awaited: it was started"):
         Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
@@ -543,17 +543,17 @@ def test_send_that_nobody_awaits_is_sent() -> None:
     assert irecv(w.comms[1]).result() == b"x"
 
 
-def test_the_line_is_told_that_forgets_to_await() -> None:
+def test_the_warning_names_the_line_that_forgets_to_await() -> None:
     w = LocalWorld(2)
     with pytest.warns(RuntimeWarning) as told:
         Owned(isend(w.comms[0], b"x", 1))
     with pytest.warns(RuntimeWarning) as told_too:
         OwnedReceive(irecv(w.comms[1], 0, 9))
-    here = test_the_line_is_told_that_forgets_to_await.__code__.co_firstlineno
+    here = test_the_warning_names_the_line_that_forgets_to_await.__code__.co_firstlineno
     assert [(one.filename, one.lineno - here) for one in (*told, *told_too)] == [(__file__, 3), (__file__, 5)]
 
 
-def test_a_send_that_fails_and_that_nobody_awaits_is_told() -> None:
+def test_a_send_that_fails_without_being_awaited_causes_a_warning() -> None:
     w = WireWorld(2)
     send = Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.engines[0].peer(1).mark_failed("test")
@@ -630,7 +630,7 @@ def test_receives_that_are_often_cancelled_get_everything_in_order(
 
 
 def test_withdrawal_of_a_matched_receive_is_the_receives_own(run: Run) -> None:
-    """Withdrawing belongs to the owner: the i-form's await leaves a matched receive alone."""
+    """Only an owner withdraws: the await of an i-form does not withdraw a matched receive."""
 
     async def main() -> None:
         w = new_world()
@@ -657,7 +657,7 @@ def test_errors_reach_the_owner(run: Run) -> None:
     run(main())
 
 
-# Memory that somebody else is writing into.
+# Memory that another process is writing into.
 
 
 class Busy(Receive):
@@ -682,7 +682,7 @@ def busy(world: WireWorld, looks: int) -> Busy:
     return receive
 
 
-def test_a_task_and_not_its_loop_waits_until_nobody_writes_into_what_is_given_back(run: Run) -> None:
+def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(run: Run) -> None:
     async def cancel() -> None:
         receive = busy(new_world(), 3)
         task = asyncio.create_task(OwnedReceive(receive))
@@ -692,7 +692,7 @@ def test_a_task_and_not_its_loop_waits_until_nobody_writes_into_what_is_given_ba
             await asyncio.sleep(0)
             assert not task.done()
             assert not receive.withdrawn
-        task.cancel()  # once more, in vain
+        task.cancel()  # a second time, without effect
         with pytest.raises(asyncio.CancelledError):
             await task
         assert receive.withdrawn
@@ -774,7 +774,7 @@ def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> No
     offer: Any = SimpleNamespace(close=lambda wait: asked.append(wait) or len(asked) > 2)
     landing.offer = offer
     assert [receive.quiescent() for _ in range(3)] == [False, False, True]
-    assert not any(asked), "it does not wait"
+    assert not any(asked), "it must not wait"
 
 
 def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:

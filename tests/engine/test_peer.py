@@ -23,12 +23,12 @@ WINDOW = 4096
 
 
 def unexpected(world: WireWorld, rank: int) -> list[Message]:
-    """Messages that a rank keeps for receives that have not come."""
+    """Return the unexpected messages of a rank."""
     return list(world.comms[rank]._matcher.unexpected())
 
 
 def unexpected_bytes(world: WireWorld, rank: int) -> int:
-    """Payload bytes that a rank keeps for receives that have not come."""
+    """Return the payload bytes of the unexpected messages of a rank."""
     return sum(len(m.data or (m.landing and m.landing.memory) or b"") for m in unexpected(world, rank))
 
 
@@ -291,7 +291,7 @@ def test_request_for_more_than_the_message_is_refused() -> None:
 
 
 def end_by_part(world: WireWorld) -> None:
-    """The peer has finalized, and closed."""
+    """Let the peer finalize and close its connection."""
     world.inject(0, 1, Header(frame.FINI))
     world.run_wire(0, 1)
     world.engines[1].peer(0).mark_closed()
@@ -306,7 +306,7 @@ ENDS = [end_by_part, end_by_loss]
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_waits_for_a_peer_that_has_ended_fails(end: Callable[[WireWorld], None]) -> None:
+def test_operations_that_wait_for_a_peer_that_has_ended_fail(end: Callable[[WireWorld], None]) -> None:
     w = WireWorld(3, eager_limit=100)
     comm = w.comms[1]
     asked = irecv(comm, 0, 7)
@@ -325,7 +325,7 @@ def test_what_waits_for_a_peer_that_has_ended_fails(end: Callable[[WireWorld], N
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_came_whole_from_a_peer_that_has_ended_can_be_received(end: Callable[[WireWorld], None]) -> None:
+def test_complete_messages_of_a_peer_that_has_ended_can_be_received(end: Callable[[WireWorld], None]) -> None:
     w = WireWorld(2, eager_limit=100)
     for i in range(3):
         isend(w.comms[0], bytes([i]), 1, i)
@@ -333,7 +333,7 @@ def test_what_came_whole_from_a_peer_that_has_ended_can_be_received(end: Callabl
     w.run_wire(0, 1)
     end(w)
     assert [irecv(w.comms[1], 0, i).result() for i in (2, 0, 1)] == [b"\x02", b"\x00", b"\x01"]
-    assert not unexpected(w, 1), "a long message that only announced itself will not come"
+    assert not unexpected(w, 1), "a long message that was only announced will not come"
     for i in range(3):
         assert irecv(w.comms[1], 0, i).exception() is not None
         with pytest.raises(errors.ProcessFailedError, match="rank 0"):
@@ -369,7 +369,7 @@ def test_peer_that_has_finalized_ends_what_it_has_begun() -> None:
 def test_small_messages_under_way_to_a_peer_that_finalizes_are_lost_where_that_is_no_error(
     end: Callable[[WireWorld], None],
 ) -> None:
-    """Whether they are under way in a link that breaks, or wait for credit; in other modes, or long, they fail."""
+    """They are lost in a link that breaks, or while they wait for credit. Long ones and those of other modes fail."""
     w = WireWorld(3, eager_limit=100, eager_window=2 * (100 + OVERHEAD))
     engine, comm = w.engines[1], w.comms[1]
     engine.lenient = True
@@ -421,7 +421,7 @@ def test_message_that_came_in_part_is_dropped_with_its_peer() -> None:
 
 
 async def _insist(world: WireWorld, errors_seen: list[Exception]) -> None:
-    """Meets each failure with new operations of every kind, as recovering code would."""
+    """Starts new operations of every kind after each failure, as recovering code would."""
     comm = world.comms[1]
     for context in (10, 12):
         try:
@@ -493,7 +493,7 @@ def test_frame_for_a_peer_that_is_gone_is_not_sent() -> None:
     w.run()
     end_by_loss(w)
     assert irecv(w.comms[1], 0).result() == bytes(10)
-    assert (1, 0) not in w.wires, "the credit of the message is of no use to anybody"
+    assert (1, 0) not in w.wires, "the credit of the message is of no use"
 
 
 @pytest.mark.parametrize("end", ENDS)

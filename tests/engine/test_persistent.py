@@ -56,7 +56,7 @@ def test_start_again_and_again(mode: Mode, size: int) -> None:
 
 
 @pytest.mark.spec("S3.9-8")
-def test_plain_and_persistent_ones_meet() -> None:
+def test_plain_and_persistent_requests_match() -> None:
     w = LocalWorld(2)
     send_init(w.comms[0], bytearray(b"abc")).start()
     assert irecv(w.comms[1]).result() == b"abc"
@@ -229,7 +229,7 @@ class WaitingDriver(NoDriver):
         return Waiter()
 
 
-def test_next_start_does_not_disturb_who_waits_for_the_last_one() -> None:
+def test_next_start_does_not_disturb_a_task_that_waits_for_the_last_one() -> None:
     w = LocalWorld(2, driver=WaitingDriver)
     receive = w.comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
     receive.start()
@@ -243,7 +243,7 @@ def test_next_start_does_not_disturb_who_waits_for_the_last_one() -> None:
     assert receive.active
 
 
-def test_error_that_nobody_has_seen_is_told_by_the_next_start() -> None:
+def test_error_that_was_not_reported_is_raised_by_the_next_start() -> None:
     w = LocalWorld(2)
     receive = w.comms[1].recv_init(memoryview(bytearray(3)), 0, 3)
     receive.start()

@@ -87,8 +87,8 @@ def test_probe_sees_a_message_whose_payload_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("finalized", [False, True])
-def test_what_waits_for_anybody_fails_when_a_rank_is_gone_that_had_not_finalized(finalized: bool) -> None:
-    """Its message may be the one, and nobody can tell."""
+def test_operations_of_any_source_fail_when_a_rank_dies_that_had_not_finalized(finalized: bool) -> None:
+    """The message that they want may be one of that rank."""
     w = LocalWorld(3)
     comm, peer = w.comms[1], w.engines[1].peer(0)
     others = Communicator(w.engines[1], Group.of([1, 2], 1), 6, "OTHERS")
@@ -109,5 +109,5 @@ def test_what_waits_for_anybody_fails_when_a_rank_is_gone_that_had_not_finalized
             request.result()
     with pytest.raises(errors.ProcessFailedError, match="rank 0 is gone: a test"):
         comm.iprobe(ANY_SOURCE, ANY_TAG)
-    peer.mark_closed()  # the agent has told since
+    peer.mark_closed()  # the agent has reported it since
     assert not irecv(comm).done()

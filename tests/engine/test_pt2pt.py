@@ -17,12 +17,12 @@ NewWorld = Callable[..., Any]
 
 @pytest.fixture(params=["expected", "unexpected"])
 def posted(request: pytest.FixtureRequest) -> bool:
-    """Whether the receive is posted before the message comes."""
+    """Return True if the receive is to be posted before the message arrives."""
     return bool(request.param == "expected")
 
 
 def exchange(world: Any, send: Callable[[], Any], receive: Callable[[], Any], posted: bool) -> tuple[Any, Any]:
-    """A send and a receive in the wanted order, and everything that follows."""
+    """Start a send and a receive in the wanted order, and let everything arrive."""
     steps = [receive, send] if posted else [send, receive]
     requests = []
     for step in steps:
@@ -315,7 +315,7 @@ def test_standard_eager_send_needs_no_receive(world: NewWorld) -> None:
 
 
 def _all_sizes(count: int) -> list[tuple[bytes, bool]]:
-    """Messages of all protocols and modes, each with its number in front."""
+    """Return messages of all protocols and modes, each with its number in front."""
     sizes = (5000, 4, LIMIT, 1200, 4, 64)
     return [(i.to_bytes(4, "big") + pattern(sizes[i % 6] - 4), i % 3 == 1) for i in range(count)]
 
@@ -388,7 +388,7 @@ def test_order_holds_per_sender_with_any_source(world: NewWorld) -> None:
         assert [i for sender, i in got if sender == rank] == list(range(8))
 
 
-# Oneself and nobody.
+# MPI_COMM_SELF and MPI_PROC_NULL.
 
 
 @pytest.mark.spec("S3.2.4-8")

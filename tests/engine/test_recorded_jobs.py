@@ -1,7 +1,7 @@
-"""Our ranks in jobs of another implementation, which says what it said when it was recorded.
+"""Ranks of aiompi in recorded jobs of another implementation.
 
-The programs do what the recorded ones did. Each job is played with our ranks in the place of one client after the
-other; what they send must be what was sent then, packet by packet.
+The programs do what the recorded ones did. In each job, aiompi takes the place of one client after the other. Its ranks
+must send exactly the packets that were recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def ints(*values: int) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 async def received(comm: Intracomm, source: int, tag: int, expected: np.ndarray[Any, Any]) -> None:
-    """Receive what is expected, into memory that is longer."""
+    """Receive the expected message into longer memory."""
     memory = np.full(expected.size + 2, 99, expected.dtype)
     status = await comm.Recv(memory, source, tag)
     assert (status.source, status.tag, status.Get_count()) == (source, tag, expected.nbytes)
@@ -60,7 +60,7 @@ async def collectives(comm: Intracomm, last: int) -> None:
 
 
 async def greetings(comm: Intracomm, last: int) -> None:
-    """A message there and one back."""
+    """Send a message and receive one."""
     if comm.rank == 0:
         await comm.Send(FIRST, last, 5)
         await received(comm, last, 15, FIRST)
@@ -70,7 +70,7 @@ async def greetings(comm: Intracomm, last: int) -> None:
 
 
 async def many(comm: Intracomm, last: int) -> None:
-    """More messages in a row than may be unacknowledged; then some short ones."""
+    """Send more messages in a row than may be unacknowledged, then some short ones."""
     if comm.rank == 0:
         for number in PIECES:
             await comm.Send(ints(number), last, 40)
@@ -128,7 +128,7 @@ async def showcase_fixed(comm: Intracomm) -> None:
 
 
 async def pipelined(comm: Intracomm) -> None:
-    """Broadcasts and reductions one after the other."""
+    """Perform broadcasts and reductions one after the other."""
     for number in range(5):
         await broadcast(comm, 0, ints(100 + number))
     for number in range(5):
@@ -151,7 +151,7 @@ async def three_fixed(comm: Intracomm) -> None:
     await pipelined(comm)
 
 
-#: historic peers send integers as they lie in memory, and reduce in the context of point-to-point messages
+#: historic peers send integers in their machine's form, and reduce in the context of point-to-point messages
 HISTORIC = {
     client: {"impi_native_order": (other,), "impi_reduce_point_to_point": (other,)}
     for client, other in ((0, "1"), (1, "0"))

@@ -33,7 +33,7 @@ def test_pending_request() -> None:
         request.result()
     with pytest.raises(PendingError, match="await it"):
         request.exception()
-    assert request.cancel(), "a request of no special kind can only be asked"
+    assert request.cancel(), "a plain request only reports that it is pending"
     assert not request.done()
 
 
@@ -363,8 +363,8 @@ def test_cancelling_an_awaiting_task_leaves_no_callback_behind(run: Run) -> None
     run(main())
 
 
-def test_requests_that_spell_out_their_beginning_leave_nothing_out() -> None:
-    """Those of which there is one per message or call."""
+def test_requests_with_their_own_init_set_every_attribute() -> None:
+    """They do not call that of `Request`, since there is one per message or call."""
     w = LocalWorld(2)
 
     async def wait() -> None:

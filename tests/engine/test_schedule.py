@@ -90,7 +90,7 @@ def test_errors_carry_no_trace_of_how_schedules_are_stepped() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseException]) -> None:
-    """What a schedule raises reaches who awaits it, not the delivery of the frame that made it go on."""
+    """An error of a schedule reaches the code that awaits it, not the delivery of the frame that resumed it."""
     w = LocalWorld(2)
 
     async def interrupted() -> None:
@@ -112,7 +112,7 @@ def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseExcept
     assert other.result() == [b"x", b"x"]
 
 
-def test_an_interrupt_at_the_end_leaves_nobody_waiting() -> None:
+def test_an_interrupt_at_the_end_leaves_no_waiter_behind() -> None:
     class Interrupted(set[Any]):
         def discard(self, element: Any) -> None:
             super().discard(element)
@@ -287,7 +287,7 @@ def test_cancelled_await_of_a_schedule_leaves_it_running(run: Run) -> None:
     run(main())
 
 
-def test_schedule_that_awaits_a_stranger_fails_and_says_so() -> None:
+def test_schedule_that_awaits_no_request_fails_and_says_so() -> None:
     w = WireWorld(1)
 
     class Stranger:

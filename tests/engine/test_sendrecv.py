@@ -1,4 +1,4 @@
-"""A send and a receive in one request."""
+"""A send and a receive in one request (MPI_Sendrecv)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiompi.errors import InvalidRequestError, PendingError, TruncationError
 
 
 def new_exchange(room: int) -> tuple[WireWorld, SendrecvRequest]:
-    """Rank 0 has begun to exchange a long message for one of 10 bytes that is not sent yet."""
+    """Let rank 0 start to send a long message and to receive one of 10 bytes, which is not sent yet."""
     w = WireWorld(2, eager_limit=LIMIT)
     receive = irecv_into(w.comms[0], bytearray(room))
     return w, begin(receive, lambda: isend(w.comms[0], pattern(10 * LIMIT), 1))
@@ -57,7 +57,7 @@ def test_cancelling_one_is_refused() -> None:
 
 
 def test_its_error_can_be_changed() -> None:
-    """As error handlers do."""
+    """Error handlers change it."""
     w, exchange = new_exchange(5)
     isend(w.comms[1], pattern(10), 0)
     irecv_into(w.comms[1], bytearray(10 * LIMIT))
@@ -71,7 +71,7 @@ def test_its_error_can_be_changed() -> None:
 
 @pytest.mark.parametrize("early", [False, True])
 def test_one_that_is_freed_is_not_forgotten(early: bool) -> None:
-    """Its send is waited for at the end, and its errors end the job."""
+    """The rank waits for its send at the end, and its errors end the job."""
     w, exchange = new_exchange(5)
     told: list[BaseException] = []
     w.engines[0].fatal = told.append

@@ -1,4 +1,4 @@
-"""SlotExchanges in which a rank has posted, and others have not."""
+"""`SlotExchanges`: the exchanges in which a rank has filled its slot, and others have not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiompi.engine.shm_sync import SlotExchanges
 
 
 class Vote(SlotExchange):
-    """A round of which all have posted once it is looked at for the last time before a sleep."""
+    """An exchange that is found complete at the last look before a sleep."""
 
     __slots__ = ("present", "watched")
 
@@ -33,15 +33,15 @@ class Vote(SlotExchange):
         self.complete([])
 
 
-def test_nobody_waits_for_a_round_that_has_ended_before_the_sleep() -> None:
+def test_an_exchange_that_ends_before_the_sleep_is_completed() -> None:
     driver: Any = SimpleNamespace(linger=lambda poller, first: False)
     vote = Vote()
     SlotExchanges(driver).add(vote)
     assert vote.watched
-    assert vote.done(), "nobody would be woken for it any more"
+    assert vote.done(), "no rank would wake this one for it any more"
 
 
-def test_who_looks_again_and_again_asks_not_to_be_woken() -> None:
+def test_exchanges_that_are_polled_do_not_ask_to_be_woken() -> None:
     pollers: list[object] = []
     driver: Any = SimpleNamespace(linger=lambda poller, first: pollers.append(poller) or True)
     rounds, vote = SlotExchanges(driver), Vote()

@@ -1,4 +1,4 @@
-"""What has been given up stays given up: memory of what was withdrawn, arguments that were refused, failed decoding."""
+"""The end of an operation is final: memory of withdrawn operations, refused arguments, failed decoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = 10 * LIMIT
 
 @pytest.mark.parametrize("moved", [0, 1, 2, 100, LONG])
 def test_withdrawn_send_leaves_the_memory_to_its_owner(moved: int) -> None:
-    """The receiver gets what was sent, not what the owner of the memory writes after the send was withdrawn."""
+    """The receiver gets what was sent, not what the owner of the memory writes later."""
     w = WireWorld(2, eager_limit=LIMIT)
     memory = bytearray(pattern(LONG))
     receive = irecv(w.comms[1])
@@ -46,7 +46,7 @@ def test_withdrawn_send_that_was_not_matched_is_recalled() -> None:
 
 @pytest.mark.parametrize("moved", [HEADER_BYTES, HEADER_BYTES + 100, HEADER_BYTES + LIMIT])
 def test_withdrawn_receive_for_whose_message_there_is_no_memory(moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written any more into what was the receive's, the next receive is told, and credit is not lost."""
+    """Nothing is written into the memory of that receive, the next receive fails, and credit is not lost."""
 
     def refuse(*_: object) -> NoReturn:
         raise MemoryError
@@ -108,7 +108,7 @@ def test_failed_decoding_stays_failed() -> None:
 
 
 def test_nothing_is_received_after_the_job_has_ended() -> None:
-    """Not even what has come already, since its sender could not be answered."""
+    """Not even a message that has arrived is received, since its sender could not be answered."""
     w = WireWorld(2, eager_limit=LIMIT)
     for size in (1, LONG):
         w.comms[0].isend((pattern(size),), size, 1, 0)
@@ -222,6 +222,6 @@ def test_a_receive_that_ends_without_a_message_gives_its_memory_back(
     memory.append(1)
     before = bytes(memory)
     w.run()
-    assert memory == before, "what comes later does not come here"
+    assert memory == before, "later messages do not arrive here"
     assert receive.done()
     assert receive.cancelled() or receive.exception() is not None
