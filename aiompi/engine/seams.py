@@ -75,7 +75,7 @@ class Driver(Protocol):
         """Return what awaiting code yields in order to wait for a `Request`; None if that is complete now."""
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
-        """Call `deadlocked` before each wait: it returns True if all other ranks are gone, so that nothing can complete.
+        """Call `deadlocked` before each wait: it returns True if all other ranks are gone.
 
         Args:
             deadlocked: None if this rank waits for something that does not come from other ranks.
@@ -85,7 +85,7 @@ class Driver(Protocol):
         """Poll for up to `seconds` before each sleep, if that has paid lately; 0: never.
 
         Args:
-            yields_core: True to yield the core to other processes that want it. If one keeps it for long, the spin ends.
+            yields_core: True to yield the core to other processes. If one keeps it for long, the spin ends.
         """
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
