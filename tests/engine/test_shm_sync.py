@@ -34,7 +34,7 @@ class Vote(SlotExchange):
 
 
 def test_an_exchange_that_ends_before_the_sleep_is_completed() -> None:
-    driver: Any = SimpleNamespace(linger=lambda poller, first: False)
+    driver: Any = SimpleNamespace(start_polling=lambda poller, first: False)
     vote = Vote()
     SlotExchanges(driver).add(vote)
     assert vote.watched
@@ -43,7 +43,7 @@ def test_an_exchange_that_ends_before_the_sleep_is_completed() -> None:
 
 def test_exchanges_that_are_polled_do_not_ask_to_be_woken() -> None:
     pollers: list[object] = []
-    driver: Any = SimpleNamespace(linger=lambda poller, first: pollers.append(poller) or True)
+    driver: Any = SimpleNamespace(start_polling=lambda poller, first: pollers.append(poller) or True)
     rounds, vote = SlotExchanges(driver), Vote()
     rounds.add(vote)
     assert pollers == [rounds]

@@ -181,7 +181,7 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
     send = isend(w.comms[0], b"x", 1)
     assert send.done()
     if gone:
-        w.engines[0].peer(1).leave()
+        w.engines[0].peer(1).mark_finalized()
     w.until(lambda: not w.links(0, 1))
     assert [str(error) for error in told] == ([] if gone else [str(w.engines[0].peer(1).error)])
     assert send.result() is None
