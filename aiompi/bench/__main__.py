@@ -1,4 +1,4 @@
-"""`python -m aiompi.bench`: micro-benchmarks, unless the first argument names another command.
+"""`python -m aiompi.bench`: the micro-benchmarks, unless the first argument names another command.
 
 The name of a family of figures with targets, such as `datatype`, is short for `targets datatype`, unless a
 micro-benchmark has the same name.
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 1 when something could not be measured or written, 2 when the arguments are wrong, 130 when the
-        user interrupted, 141 when nobody reads what is printed, as of a command that the signal for it ends.
+        user interrupted, 141 when nothing reads the output, as for a command that SIGPIPE ends.
     """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def terminate(signum: int, _: FrameType | None) -> NoReturn:
-    """End by a signal as by an exception, so that contenders end as well; those that follow change nothing."""
+    """Turn a signal into an exception, so that contenders end as well. Further signals are ignored."""
     signal.signal(signum, signal.SIG_IGN)
     sys.exit(128 + signum)
 

@@ -1,4 +1,4 @@
-"""Algorithms of collectives beside each other: the arguments and the table of `simulate` and `tune`."""
+"""Comparison of the algorithms of collectives: the arguments and the table of `simulate` and `tune`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LEGEND: Final = "* marks the fastest algorithm of a column, < the one that the t
 
 
 def table(collective: str, ranks: int, sizes: Sequence[int], times: Times, *, shared_memory: bool) -> Iterator[str]:
-    """A heading, and a line per algorithm with its times.
+    """Yield a heading, and a line per algorithm with its times.
 
     Args:
         sizes: bytes of one rank's block, or of the vector.
-        shared_memory: whether the ranks have it.
+        shared_memory: True if the ranks share memory.
     """
     best = [min(column) for column in zip(*times.values(), strict=True)]
     chosen = [preferred(COLLECTIVES[collective], ranks, size, shared_memory=shared_memory) for size in sizes]
@@ -34,12 +34,12 @@ def table(collective: str, ranks: int, sizes: Sequence[int], times: Times, *, sh
 
 
 def sizes_of(collective: str, sizes: Sequence[int]) -> Sequence[int]:
-    """The sizes that make a difference."""
+    """Return the sizes that matter to a collective."""
     return sizes if collective != "barrier" else [0]
 
 
 def add_arguments(parser: argparse.ArgumentParser, ranks: str, sizes: str, most_ranks: int) -> None:
-    """Which collectives, numbers of ranks and sizes; the last two as the user would write the defaults."""
+    """Add the collectives, numbers of ranks and sizes; `ranks` and `sizes` are defaults, as on the command line."""
     add, of_ranks = parser.add_argument, arguments.ascending(arguments.count(most_ranks))
     known = arguments.name(COLLECTIVES)
     add("collectives", nargs="*", action=arguments.Once, metavar="collective", type=known, help="all by default")

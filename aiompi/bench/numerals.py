@@ -1,10 +1,10 @@
-"""Numbers as one writes them."""
+"""Formats of numbers and sizes for tables."""
 
 from __future__ import annotations
 
 
 def number(value: float) -> str:
-    """Three digits that matter."""
+    """Return a number with three significant digits, or two below 0.1."""
     if value == 0 or value >= 100:
         return f"{value:.0f}"
     if value >= 10:
@@ -13,7 +13,7 @@ def number(value: float) -> str:
 
 
 def size(nbytes: int) -> str:
-    """A number of bytes."""
+    """Return a number of bytes with its unit."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if nbytes and nbytes % unit == 0:
             return f"{nbytes // unit} {name}"

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
 
     Raises:
         BenchError: something could not be measured or written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
     results = Results(chosen.json, quick=chosen.quick, awake=chosen.awake)

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
 
     Raises:
         BenchError: something could not be measured or written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
     collectives = chosen.collectives or list(COLLECTIVES)
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def origin(chosen: argparse.Namespace) -> dict[str, str]:
-    """Where the rules come from; whoever reads the file wants to know."""
+    """Return the origin of the rules, for readers of the file."""
     ranks, sizes = (",".join(map(str, those)) for those in (chosen.ranks, chosen.sizes))
     names = "".join(f" {name}" for name in chosen.collectives)
     cores = len(os.sched_getaffinity(0))
@@ -66,7 +66,7 @@ def origin(chosen: argparse.Namespace) -> dict[str, str]:
 
 
 def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat: int) -> list[tuple[str, Times]]:
-    """Times of all algorithms of these collectives.
+    """Return the times of all algorithms of these collectives.
 
     Raises:
         BenchError: a job did not answer.
@@ -76,7 +76,7 @@ def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat
 
 
 def contenders(collectives: Sequence[str], ranks: int) -> list[Contender]:
-    """As many jobs as a collective has algorithms; in the first each uses its first one, and so on."""
+    """Return as many jobs as a collective has algorithms. In the first job each collective uses its first algorithm."""
     names = {collective: list(COLLECTIVES[collective].algorithms) for collective in collectives}
     jobs = []
     for number in range(max(map(len, names.values()))):
@@ -92,7 +92,7 @@ def _times(jobs: Sequence[Conversation], collective: str, sizes: Sequence[int], 
 
 
 def _column(jobs: Sequence[Conversation], collective: str, nbytes: int, repeat: int) -> list[float]:
-    """Seconds per call in each job, which take turns."""
+    """Return the seconds per call in each job; the jobs take turns."""
     sides = callers({"work": "collective", "name": collective, "nbytes": nbytes}, jobs, slowest)
     return [statistics.median(samples) for samples in in_turns(repeat, *sides)]
 

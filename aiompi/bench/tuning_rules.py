@@ -1,7 +1,7 @@
-"""Rules out of measured times: from what size on, and with how many ranks, which algorithm is taken.
+"""Rules from measured times: which algorithm to use from which size, and for how many ranks.
 
-A machine tells nothing about more ranks than it was measured with, nor about ranks that do not share its memory, nor
-about objects: for those the present rules stay.
+The times say nothing about more ranks than were measured, about ranks that share no memory, or about objects. The
+present rules for these stay.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final
 from aiompi.bench.algorithms import Times
 from aiompi.coll.select import Rule, tuning
 
-#: how much faster an algorithm must be for a change, so that noise makes no rules
+#: how much faster an algorithm must be to replace another, so that noise does not change rules
 MARGIN: Final = 1.1
 
 
 def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times]) -> list[dict[str, Any]]:
-    """Rules for a collective.
+    """Return the rules for a collective.
 
     Args:
         collective: name.
@@ -29,8 +29,7 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
         measured: number of ranks, ascending -> times.
 
     Returns:
-        The present rules for objects; for each number of ranks, up to which they hold, rules by size; then the present
-        ones for others.
+        The present rules for objects, then rules by size for up to each number of ranks, then the other present rules.
     """
     present = tuning()[collective]
     rules = [rule for rule in present if rule.objects]
@@ -50,12 +49,12 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
 
 
 def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
-    """The algorithm that is taken now."""
+    """Return the algorithm that the present rules choose."""
     return next(rule.algorithm for rule in present if rule.applies(ranks, size, shared_memory=True))
 
 
 def _covers(following: Rule, rule: Rule) -> bool:
-    """Whether the rule that follows another one does the same, with no narrower limits."""
+    """Return True if the following rule chooses the same algorithm, with no narrower limits."""
     limits = (following.max_ranks, rule.max_ranks), (following.max_bytes, rule.max_bytes)
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
     wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
@@ -64,17 +63,17 @@ def _covers(following: Rule, rule: Rule) -> bool:
 
 
 def _entry(rule: Rule) -> dict[str, Any]:
-    """A rule as it stands in tuning data, without what is left out."""
+    """Return a rule as in tuning data, without its defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(Rule)}
     return {name: value for name, value in dataclasses.asdict(rule).items() if value != defaults[name]}
 
 
 def render(rules: Mapping[str, Sequence[Mapping[str, Any]]], origin: Mapping[str, str]) -> str:
-    """Tuning data as text, a rule a line.
+    """Return tuning data as text, one rule per line.
 
     Args:
-        rules: by collective.
-        origin: how they were made.
+        rules: rules by collective.
+        origin: how the rules were made.
     """
     blocks = (f'    "{name}": [\n' + ",\n".join(f"      {json.dumps(rule)}" for rule in those) + "\n    ]"
               for name, those in rules.items())  # fmt: skip
@@ -84,7 +83,7 @@ def render(rules: Mapping[str, Sequence[Mapping[str, Any]]], origin: Mapping[str
 
 
 def _by_size(sizes: Sequence[int], times: Times, incumbent: str) -> Iterator[tuple[str, int | None]]:
-    """The algorithms from small to large sizes, each with its limit, the last without one."""
+    """Yield the algorithms from small to large sizes, each with its maximum size; the last has None."""
     winners = _winners(times, len(sizes), incumbent)
     for (size, winner), (larger, successor) in pairwise(zip(sizes, winners, strict=True)):
         if successor != winner:
@@ -93,7 +92,7 @@ def _by_size(sizes: Sequence[int], times: Times, incumbent: str) -> Iterator[tup
 
 
 def _winners(times: Times, number: int, incumbent: str) -> list[str]:
-    """The fastest algorithm for each size; the one before stays as long as none is faster by the margin."""
+    """Return the fastest algorithm for each size; the previous one stays unless another is faster by the margin."""
     winners = [incumbent]
     for i in range(number):
         fastest = min(times, key=lambda name: times[name][i])
@@ -103,6 +102,6 @@ def _winners(times: Times, number: int, incumbent: str) -> list[str]:
 
 
 def _between(size: int, larger: int) -> int:
-    """The power of two in the middle of the two, at least the smaller one."""
+    """Return the power of two nearest to the geometric mean of two sizes, at least the smaller size."""
     middle = math.sqrt(max(size, 1) * larger)
     return max(size, 1 << round(math.log2(middle)))

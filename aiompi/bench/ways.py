@@ -25,12 +25,12 @@ WAITING: Final = {"spin": "AIOMPI_SPIN=500e-6", "asleep": "AIOMPI_SPIN=0"}
 PLACED: Final = {"apart": 2, "crowded": 4}
 SIZES: Final = "1k,4k,16k,64k,128k,256k,512k,1m,2m,4m,16m"
 
-#: seconds that a turn takes, about; at most how many rounds it has; and rounds of the trial that tells how many
+#: approximate seconds of a turn, maximum of its rounds, and rounds of the trial that finds how many fit into it
 _TURN: Final = 0.02
 _MOST_ROUNDS: Final = 300
 _TRIAL: Final = 3
 _BLOCKS: Final = 2
-#: a way stays that gains so much in a state, and loses no more in another
+#: a way stays if it gains this much in a state, and loses no more than this in another
 _GAIN: Final = 1.1
 _LOSS: Final = 0.95
 _WIDTH: Final = 40
@@ -48,7 +48,7 @@ A way earns its lines if it gains 10 % in a state and loses no more than 5 % in 
 
 
 class State(NamedTuple):
-    """How ranks wait, how they are placed, what they send, and how they use its memory."""
+    """How ranks wait, how they are placed, what they send, and how they use memory."""
 
     waiting: str
     placed: str
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
 
     Raises:
         BenchError: something could not be measured or written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
     results = Results(chosen.json, quick=chosen.quick, awake=chosen.awake)
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _rows(name: str, way: Way, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What is measured for a way, state by state."""
+    """Yield the measurements of a way, state by state."""
     shortest, longest = way.sizes
     sizes = [nbytes for nbytes in chosen.sizes if shortest <= nbytes <= longest]
     if not sizes:
@@ -110,7 +110,7 @@ def _contender(processes: int, *variables: str, way: str = "") -> Contender:
 
 
 def _ratios(jobs: Sequence[Conversation], state: State, nbytes: int, chosen: argparse.Namespace) -> list[float]:
-    """By turns: the time without the way, in parts of that with it."""
+    """Return the time without the way divided by the time with it, for each turn."""
     if state.payload in ("buffer", "object"):
         work = {"work": "exchange", "payload": state.payload, "nbytes": nbytes, "memory": state.memory}
         work, count, most, value = {**work, "blocks": _BLOCKS}, "rounds", _TURN / _BLOCKS, _round_trip
@@ -127,7 +127,7 @@ def _ratios(jobs: Sequence[Conversation], state: State, nbytes: int, chosen: arg
 
 
 def _round_trip(answer: Answer) -> float:
-    """Seconds of a round trip, without those in which the ranks wrote messages; the mean of all pairs of ranks."""
+    """Return the seconds of a round trip, the mean of all pairs, without the time in which ranks wrote messages."""
     half = len(answer) // 2
     pairs = []
     for lead, follow in zip(answer[:half], answer[half:], strict=True):
@@ -137,7 +137,7 @@ def _round_trip(answer: Answer) -> float:
 
 
 def _mean(row: dict[str, Any]) -> float:
-    """The geometric mean over all sizes."""
+    """Return the geometric mean over all sizes."""
     return float(statistics.geometric_mean([statistics.median(turns) for turns in row["ratios"].values()]))
 
 

@@ -1,4 +1,4 @@
-"""What the micro-benchmarks are: names, works, and what the samples mean."""
+"""The table of the micro-benchmarks: their names and works, and the meaning of their samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aiompi.bench.contender import Answer
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.samples import call_time
 
-#: messages of a window, as in the OSU micro-benchmarks, as far as they have place in so many bytes
+#: messages of a window, as in the OSU micro-benchmarks, and maximum of bytes of a window
 WINDOW: Final = 64
 WINDOW_NBYTES: Final = 64 * 2**20
 
 MICROSECONDS: Final = "us"
 RATE: Final = "MB/s"
 
-#: makes a sample of an answer and the number of bytes
+#: computes a sample from an answer and the number of bytes
 Value = Callable[[Answer, int], float]
 
 
@@ -25,14 +25,14 @@ class Benchmark(NamedTuple):
     """A micro-benchmark.
 
     Attributes:
-        name: of OSU, with _objects behind it when objects are sent.
+        name: name in OSU, with the suffix _objects if it sends objects.
         title: what is measured.
-        work: its name and fixed arguments.
-        unit: of the samples; of MICROSECONDS less is better, of RATE more.
-        value: makes the samples.
-        ranks: how many there are, None for as many as one likes.
-        sized: whether there is anything to be sent.
-        counted: whether the rate of messages is told as well as that of bytes.
+        work: name of the work and its fixed arguments.
+        unit: unit of samples; less is better for MICROSECONDS, more for RATE.
+        value: computes the samples.
+        ranks: number of ranks, None if it is free.
+        sized: True if messages have a size.
+        counted: True if the rate of messages is reported in addition to that of bytes.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Benchmark(NamedTuple):
 
     @property
     def paired(self) -> bool:
-        """Whether it needs pairs of as many ranks as one likes."""
+        """True if the benchmark uses pairs of any number of ranks."""
         return self.ranks is None and not self._collective
 
     @property
@@ -54,11 +54,11 @@ class Benchmark(NamedTuple):
         return bool(self.work["work"].startswith("collective"))
 
     def at(self, nbytes: int, rounds: int) -> Work:
-        """The work for a size.
+        """Return the work for a size.
 
         Args:
-            nbytes: of a message, a rank's block, or the vector.
-            rounds: how often it is done between two readings of the clock; collectives: how many calls are timed.
+            nbytes: bytes of a message, a rank's block, or the vector.
+            rounds: iterations between two readings of the clock; for collectives, the number of timed calls.
         """
         work = {**self.work, "nbytes": nbytes}
         if self._collective:
@@ -68,44 +68,44 @@ class Benchmark(NamedTuple):
         return {**work, "iterations": rounds, "blocks": 1}
 
     def warm_up(self, nbytes: int) -> Work:
-        """The work with a message that is longer than those which are measured; a collective's is broadcast."""
+        """Return the work with a message longer than the measured ones; for collectives this is a broadcast."""
         if self._collective:
             return {"work": "collective", "name": "bcast", "nbytes": nbytes, "calls": 1}
         return self.at(nbytes, 1)
 
     def seconds(self, answer: Answer) -> float:
-        """What a round has taken."""
+        """Return the seconds of a round."""
         return call_time(answer) / 1e6 if self._collective else statistics.fmean(_leaders(answer))
 
 
 def window(nbytes: int) -> int:
-    """Number of messages that are outstanding at once."""
+    """Return the number of messages that are outstanding at once."""
     return max(1, min(WINDOW, WINDOW_NBYTES // max(nbytes, 1)))
 
 
 def one_way(answer: Answer, nbytes: int) -> float:
-    """Microseconds of half a round trip, the mean of the pairs."""
+    """Return the microseconds of half a round trip, the mean of the pairs."""
     return statistics.fmean(_leaders(answer)) / 2 * 1e6
 
 
 def rate(answer: Answer, nbytes: int) -> float:
-    """MB/s of all pairs together."""
+    """Return the MB/s of all pairs together."""
     leaders = _leaders(answer)
     return len(leaders) * nbytes * window(nbytes) / statistics.fmean(leaders) / 1e6
 
 
 def both_ways(answer: Answer, nbytes: int) -> float:
-    """MB/s of both directions together."""
+    """Return the MB/s of both directions together."""
     return 2 * rate(answer, nbytes)
 
 
 def call(answer: Answer, nbytes: int) -> float:
-    """Microseconds that the call of a collective takes in the rank where it takes longest."""
+    """Return the microseconds of a call of a collective in its slowest rank."""
     return call_time(answer)
 
 
 def _leaders(answer: Answer) -> list[float]:
-    """Seconds per iteration of the ranks that begin."""
+    """Return the seconds per iteration of the ranks that begin."""
     return [statistics.median(blocks) for blocks in answer[: len(answer) // 2]]
 
 

@@ -1,4 +1,4 @@
-"""Rows of micro-benchmarks as a picture: medians over sizes, with the range of the turns around them."""
+"""A picture of the rows of micro-benchmarks: medians over sizes, with the range of the turns around them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiompi.bench.osu.run import Row
 #: pictures side by side, and inches of each
 _ACROSS: Final = 3
 _WIDTH, _HEIGHT = 4.6, 3.6
-#: formats that need a system of TeX, or have pixels without a word of how many there are in a row
+#: formats that need TeX, or that store pixels without the width of the picture
 _NOT_HERE: Final = frozenset({"pgf", "raw", "rgba"})
 #: inches of a name in the legend, and of a line of them
 _LABEL, _LINE = 1.5, 0.2
 
 
 def formats() -> list[str]:
-    """Suffixes of pictures that matplotlib writes by itself."""
+    """Return the suffixes of formats that matplotlib writes by itself."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     return sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes() if name not in _NOT_HERE)
@@ -31,19 +31,19 @@ def save(rows: Sequence[Row], path: Path) -> None:
     """Write the picture.
 
     Args:
-        rows: those of a benchmark one after the other.
-        path: file whose suffix says which format.
+        rows: rows, those of one benchmark after another.
+        path: file, whose suffix determines the format.
 
     Raises:
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
-        ValueError: the suffix is none of `formats`.
+        ValueError: the suffix is not in `formats`.
     """
     draw(rows).savefig(path, dpi=110)
 
 
 def draw(rows: Sequence[Row]) -> Any:
-    """The picture, a Figure; see `save`."""
+    """Return the picture, a Figure; see `save`."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

@@ -1,5 +1,5 @@
-"""`python -m aiompi.bench simulate`: the algorithms of the collectives on a network that is only computed.
+"""`python -m aiompi.bench simulate`: the algorithms of the collectives on a simulated network.
 
-The coroutines are those that serve calls; `network` steps them in simulated time, `calls` gives them contributions
-without content, and `command` prints what each would take.
+The simulation runs the coroutines that serve real calls. `network` steps them in simulated time, `calls` gives them
+contributions without content, and `command` prints the predicted times.
 """

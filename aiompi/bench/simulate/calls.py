@@ -13,7 +13,7 @@ from aiompi.datatype.buffer.allocation import allocate
 
 
 class Shade(Block):
-    """A block of some length in memory that all share, and which nobody touches."""
+    """A block of some length in memory that all ranks share, and that is never read or written."""
 
     __slots__ = ()
 
@@ -22,15 +22,15 @@ class Shade(Block):
         return Shade(self.memory[start:stop])
 
     def copy(self, other: Block) -> None:
-        """Nothing: the model has no cost for copies."""
+        """Do nothing: the model has no cost for copies."""
 
 
 class ShadeAccumulator(Accumulator):
-    """A vector of bytes of which nobody knows the values.
+    """A vector of bytes without values.
 
     Args:
-        node: the rank, which is busy while it combines.
-        memory: as long as the vector.
+        node: rank, which is busy while it combines.
+        memory: memory of the length of the vector.
     """
 
     __slots__ = ("_memory", "_node")
@@ -82,7 +82,7 @@ class ShadeAccumulator(Accumulator):
         self._memory = part._memory
 
 
-# Makes the arguments of an algorithm on a rank, out of memory of the length of its block or vector.
+# Functions that return the arguments of an algorithm on a rank, from memory of the length of its block or vector.
 Arguments: TypeAlias = Callable[[Node, memoryview], tuple[Any, ...]]
 
 
@@ -95,7 +95,7 @@ def _at_root(node: Node, memory: memoryview) -> list[Block] | None:
 
 
 def _segments(node: Node, memory: memoryview) -> list[int]:
-    """Their lengths, as equal as may be."""
+    """Return their lengths, as equal as possible."""
     length, size = len(memory), node.size
     return [(rank + 1) * length // size - rank * length // size for rank in range(size)]
 
@@ -116,13 +116,13 @@ ARGUMENTS: Final[Mapping[str, Arguments]] = {
 
 
 def predict(collective: str, algorithm: str, size: int, nbytes: int, model: Model) -> float:
-    """Seconds that a call takes.
+    """Return the predicted seconds of a call.
 
     Args:
         collective, algorithm: names in the registry.
         size: number of ranks.
-        nbytes: of one rank's block, or of the vector.
-        model: of the network.
+        nbytes: bytes of one rank's block, or of the vector.
+        model: model of the network.
     """
     run = COLLECTIVES[collective].algorithm(algorithm).run
     arguments, memory = ARGUMENTS[collective], allocate(nbytes)

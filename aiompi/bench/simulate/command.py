@@ -1,4 +1,4 @@
-"""The command: predicted times of all algorithms, by collective, number of ranks and size."""
+"""The command line: prints predicted times of all algorithms, by collective, number of ranks and size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> None:
 
     Raises:
         BenchError: something could not be written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
     model = Model(chosen.alpha * 1e-6, 1e-9 / chosen.bandwidth, 1e-9 / chosen.combining)
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def predictions(collective: str, ranks: int, sizes: Sequence[int], model: Model) -> algorithms.Times:
-    """Times of all algorithms of a collective."""
+    """Return the times of all algorithms of a collective."""
     return {
         name: [predict(collective, name, ranks, size, model) for size in sizes]
         for name in COLLECTIVES[collective].algorithms

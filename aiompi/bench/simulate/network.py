@@ -1,8 +1,8 @@
 """A network in simulated time, in the alpha-beta-gamma model.
 
 A message of m bytes keeps its sender and its receiver busy for alpha + m * beta seconds. A rank sends one message at a
-time, in the order of the calls, and receives one at a time, in the order in which they set out; it can do both at once.
-Combining m bytes takes gamma * m seconds. Nobody waits for a receive to be posted.
+time, in the order of the calls, and receives one at a time, in the order in which they start; it can do both at once.
+Combining m bytes takes gamma * m seconds. Messages do not wait for a posted receive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiompi.wire.frame import Payload
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Model:
-    """What a network and its ranks need.
+    """Cost parameters of a network and its ranks.
 
     Attributes:
         alpha: seconds per message.
@@ -33,7 +33,7 @@ class Model:
 
 
 class Event:
-    """A send or receive of one rank: awaited by its coroutine, completed by the network.
+    """A send or receive of one rank, which its coroutine awaits and the network completes.
 
     Attributes:
         length: bytes.
@@ -59,7 +59,7 @@ class Event:
 
 
 class Node:
-    """One rank, and what its algorithm has for a channel.
+    """One rank, which is the channel of its algorithm.
 
     Attributes:
         clock: seconds that it has been busy or waiting.
@@ -85,7 +85,7 @@ class Node:
         return self._coroutine is None
 
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Event:
-        """Start a send; its length is all that counts."""
+        """Start a send, of which only the length counts."""
         network = self._network
         send = Event(self, nbytes)
         start = max(self.clock, self._sending_until)
@@ -95,7 +95,7 @@ class Node:
         return send
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Event]:
-        """Start sends of the same, one by one: the ranks of this network share no memory."""
+        """Start sends of the same message one by one: the ranks of this network share no memory."""
         return [self.isend(payload, nbytes, dest) for dest in dests]
 
     def irecv(self, memory: memoryview | None, source: int) -> Event:
@@ -108,11 +108,11 @@ class Node:
         return receive
 
     def combine(self, nbytes: int) -> None:
-        """Be busy with so many bytes of a reduction."""
+        """Combine this many bytes of a reduction."""
         self.clock += self._network.model.gamma * nbytes
 
     def reached(self, source: int, nbytes: int) -> None:
-        """A message sets out to this rank."""
+        """Note that a message to this rank starts."""
         network = self._network
         self._receiving_until = max(network.now, self._receiving_until) + network.cost(nbytes)
         network.at(self._receiving_until, lambda: self._arrive(source, nbytes))
@@ -130,7 +130,7 @@ class Node:
         self._step()
 
     def wake(self, event: Event) -> None:
-        """Go on, if this is what the coroutine waits for."""
+        """Continue the coroutine if it waits for this event."""
         if event is self._awaited:
             self.clock = max(self.clock, self._network.now)
             self._step()
@@ -144,15 +144,15 @@ class Node:
 
 
 class Network:
-    """Ranks, and the messages between them.
+    """The ranks and the messages between them.
 
     Args:
         size: number of ranks.
-        model: their speed.
+        model: cost parameters.
 
     Attributes:
-        now: seconds.
-        nodes: by rank.
+        now: simulated time in seconds.
+        nodes: nodes by rank.
     """
 
     def __init__(self, size: int, model: Model) -> None:
@@ -164,22 +164,22 @@ class Network:
         self._number = 0
 
     def cost(self, nbytes: int) -> float:
-        """Seconds that a message keeps both sides busy."""
+        """Return the seconds for which a message keeps both sides busy."""
         return self.model.alpha + nbytes * self.model.beta
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something at a time; at the same time, in the order of these calls."""
+        """Schedule a callback; callbacks of the same time run in the order of these calls."""
         self._number += 1
         heapq.heappush(self._agenda, (time, self._number, action))
 
     def run(self, algorithm: Callable[[Node], Coroutine[Any, None, None]]) -> float:
-        """Let all ranks run an algorithm from time 0 on.
+        """Run an algorithm in all ranks from time 0.
 
         Returns:
-            Seconds until the last one has ended.
+            Seconds until the last rank has finished.
 
         Raises:
-            InternalError: some never end.
+            InternalError: some ranks never finish.
         """
         for node in self.nodes:
             node.start(algorithm(node))

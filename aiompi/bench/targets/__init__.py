@@ -1,4 +1,4 @@
-"""The figures: a module per family, which gives contenders their turns and compares what they measured."""
+"""The figures with targets: one module per family, which lets contenders take turns and compares their measurements."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 from aiompi.bench.targets.family import Family
 
-#: what is measured unless families are named
+#: families that are measured by default
 FAMILIES: Final = (
     "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "datatype", "impi",
 )  # fmt: skip
-#: what is measured only when it is named, because it needs what the extra `bench` installs
+#: families that are measured only if named, because they need packages of the extra `bench`
 COMPARISONS: Final = ("collective", "mpich", "asynchronous")
 
 
 def family(name: str) -> Family:
-    """The family of that name, one of FAMILIES or COMPARISONS."""
+    """Return the family of this name, one of FAMILIES or COMPARISONS."""
     found: Family = importlib.import_module(f"{__name__}.{name}").FAMILY
     return found

@@ -1,4 +1,4 @@
-"""The native face beside what else moves messages between two asyncio programs, all of which sleep while they wait."""
+"""The native face compared with other libraries for two asyncio programs, all of which sleep while they wait."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SIZES: Final = {
     8: ("8 B", 200), 2**10: ("1 KiB", 200), 2**16: ("64 KiB", 100), 2**20: ("1 MiB", 20), 2**24: ("16 MiB", 3),
 }  # fmt: skip
 _BLOCKS: Final = 3
-#: bytes from which ours is to be faster than a bare protocol, and how much slower it may be below
+#: bytes from which aiompi must be faster than a bare protocol, and how much slower it may be below
 _LONG: Final = 2**16
 _SHORT_BOUND: Final = 1.15
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Messages to and fro, of each size."""
+    """Yield figures of round trips, for each size."""
     names = ("uvloop", "pyzmq", "distributed")
     contenders = aiompi_job(2, "AIOMPI_SPIN=0", face="native"), UVLOOP, zmq_pair(), distributed_pair()
     with conversations(*contenders) as everyone:

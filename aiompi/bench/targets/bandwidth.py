@@ -1,4 +1,4 @@
-"""Bandwidth of large buffers: a window of messages and a short answer, as osu_bw has it."""
+"""Bandwidth of large buffers: a window of messages and a short answer, as in osu_bw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GOAL: Final = Goal("ratio", "at least", 0.7)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, beside a bare socket that blocks or does not: whichever is faster."""
+    """Compare both faces with a bare socket, blocking or non-blocking, whichever is faster."""
     with conversations(BLOCKING, NATIVE, SOCKET) as (blocking, native, socket):
         for window, iterations in WINDOWS.items():
 

@@ -1,4 +1,4 @@
-"""Collectives beside those of mpi4py with MPICH, whose ranks are as many processes on the same cores."""
+"""Collectives compared with mpi4py and MPICH, with the same number of processes on the same cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 
 PROCESSES: Final = (2, 4)
-#: bytes of one rank's block, or of the vector -> how they are written
+#: bytes of one rank's block, or of the vector -> text
 SIZES: Final = {8: "8 B", 64 * 2**10: "64 KiB", 4 * 2**20: "4 MiB"}
 NAMES: Final = (
     "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter", "scan",
@@ -24,7 +24,7 @@ _GOAL: Final = Goal("ratio", "at most", 1)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Buffers of each size, objects after them, and objects in processes of their own."""
+    """Compare buffers of each size, objects after them, and objects in fresh processes."""
     for processes in PROCESSES:
         with _sides(processes) as sides:
             for text, work in _buffers():
@@ -55,7 +55,7 @@ def _objects(text: str, name: str, sides: tuple[Conversation, ...], options: Opt
 def _figure(
     name: str, work: Work, sides: tuple[Conversation, ...], options: Options, goal: Goal | None = None
 ) -> Figure:
-    """Turns of both, in which each makes as many calls as the other."""
+    """Return the samples of both, which make the same number of calls per turn."""
     ours, theirs = callers(work, sides, call_time, 1 if options.quick else None)
     return compare(name, "us", options.repeat, ours, theirs, goal)
 
@@ -68,6 +68,6 @@ FAMILY: Final = Family(
 Time of a call that begins after a barrier, until its slowest rank has ended; sizes are those of a rank's block, or of
 the vector. Objects are dicts with an array of 1 MiB, and cost more as long as malloc has not seen a longer message. A
 rank of MPICH that waits spins, and yields its core when nothing comes; one of aiompi sleeps until it is woken, after a
-short look around if there are cores for all ranks. With more processes than cores this decides: what spins is in the
-way of those whom it waits for.""",
+short look around if there are cores for all ranks. With more processes than cores this decides: a spinning
+rank keeps a core from the ranks that it waits for.""",
 )

@@ -1,4 +1,4 @@
-"""The command: measure the figures, and say which reach their targets."""
+"""The command line: measures the figures, and prints which reach their targets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ many: taskset -c 0 python -m aiompi.bench targets has them share one.
 
 
 def main(argv: Sequence[str]) -> None:
-    """Entry point of `python -m aiompi.bench targets`; it does not matter whether targets are missed.
+    """Entry point of `python -m aiompi.bench targets`. Missed targets are not an error.
 
     Raises:
         BenchError: something could not be measured or written.
-        BrokenPipeError: nobody reads what is printed.
+        BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
     options = Options(chosen.repeat, chosen.quick)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _measured(name: str, options: Options) -> Iterator[Figure]:
-    """The figures of a family, printed as they come."""
+    """Return the figures of a family; print each when it is measured."""
     family = targets.family(name)
     note = f"{family.note}\n" if family.note else ""
     show(f"\n{note}{table.head(family.title, family.beside)}")

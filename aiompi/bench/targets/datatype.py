@@ -1,4 +1,4 @@
-"""Derived datatypes: copies beside those of NumPy, what a type without gaps costs, and what a type of many blocks."""
+"""Derived datatypes: copies compared with NumPy, the cost of a type without gaps, and of a type of many blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MEMORY_GOAL: Final = Goal("ours", "at most", 64)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Copies beside the fastest NumPy expression for the same, messages, and commits."""
+    """Compare copies with the fastest NumPy expression, and measure messages and commits."""
     rows, edge, blocks = options.scaled(ROWS), EDGE // 4 if options.quick else EDGE, options.scaled(BLOCKS)
     yield from _copies("column", copies.column(rows), options)
     for axis in (1, 2):
@@ -44,7 +44,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _copies(name: str, case: Case, options: Options, goal: Goal | None = _COPY_GOAL) -> Iterator[Figure]:
-    """A figure each for packing and unpacking."""
+    """Yield a figure each for packing and unpacking."""
     yield _copy(f"pack {name}", case, case.pack_ours, case.pack, options, goal)
     yield _copy(f"unpack {name}", case, case.unpack_ours, case.unpack, options, goal)
 
@@ -58,7 +58,7 @@ def _copy(name: str, case: Case, ours: Copy, floors: Sequence[Copy], options: Op
 
 
 def _messages(options: Options) -> Iterator[Figure]:
-    """A type that is contiguous in truth, beside a predefined one, in both faces."""
+    """Compare a derived type without gaps with a predefined type, in both faces."""
     with conversations(BLOCKING, NATIVE) as (blocking, native):
         for doubles, iterations in DOUBLES.items():
             for face, conversation in (("blocking", blocking), ("native", native)):
@@ -72,7 +72,7 @@ def _messages(options: Options) -> Iterator[Figure]:
 
 
 def _commits(blocks: int, options: Options) -> Iterator[Figure]:
-    """An indexed type, beside copies of its arguments."""
+    """Compare the commit of an indexed type with copies of its arguments."""
     where = copies.places(blocks)
     lengths = np.ones_like(where)
 

@@ -1,4 +1,4 @@
-"""What the families of figures share: options, and figures of two sides."""
+"""`Family`: a group of figures, with its options, and the comparison of two sides."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Options:
 
     Attributes:
         repeat: turns of each side, from which the medians come.
-        quick: whether to do only so much that everything has run; the figures then mean little.
+        quick: True to run everything only briefly; the figures then mean little.
     """
 
     repeat: int = 9
     quick: bool = False
 
     def scaled(self, thorough: int) -> int:
-        """A number of iterations, for a thorough measurement and at least 1."""
+        """Return a number of iterations: `thorough`, or fewer but at least 1 if `quick`."""
         return max(1, thorough // 50) if self.quick else thorough
 
 
@@ -31,10 +31,10 @@ class Family(NamedTuple):
     """Figures that belong together.
 
     Attributes:
-        title: of their table.
+        title: title of their table.
         figures: measures them one by one.
         beside: what they are compared with.
-        note: what must be known to read them; lines.
+        note: lines that explain them.
     """
 
     title: str
@@ -51,6 +51,6 @@ def compare(
     floor: Callable[[], float],
     goal: Goal | None = None,
 ) -> Figure:
-    """The figure of two sides that take turns."""
+    """Return the figure of two sides that take turns."""
     samples, floor_samples = in_turns(repeat, ours, floor)
     return Figure(name, unit, samples, floor_samples, goal)

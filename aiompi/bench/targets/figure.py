@@ -1,4 +1,4 @@
-"""A figure: what was measured of ours and of its floor in the same run, and what it is to be."""
+"""`Figure`: samples of aiompi and of its floor from the same run, and `Goal`: the target of a figure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SYMBOLS: Final = {"at most": "<=", "at least": ">="}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure is to reach.
+    """The target of a figure.
 
     Attributes:
-        subject: what it is about: "ratio" (ours / floor), "difference" (ours - floor) or "ours".
+        subject: compared value: "ratio" (ours / floor), "difference" (ours - floor) or "ours".
         sense: "at most" or "at least".
         bound: the bound, in the unit of the figure unless it is a ratio.
     """
@@ -25,10 +25,10 @@ class Goal:
     bound: float
 
     def text(self, unit: str) -> str:
-        """The goal as one reads it.
+        """Return the goal as text.
 
         Args:
-            unit: of the figure.
+            unit: unit of the figure.
         """
         limit = f"{_SYMBOLS[self.sense]} {self.bound:g}"
         return limit if self.subject == "ratio" else f"{self.subject} {limit} {unit}"
@@ -36,13 +36,13 @@ class Goal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """Samples of ours and of the floor, taken in turns.
+    """Samples of aiompi ("ours") and of the floor, taken in turns.
 
     Attributes:
         name: what was measured.
-        unit: of the samples.
+        unit: unit of the samples.
         ours, floor: one sample per turn; not empty.
-        goal: None when the figure is for information.
+        goal: target, None if the figure is for information.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Median of ours / median of the floor; None when the floor is nothing."""
+        """Median of ours / median of the floor; None if the floor is 0."""
         floor = statistics.median(self.floor)
         return statistics.median(self.ours) / floor if floor else None
 
@@ -64,7 +64,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is reached; None without one."""
+        """True if the goal is reached; None without a goal."""
         if self.goal is None:
             return None
         subjects = {"ratio": self.ratio, "difference": self.difference, "ours": statistics.median(self.ours)}
@@ -74,7 +74,7 @@ class Figure:
         return value <= self.goal.bound if self.goal.sense == "at most" else value >= self.goal.bound
 
     def record(self) -> dict[str, Any]:
-        """The figure in types of JSON."""
+        """Return the figure in types of JSON."""
         return {
             "name": self.name,
             "unit": self.unit,

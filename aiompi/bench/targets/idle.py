@@ -16,7 +16,7 @@ _GOAL: Final = Goal("ours", "at most", 20)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, beside a process that waits in the bare socket or loop; all at the same time."""
+    """Compare both faces with a process that waits in a bare socket or loop, all at the same time."""
     seconds = 0.2 if options.quick else SECONDS
     with conversations(BLOCKING, NATIVE, SOCKET, UVLOOP) as everyone:
         samples: list[list[float]] = [[] for _ in everyone]

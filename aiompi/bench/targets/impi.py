@@ -31,12 +31,12 @@ _WINDOWS: Final = {1: 24, 8: 3}
 _BLOCKS: Final = 3
 _LATENCY_GOAL: Final = Goal("ratio", "at most", 4)
 _BANDWIDTH_GOAL: Final = Goal("ratio", "at least", 0.4)
-#: as it is without IMPI, within noise
+#: equal to the time without IMPI, within noise
 _WITHIN_GOAL: Final = Goal("ratio", "at most", 1.15)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Between clients beside TCP, through relays and not; within a client beside a job that knows nothing of IMPI."""
+    """Compare messages between clients with TCP, with and without relays, and within a client with a plain job."""
     latency = {"work": "latency", "nbytes": SHORT, "iterations": options.scaled(_ROUNDS), "blocks": _BLOCKS}
     with conversations(APART, TOGETHER, TCP, RELAYS, BLOCKING) as (apart, together, tcp, relays, alone):
         for name, ours, floor, goal in (
@@ -57,7 +57,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _bandwidth(conversation: Conversation, window: int, options: Options) -> Side:
-    """Messages of which so many are outstanding at a time."""
+    """Measure messages of which several are outstanding at a time."""
 
     def rate(answer: Answer) -> float:
         return LARGE * window / per_iteration(answer) / 1e6

@@ -1,4 +1,4 @@
-"""Latency of buffers: half a round trip, as osu_latency has it."""
+"""Latency of buffers: half a round trip, as in osu_latency."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NATIVE_GOAL: Final = Goal("ratio", "at most", 2)
 
 
 class Pairing(NamedTuple):
-    """What is compared with what.
+    """A comparison of a face with its floor.
 
     Attributes:
-        name: of the figure.
-        ours: the face.
-        work: of the face; the floor's is plain latency.
-        floor: the bare socket or protocol of its kind.
-        goal: for the shortest message between two cores.
+        name: name of the figure.
+        ours: contender of the face.
+        work: work of the face; the work of the floor is plain latency.
+        floor: bare socket or protocol of the same kind.
+        goal: goal for the shortest message between two cores.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Pairing(NamedTuple):
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, the native one also by requests; the shortest message also on one core and by wildcards."""
+    """Measure both faces, the native one also by requests; the shortest message also on one core and by wildcards."""
     with conversations(BLOCKING, NATIVE, SOCKET, UVLOOP) as everyone:
         blocking, native, socket, uvloop = everyone
         pairings = (

@@ -1,4 +1,4 @@
-"""Time per message when many receives are outstanding: it must not depend on how many, nor on their order."""
+"""Time per message with many outstanding receives, which must not depend on their number or order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GOAL: Final = Goal("ratio", "at most", 1.25)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces; the floor is the same face with receives matched in order, and with fewer of them."""
+    """Measure both faces. The floor is the same face with receives matched in order, and with fewer receives."""
     few, many = options.scaled(FEW), options.scaled(MANY)
     with conversations(BLOCKING, NATIVE) as (blocking, native):
         for name, face in (("blocking", blocking), ("native", native)):

@@ -1,4 +1,4 @@
-"""Memory that a large transfer takes beside its two buffers."""
+"""Memory that a large transfer needs in addition to its two buffers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GOAL: Final = Goal("ours", "at most", 1)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, beside a bare socket."""
+    """Compare both faces with a bare socket."""
     nbytes = 8 * _MIB if options.quick else NBYTES
     for contender in (BLOCKING, NATIVE):
         sides = partial(growth, contender, nbytes), partial(growth, SOCKET, nbytes)
@@ -27,7 +27,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def growth(contender: Contender, nbytes: int) -> float:
-    """MiB by which the peaks of resident memory of fresh processes grow, both together."""
+    """Return the MiB by which the peaks of resident memory of two fresh processes grow, in total."""
     with conversations(contender) as (conversation,):
         return sum(conversation.ask({"work": "memory", "nbytes": nbytes})) / _MIB
 

@@ -1,4 +1,4 @@
-"""aiompi beside mpi4py with MPICH: ranks that sleep while they wait, ranks that spin, and what waiting costs others."""
+"""aiompi compared with mpi4py and MPICH: ranks that sleep or spin while they wait, and what this costs others."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _MOST_TURNS: Final = 5
 
 
 class Exchange(NamedTuple):
-    """Messages to and fro between two ranks.
+    """Round trips between two ranks.
 
     Attributes:
-        name: of the figures.
-        work: of ours.
+        name: name of the figures.
+        work: work of aiompi.
         rounds: round trips per block.
         asleep, spinning: bounds of the ratio, None without any.
         theirs: name of MPICH's work if it is another.
-        native: whether ours is the native face, not the blocking one.
-        before: what the ranks have exchanged before, if anything.
+        native: True for the native face, False for the blocking one.
+        before: work that the ranks do before, if any.
     """
 
     name: str
@@ -77,7 +77,7 @@ _EXCHANGES: Final = (
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Two ranks on two cores, then on one; four ranks; ranks that wait."""
+    """Measure two ranks on two cores and on one, four ranks, and waiting ranks."""
     yield from _exchanges(options)
     yield from _one_core(options)
     yield from _four(options)
@@ -86,7 +86,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _exchanges(options: Options) -> Iterator[Figure]:
-    """Each between ranks that have exchanged nothing else, unless it says so."""
+    """Measure each between fresh ranks, unless it names a work before."""
     with conversations(WAKE_UP, aiompi_job(2, _SLEEP)) as (sleeper, ours):
         yield _wake_up(ours, sleeper, options)
     for exchange in _EXCHANGES:
@@ -116,14 +116,14 @@ def _at_most(bound: float | None) -> Goal | None:
 
 
 def _wake_up(ours: Conversation, sleeper: Conversation, options: Options) -> Figure:
-    """A message to a rank that sleeps, beside the wake-up alone, which no library can be faster than."""
+    """Compare a message to a sleeping rank with the wake-up alone, the lower limit for any library."""
     rounds = {"work": "latency", "iterations": options.scaled(500), "blocks": _BLOCKS}
     message, wake_up = Side(ours, {**rounds, "nbytes": 8}, one_way), Side(sleeper, rounds, one_way)
     return compare("8 B, asleep / bare eventfd", "us", options.repeat, message, wake_up)
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
-    """Both ranks on one core, beside a bare socket there, and both libraries that spin."""
+    """Compare both ranks on one core with a bare socket there, and both libraries when they spin."""
     contenders = [on_core(pair, cores()[0]) for pair in (aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2))]
     with conversations(*contenders, processes=1) as (ours, *floors):
         rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}
@@ -138,7 +138,7 @@ def _one_core(options: Options) -> Iterator[Figure]:
 
 
 def _four(options: Options) -> Iterator[Figure]:
-    """Collectives of four ranks, as many as there are cores or more."""
+    """Measure collectives of four ranks, on as many cores or fewer."""
     with conversations(aiompi_job(4), mpich_job(4), processes=4) as (ours, theirs):
         for name, nbytes, text, bound in (("barrier", 0, "barrier", 4), ("allreduce", 2**20, "allreduce 1 MiB", 1.3)):
             work = {"work": "collective", "name": name, "nbytes": nbytes, "calls": options.scaled(100)}
@@ -147,7 +147,7 @@ def _four(options: Options) -> Iterator[Figure]:
 
 
 def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
-    """CPU of a waiting rank, which spins first."""
+    """Measure the CPU time of a waiting rank, which spins first."""
     seconds = 0.1 if options.quick else _SECONDS
 
     def share(side: Conversation) -> Callable[[], float]:
@@ -158,7 +158,7 @@ def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
 
 
 def _slow_down(ranks: int, options: Options) -> Figure:
-    """How much longer a process computes while ranks wait, as a multiple of the time that it takes alone."""
+    """Measure how much longer a process computes while ranks wait, as a multiple of its time alone."""
 
     def beside(side: Conversation) -> Callable[[], float]:
         return lambda: _beside(side, options)
@@ -181,7 +181,7 @@ def _beside(side: Conversation, options: Options) -> float:
 
 
 def _compute(additions: int) -> float:
-    """Seconds that this process needs for some work."""
+    """Return the seconds that this process needs for some work."""
     start = time.perf_counter()
     total: Any = 0
     for number in range(additions):

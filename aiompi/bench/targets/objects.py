@@ -17,7 +17,7 @@ _BLOCKS: Final = 5
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Both faces, beside pickle over the bare socket or protocol of their kind."""
+    """Compare both faces with pickle over the bare socket or protocol of their kind."""
     with conversations(BLOCKING, NATIVE, SOCKET, UVLOOP) as (blocking, native, socket, uvloop):
         for payload, (description, iterations) in PAYLOADS.items():
             work = {"work": "objects", "payload": payload, "iterations": options.scaled(iterations), "blocks": _BLOCKS}

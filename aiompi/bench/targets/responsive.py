@@ -1,4 +1,4 @@
-"""How long other callbacks of a loop wait while it communicates."""
+"""Delay of other callbacks of an event loop while it communicates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GOAL: Final = Goal("ours", "at most", 5)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Streams of several sizes through each transport, beside the same loops when they only wait."""
+    """Compare streams of several sizes through each transport with the same loops when they only wait."""
     seconds = 0.05 if options.quick else _SECONDS
     count = options.scaled(OUTSTANDING)
     idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
@@ -36,7 +36,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _late(answer: Answer) -> float:
-    """Milliseconds: the 99th percentile of the rank where callbacks wait longer."""
+    """Return milliseconds: the 99th percentile of the rank where callbacks wait longer."""
     percentiles: list[float] = [statistics.quantiles(late, n=100)[-1] for late in answer]
     return max(percentiles) * 1e3
 

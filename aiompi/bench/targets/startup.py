@@ -1,4 +1,4 @@
-"""Time until a program can begin: imports, and whole jobs from the shell and back."""
+"""Start-up time: imports, and whole jobs from the shell and back."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _HELLO_GOAL: Final = Goal("ratio", "at most", 3)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Imports beside that of numpy, and jobs beside as many bare processes at once that import numpy."""
-    if not options.quick:  # whoever is first reads the files, and compiles them
+    """Compare imports with that of numpy, and jobs with as many bare processes at once that import numpy."""
+    if not options.quick:  # the first process reads and compiles the files
         for statement in (*IMPORTS, "import numpy"):
             import_time(statement)
     for statement in IMPORTS:
@@ -48,15 +48,15 @@ def _job(face: str, ranks: int, repeat: int, goal: Goal | None) -> Figure:
 
 
 def import_time(statement: str) -> float:
-    """Milliseconds that a statement takes in a fresh interpreter."""
+    """Return the milliseconds that a statement takes in a fresh interpreter."""
     return float(_run((sys.executable, "-c", _TIMER.format(statement)))) * 1e3
 
 
 def job_time(program: str, ranks: int) -> float:
-    """Milliseconds from the start of the launcher to its end.
+    """Return the milliseconds from the start of the launcher to its end.
 
     Raises:
-        BenchError: not every rank has said hello.
+        BenchError: a rank has not printed its greeting.
     """
     start = time.perf_counter()
     output = _run((*LAUNCHER, "-n", str(ranks), sys.executable, "-c", program))
@@ -67,7 +67,7 @@ def job_time(program: str, ranks: int) -> float:
 
 
 def bare_time(processes: int) -> float:
-    """Milliseconds for bare Python processes to start, import numpy and end, all at once."""
+    """Return the milliseconds for bare Python processes to start, import numpy and end, all at once."""
     start = time.perf_counter()
     running = [subprocess.Popen(_BARE, env=environment()) for _ in range(processes)]
     for process in running:

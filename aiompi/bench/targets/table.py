@@ -1,4 +1,4 @@
-"""Figures as lines of a table, one by one as they are measured."""
+"""Lines of the table of figures, printed one by one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _VERDICTS: Final = {None: "", True: "ok", False: "missed"}
 
 
 def head(title: str, beside: str) -> str:
-    """The first line.
+    """Return the first line.
 
     Args:
-        title: of the figures.
-        beside: what ours is compared with.
+        title: title of the figures.
+        beside: what aiompi is compared with.
     """
     return _LINE.format(title, "unit", "ours", "min..max", beside, "min..max", "ratio", "target", "").rstrip()
 
 
 def line(figure: Figure) -> str:
-    """A figure: medians, spread, ratio of the medians, target and whether it is met."""
+    """Return the line of a figure: medians, spread, ratio of the medians, target and whether it is met."""
     return _LINE.format(
         figure.name,
         figure.unit,
