@@ -5,6 +5,7 @@ A page has a line `<!-- generated: NAME -->` where the text of the function NAME
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
@@ -14,9 +15,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+import griffe
 from mkdocs.exceptions import PluginError
 
 import aiompi.errors
+import aiompi.MPI
 from aiompi.coll.registry import COLLECTIVES, Algorithm
 
 _MARK: Final = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -107,6 +110,18 @@ def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
         limits.append("blocks of one length")
     if limits:
         yield f"*Serves only {', '.join(limits)}.*"
+
+
+class CompleteDocstrings(griffe.Extension):
+    """Extension of griffe, which does not run the code: the docstrings that `aiompi.face.docstrings` completes."""
+
+    def on_function_instance(self, *, func: griffe.Function, **_: Any) -> None:
+        """Take the docstring of the function itself."""
+        if func.docstring is not None and func.module.path.startswith("aiompi.face.") and func.parent is not None:
+            owner = getattr(importlib.import_module(func.module.path), func.parent.name, None)
+            doc = inspect.getdoc(getattr(owner, func.name, None))
+            if doc is not None:
+                func.docstring.value = doc
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
