@@ -1,6 +1,6 @@
 """The blocking, mpi4py-shaped face: `from aiompi import MPI`.
 
-Importing it does no I/O; the first use of a communicator initialises, the end of the process finalizes.
+Importing it does no I/O. The first use of a communicator joins the job, and the end of the process leaves it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def Init() -> None:
     """Join the job now instead of at the first use of a communicator (section 7.5).
 
     Raises:
-        LocalProtocolError: it was called before, or Finalize was.
+        LocalProtocolError: Init or Finalize was called before.
     """
     if _process.initialized:
         raise LocalProtocolError("MPI_Init was called before, or a communicator has been used: call it first and once")
@@ -142,14 +142,14 @@ def Init() -> None:
 
 
 def Is_initialized() -> bool:
-    """Whether the job has been joined; stays true after Finalize (section 7.5)."""
+    """Return True if the job has been joined, also after Finalize (section 7.5)."""
     return _process.initialized
 
 
 def Finalize() -> None:
-    """End communication: returns when every rank of the job has called it (section 7.5).
+    """End communication, and return when every rank of the job has called this (section 7.5).
 
-    A program that ends without it leaves the job by itself, without waiting for the others.
+    A program that ends without this call leaves the job without waiting for the other ranks.
 
     Raises:
         LocalProtocolError: it was called before.
@@ -158,7 +158,7 @@ def Finalize() -> None:
 
 
 def Is_finalized() -> bool:
-    """Whether this process has called Finalize."""
+    """Return True if this process has called Finalize (MPI_Finalized, MPI-2)."""
     return _process.finalized
 
 
@@ -177,7 +177,7 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
 
 
 def Detach_buffer() -> _Any:
-    """Take the memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
+    """Take the attached memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
 
     Returns:
         The object that was attached.
@@ -215,7 +215,7 @@ def Iflush_buffer() -> Request[None]:
 
 
 def Alloc_mem(size: int, info: object = None) -> buffer:
-    """New memory (MPI_Alloc_mem, MPI-2).
+    """Allocate memory (MPI_Alloc_mem, MPI-2).
 
     Args:
         size: bytes.
@@ -231,25 +231,25 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
 
 
 def Wtime() -> float:
-    """Seconds since some moment in the past; the same clock for all processes of a machine (section 7.4)."""
+    """Return the seconds since a moment in the past, the same for all processes of a machine (section 7.4)."""
     return _time.monotonic()
 
 
 def Wtick() -> float:
-    """Resolution of Wtime in seconds (section 7.4)."""
+    """Return the resolution of Wtime in seconds (section 7.4)."""
     return _time.get_clock_info("monotonic").resolution
 
 
 def Get_processor_name() -> str:
-    """Name of the machine (section 7.1.1)."""
+    """Return the name of the machine (section 7.1.1)."""
     return _socket.gethostname()
 
 
 def Get_version() -> tuple[int, int]:
-    """(version, subversion) of the MPI standard to which names and their meaning belong (section 7.1.1).
+    """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
-    Of MPI-3.1 there is all but one-sided communication, files and dynamic processes, whose calls raise
-    NotImplementedError; of MPI-4 there are persistent collectives and other calls.
+    All of MPI-3.1 is there but one-sided communication, files and dynamic processes, whose calls raise
+    NotImplementedError. Of MPI-4, persistent collectives and some other calls are there.
     """
     return VERSION, SUBVERSION
 

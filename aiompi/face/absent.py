@@ -1,4 +1,4 @@
-"""What MPI has and aiompi has not: the names are there, and say so when they are used."""
+"""Calls of MPI that aiompi does not have: each name exists, and raises NotImplementedError when it is called."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FILES: Final = "parallel files: use the file objects of Python, or a library suc
 
 
 def absent(name: str, part: str) -> Callable[..., Any]:
-    """A function in the place of one that is not there.
+    """Make a function that raises NotImplementedError.
 
     Args:
         name: of the function, for messages.
         part: of MPI, to which it belongs.
 
     Returns:
-        It never returns; typed as if it did, so that type checkers read on in programs that call it.
+        The function. Its type says that it returns, so that type checkers check the code after a call.
     """
 
     def function(*args: Any, **kwargs: Any) -> NoReturn:
@@ -29,7 +29,7 @@ def absent(name: str, part: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = name
     function.is_absent = True  # type: ignore[attr-defined]
-    function.__doc__ = f"Not there: aiompi does not have {part}."
+    function.__doc__ = f"Raise NotImplementedError: aiompi does not have {part}."
     return function
 
 

@@ -1,4 +1,4 @@
-"""What both faces have in common: the identity of a communicator, and the checks of arguments."""
+"""Parts of communicators that both faces share: identity, groups, names, hints, attributes, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from aiompi.typing import BufSpec
 
 
 class Membership:
-    """Who and where this process is in a communicator.
+    """Rank of this process, and the groups, of a communicator.
 
-    Communicators are equal if they are the same; a null one is false, and equal to any other.
+    Handles of one communicator are equal. A null communicator is false, and equal to any other null one.
     """
 
     __slots__ = ()
@@ -71,12 +71,12 @@ class Membership:
 
     @property
     def is_inter(self) -> bool:
-        """Whether it is an intercommunicator."""
+        """True for an intercommunicator."""
         return self._core.remote is not None
 
     @property
     def is_intra(self) -> bool:
-        """Whether it is an intracommunicator."""
+        """True for an intracommunicator."""
         return self._core.remote is None
 
     @property
@@ -119,7 +119,7 @@ class Membership:
         return self.remote_group
 
     def Is_inter(self) -> bool:
-        """Whether it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1)."""
+        """Return True if it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1)."""
         return self.is_inter
 
     def Is_intra(self) -> bool:
@@ -140,12 +140,16 @@ class Membership:
         return self.info
 
     def Set_info(self, info: Info) -> None:
-        """Add hints to those that are there (MPI_Comm_set_info, MPI-3)."""
+        """Add hints (MPI_Comm_set_info, MPI-3)."""
         self._core.hints.update(hints(info))
 
     def Compare(self, comm: Membership) -> int:
-        """IDENT for the same, CONGRUENT for the same processes in the same order, SIMILAR for the same processes,
-        else UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""
+        """Compare with another communicator (MPI_Comm_compare, sections 5.4.1 and 5.6.1).
+
+        Returns:
+            IDENT for one communicator, CONGRUENT for equal groups, SIMILAR for groups with the same processes in
+            another order, otherwise UNEQUAL.
+        """
         other = instance(comm, Membership, "Compare: comm", "a communicator")._core
         other.rank  # noqa: B018
         return self._core.compare(other)
@@ -181,8 +185,8 @@ async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: I
     """Duplicate a communicator with its attributes (MPI_Comm_dup, sections 5.4.2 and 5.7).
 
     Args:
-        make: the communicator of the face out of the core of one.
-        info: hints instead of those of the old one.
+        make: makes a communicator of the face from a core.
+        info: hints for the duplicate; None to copy those of the old communicator.
     """
     given = None if info is None else hints(info)
     attributes, request = comm._core.attributes, create.dup(comm._core)
@@ -199,10 +203,10 @@ def furnish(
     """Give a duplicate its hints and attributes.
 
     Args:
-        attributes: those of the old one at the time of the call.
+        attributes: those of the old communicator at the time of the call.
         core: of the duplicate; it is released if a copy callback fails.
-        make: as of `duplicate`.
-        given: hints instead of those of the old one.
+        make: makes a communicator of the face from a core, as in `duplicate`.
+        given: hints for the duplicate; None to keep those that the core has.
     """
     if given is not None:
         core.hints = given
@@ -221,12 +225,12 @@ def peer_of(comm: object) -> Communicator:
 
 
 def hints(info: Info) -> dict[str, str]:
-    """What is in an info, which may be null."""
+    """Return the items of an info, which may be null."""
     return dict(instance(info, Info, "info", "an Info").items())
 
 
 def free(comm: Membership) -> Request[None]:
-    """Start to free what a communicator stands for, after the callbacks of its attributes (section 5.4.3).
+    """Start to free a communicator, after the callbacks of its attributes (section 5.4.3).
 
     Raises:
         aiompi.Exception: callbacks failed; this is the first failure. The communicator is not freed, but all callbacks

@@ -1,8 +1,8 @@
 """Error handlers of communicators (section 7.2), with mpi4py's names; the same in both faces.
 
-A call that fails raises. Before that it asks the error handler of its communicator, through a hook that is added when
+A call that fails raises. Before that it calls the error handler of its communicator, through a hook that is added when
 the first one other than ERRORS_RETURN is set: until then no call pays for it. An operation that fails after the call
-that has started it asks the handler when the error is reported: in the native face as soon as it is known, in the
+that has started it calls the handler when the error is reported: in the native face as soon as it is known, in the
 blocking one when the request is completed (section 2.7).
 """
 
@@ -30,12 +30,12 @@ for _shared in (Group, Datatype, Op, Info, Errhandler):
 
 
 class ErrorHandling(Membership):
-    """What happens when a call on a communicator fails."""
+    """Methods of communicators that get, set and call the error handler."""
 
     __slots__ = ()
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """All classes of communicators are seen by hooks, of which error handlers are one."""
+        """Declare the calls of each class of communicators to hooks, of which error handlers are one."""
         super().__init_subclass__(**arguments)
         hooks.surface(cls)
 
@@ -79,17 +79,17 @@ _starters: Final[weakref.WeakKeyDictionary[Request[Any], ErrorHandling]] = weakr
 
 
 def serve_calls_without_communicator(find: Callable[[], ErrorHandling | None]) -> None:
-    """Say how COMM_WORLD is found in a process that is one rank: its handler serves these calls (section 7.2).
+    """Set how COMM_WORLD is found, whose handler serves calls without a communicator (section 7.2).
 
     Args:
-        find: gives it, or None while there is none.
+        find: returns COMM_WORLD, or None while there is none.
     """
     global _find_world
     _find_world = find
 
 
 def consult(call: hooks.Call) -> Any:
-    """Hook: ask the error handler about a call that fails, and remember who started what may fail later."""
+    """Hook: call the error handler for a call that fails, and note which communicator started an operation."""
     completing = list(call.denoted(Request))
     try:
         result = call()
@@ -104,7 +104,7 @@ def consult(call: hooks.Call) -> Any:
 
 
 def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandling | None:
-    """The communicator whose error handler is to be asked, None if that is not known."""
+    """Return the communicator whose error handler is to be called, None if it is not known."""
     if isinstance(call.receiver, ErrorHandling) and call.receiver:
         return call.receiver
     failed = [operation for operation in completing if _failed(operation) is not None]
@@ -114,7 +114,7 @@ def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandl
 
 
 def _watch(comm: ErrorHandling, result: Any) -> None:
-    """See to it that the handler is asked if an operation fails that a call has started."""
+    """Call the error handler if the operation that a call has started fails."""
     operation = result._request if isinstance(result, Owned) else result
     if isinstance(operation, Request):
         if not operation.done():
@@ -126,7 +126,7 @@ def _watch(comm: ErrorHandling, result: Any) -> None:
 
 
 def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
-    """An operation has ended; what its handler raises becomes its error."""
+    """Call the handler of an operation that has failed; what the handler raises becomes the error."""
     failed = _failed(operation)
     if failed is not None and isinstance(failed._error, MPIException):
         try:
@@ -146,7 +146,7 @@ def _failed(operation: Request[Any]) -> Request[Any] | None:
 
 
 def _handle(comm: ErrorHandling, error: MPIException) -> None:
-    """Ask the handler, whose own calls have none: they would ask it again."""
+    """Call the handler, without handlers for the calls that it makes itself."""
     if isinstance(error, JobAbortedError):
         return  # the job is over, and nothing can be done about it
     with hooks.library():

@@ -18,7 +18,7 @@ K = TypeVar("K", Cartesian, Graph, DistributedGraph)
 
 
 class TopologyTest(Membership):
-    """Whether a communicator has a topology."""
+    """Tests for a topology, which every communicator has."""
 
     __slots__ = ()
 
@@ -29,12 +29,12 @@ class TopologyTest(Membership):
 
     @property
     def topology(self) -> int:
-        """As `Get_topology`."""
+        """What `Get_topology` returns."""
         return self.Get_topology()
 
     @property
     def is_topo(self) -> bool:
-        """Whether the communicator has a topology."""
+        """True if the communicator has a topology."""
         return self.Get_topology() != UNDEFINED
 
 
@@ -44,10 +44,10 @@ class TopologyMap(Membership):
     __slots__ = ()
 
     def Cart_map(self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None) -> int:
-        """Rank of this process in a grid, UNDEFINED if it would be left over (MPI_Cart_map, section 6.5.7).
+        """Rank of this process in a grid, UNDEFINED if it would be outside (MPI_Cart_map, section 6.5.7).
 
         Args:
-            dims, periods: as of `Create_cart`.
+            dims, periods: see `Create_cart`.
 
         Raises:
             InvalidDimsError: the grid needs more processes than there are.
@@ -56,10 +56,10 @@ class TopologyMap(Membership):
         return Cartesian.create(dims, periods, self.size).map(self.rank)
 
     def Graph_map(self, index: Sequence[int], edges: Sequence[int]) -> int:
-        """Rank of this process in a graph, UNDEFINED if it would be left over (MPI_Graph_map, section 6.5.7).
+        """Rank of this process in a graph, UNDEFINED if it would be outside (MPI_Graph_map, section 6.5.7).
 
         Args:
-            index, edges: as of `Create_graph`.
+            index, edges: see `Create_graph`.
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
@@ -142,7 +142,7 @@ class CartesianInquiry(Neighborhood):
         return self._grid.ndims
 
     def Get_topo(self) -> tuple[list[int], list[int], list[int]]:
-        """What the grid is (MPI_Cart_get, section 6.5.4).
+        """Return the shape of the grid (MPI_Cart_get, section 6.5.4).
 
         Returns:
             Number of processes along each dimension, 1 for those that are periodic and 0 for others, and the
@@ -170,7 +170,7 @@ class CartesianInquiry(Neighborhood):
         return self._grid.coords(rank)
 
     def Shift(self, direction: int, disp: int) -> tuple[int, int]:
-        """From whom to receive and to whom to send, to shift data along a dimension (MPI_Cart_shift, section 6.5.5).
+        """Return the ranks between which data is shifted along a dimension (MPI_Cart_shift, section 6.5.5).
 
         Args:
             direction: the dimension, from 0.
@@ -196,7 +196,7 @@ class CartesianInquiry(Neighborhood):
 
     @property
     def topo(self) -> tuple[list[int], list[int], list[int]]:
-        """As `Get_topo`."""
+        """What `Get_topo` returns."""
         return self.Get_topo()
 
     @property
@@ -265,7 +265,7 @@ class GraphInquiry(Neighborhood):
 
     @property
     def topo(self) -> tuple[list[int], list[int]]:
-        """As `Get_topo`."""
+        """What `Get_topo` returns."""
         return self.Get_topo()
 
     @property

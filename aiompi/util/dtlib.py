@@ -67,7 +67,7 @@ def _made(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _pair(datatype: Datatype) -> np.dtype[Any] | None:
-    """That of a predefined pair, with fields named as those of other structs."""
+    """Return the NumPy type of a predefined pair, with the field names of other structs; None for another datatype."""
     dtype = datatype.dtype if datatype and datatype.is_named else None
     if dtype is None or dtype.names is None:
         return None

@@ -113,7 +113,7 @@ def test_handler_is_asked_about_either_half_of_an_exchange(run: Run) -> None:
 
 
 def test_messages_can_still_be_put_back(run: Run) -> None:
-    """A receive that is cancelled after it was matched loses no message, whoever has looked at it."""
+    """A receive that is cancelled after it was matched loses no message, even if a callback has looked at it."""
 
     async def main() -> None:
         a, b = aiompi.local_world(2)

@@ -102,7 +102,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
-        """Give the communicator up, which all its processes do, at any time; it is null then (MPI_Comm_free, 5.4.3)."""
+        """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3)."""
         refuse_running_loop("Comm.Free", "await comm.Free()")
         core = self._admitted
         request = free(self)
@@ -111,7 +111,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         finish(request)
 
     def free(self) -> None:
-        """As `Free`, unless it is null or one of the constants; another handle of a constant becomes null."""
+        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null."""
         if self is COMM_WORLD or self is COMM_SELF:
             return
         if self._core.predefined if self else False:
@@ -120,7 +120,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
             self.Free()
 
     def Disconnect(self) -> None:
-        """As `Free`, when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
         refuse_running_loop("Comm.Disconnect", "await comm.Disconnect()")
         self.Free()
 
@@ -145,16 +145,16 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         return furnish(self, attributes, made, self._like, given)
 
     def _made(self, request: EngineRequest[Communicator | None]) -> Comm:
-        """What a constructor has made, as a communicator of this face."""
+        """Return the communicator of this face for what a constructor has made."""
         core = self._finish(request)
         return self._kin(OUTSIDE if core is None else core)
 
     def _like(self: C, core: Communicator) -> C:
-        """A communicator of the class of this one, which may be one of the program."""
+        """Return a communicator of the class of this one, which may be a class of the program."""
         return type(self).__new__(type(self))._hold(core)
 
     def _kin(self, core: Communicator) -> Comm:
-        """A communicator of this face, of the kind that the core is of."""
+        """Return the communicator of this face for a core, of the class for its kind."""
         return _kind(self, core)()._hold(core)
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         return comm.is_intra
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
-        """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3)."""
+        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3)."""
         refuse_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
         return cast(Intracomm, self._made(create.create_group(self._admitted, group, tag)))
 
@@ -192,7 +192,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Cartcomm:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over."""
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid."""
         refuse_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
         return cast(Cartcomm, self._made(create.cart(self._admitted, dims, periods)))
 
@@ -325,7 +325,7 @@ _ARRANGED: Final[dict[type, type[Intracomm]]] = {
 
 
 def _kind(maker: Comm, core: Communicator) -> type[Comm]:
-    """The class for a communicator that another one has made."""
+    """Return the class for a communicator that another one has made."""
     if core is OUTSIDE:
         return Intercomm if isinstance(maker, Intercomm) else Intracomm
     return Intercomm if core.remote is not None else _ARRANGED[type(core.topology)]

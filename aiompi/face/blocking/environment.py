@@ -56,13 +56,13 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
 
 
 def Query_thread() -> int:
-    """What threads may do (MPI_Query_thread, MPI-2); THREAD_FUNNELED if nothing was asked for. See `Init_thread`."""
+    """Return the thread level (MPI_Query_thread, MPI-2), THREAD_FUNNELED by default; see `Init_thread`."""
     process.runtime  # noqa: B018
     return process.driver.level
 
 
 def Is_thread_main() -> bool:
-    """Whether this thread is the one that has joined the job (MPI_Is_thread_main, MPI-2)."""
+    """Return True if this thread is the one that joined the job (MPI_Is_thread_main, MPI-2)."""
     process.runtime  # noqa: B018
     return process.driver.in_first_thread
 
@@ -97,7 +97,7 @@ def _version() -> str:
 
 
 def Pcontrol(level: int, *args: Any) -> None:
-    """Nothing: a profiler sees this call through its hook, and may obey it (MPI_Pcontrol, section 8.3.1).
+    """Do nothing; a profiler sees this call through its hook, and may obey it (MPI_Pcontrol, section 8.3.1).
 
     Args:
         level: 0 to switch profiling off, 1 for the usual amount, 2 to write out what has been recorded; others have

@@ -1,4 +1,4 @@
-"""How a communicator of the blocking face finds the rank of its process, and waits."""
+"""Handles of communicators of the blocking face: how a call finds the rank of its process, and waits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Handle(Membership, Opaque):
 
     @classmethod
     def _suits(cls, comm: Handle) -> bool:
-        """Whether a communicator is of the kind that handles of this class are for."""
+        """Return True if handles of this class can denote the communicator."""
         return True
 
     @property
@@ -58,7 +58,7 @@ class Handle(Membership, Opaque):
 
     @classmethod
     def _named(cls, predefined: str) -> Self:
-        """A predefined communicator, by its name in the runtime, of which it gets its core when it is first used."""
+        """Return a predefined communicator by its name in the runtime, from which it gets its core on first use."""
         handle = super().__new__(cls)
         handle._predefined = predefined
         return handle
@@ -71,14 +71,14 @@ class Handle(Membership, Opaque):
 
     @property
     def _admitted(self) -> Communicator:
-        """The communicator, for a call: only threads that may make it get it."""
+        """The communicator, for a call; refused to threads that may not make calls."""
         core = self._core
         if get_ident() != process.driver.owner:
             process.admit()
         return core
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
-        """The communicator, for a call that blocks: as `_admitted` and `refuse_running_loop`, in one step."""
+        """Return the communicator for a call that blocks: `_admitted` and `refuse_running_loop` in one step."""
         if ASYNCIO_EVENTS in modules:  # a look at what is imported takes less than a call
             refuse_running_loop(call, awaitable)
         core = self._core
@@ -87,10 +87,10 @@ class Handle(Membership, Opaque):
         return core
 
     def _become_null(self, core: Communicator) -> None:
-        """Give the communicator up.
+        """Make the handle null.
 
         Args:
-            core: what says so when it is used.
+            core: null communicator, which says in errors why it is null.
         """
         self._predefined = ""
         self._core = core

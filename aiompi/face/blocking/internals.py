@@ -63,7 +63,7 @@ def _handleof(arg: Opaque | Status) -> int:
 
 
 def _set_abort_status(status: int) -> None:
-    """Say that this process is about to end with an exception or a status, which ends the job in any case.
+    """Do nothing: a process that ends with an exception or a status ends the job anyway.
 
     Args:
         status: of the process.
@@ -92,7 +92,7 @@ class _Context:
 
     @staticmethod
     def _is_low(comm: Intercomm) -> bool:
-        """Both groups find the same one to be first: the one whose rank 0 has the lower rank in the world."""
+        """Return True on the side whose lowest rank in the world is lower, on which both groups agree."""
         own, other = comm.Get_group().members, comm.Get_remote_group().members
         return min(own) < min(other)
 
@@ -141,6 +141,6 @@ def _commctx_intra(comm: Intracomm) -> tuple[Intracomm, int]:
 
 
 def _commctx_inter(comm: Intercomm) -> tuple[Intercomm, int, Intracomm, bool]:
-    """As `_commctx_intra`, and one of the local group, and whether that is the first of the two."""
+    """Return what `_commctx_intra` does, a communicator of the local group, and True if that is the first group."""
     context = _context(comm)
     return context.comm, context.take_tag(), context.local, context.low

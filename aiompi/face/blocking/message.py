@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 
 class _Taken:
-    """What handles denote.
+    """A message that a matched probe has taken; handles denote it.
 
     Args:
         core: communicator on which the message has arrived; None: COMM_SELF.
         message: None is the message from PROC_NULL.
 
     Attributes:
-        retain: calls off that the message is unexpected again when nobody refers to this any more, as it is if a
-            receive has given it back.
+        retain: keeps a message that a receive gave back from becoming unexpected again when this object is deleted.
     """
 
     __slots__ = ("__weakref__", "core", "message", "retain")
@@ -64,7 +63,7 @@ class Message(Reference[_Taken]):
         return cls._denote(_NO_PROC if message is None else _Taken(core, message))
 
     def free(self) -> None:
-        """Nothing unless it is another handle of MESSAGE_NO_PROC, which becomes null: a message must be received."""
+        """Make another handle of MESSAGE_NO_PROC null; do nothing to a message, which must be received."""
         if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
             self._denoted = None
 
@@ -108,7 +107,7 @@ class Message(Reference[_Taken]):
         return core.conversion.to_receive(buf)
 
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
-        """Receive the message; when a signal handler raises meanwhile, it is here again."""
+        """Receive the message; if a signal handler raises meanwhile, it can be received again."""
         receive = self._start(memory, status)
         del memory  # an error keeps this frame
         wait(receive)

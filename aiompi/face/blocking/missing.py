@@ -71,7 +71,7 @@ class _Kind(Opaque, metaclass=_Missing):
     __hash__ = None
 
     def free(self) -> None:
-        """Nothing: the handle is null."""
+        """Do nothing, since the handle is null."""
 
     def __getattr__(self, name: str) -> Any:
         if name in self._attributes:

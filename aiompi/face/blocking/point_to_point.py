@@ -65,7 +65,7 @@ class PointToPoint(Handle):
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
-        if core.engine.wake_callbacks:  # a look takes less than a call
+        if core.engine.wake_callbacks:  # cheaper than a call
             core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         request = core.send((memory,), len(memory), dest, tag)
@@ -202,7 +202,7 @@ class PointToPoint(Handle):
     def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, standard mode (section 3.7).
 
-        As with mpi4py the object may be changed at once: of arrays in it a copy is sent, unless they have left.
+        As in mpi4py, the object may be changed at once: arrays in it are copied unless they have been sent already.
         """
         return Request._denote(self._start_copy(obj, dest, tag, Mode.STANDARD))
 
@@ -229,7 +229,7 @@ class PointToPoint(Handle):
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("Comm.send", "await comm.send(obj, dest)")
-        if core.engine.wake_callbacks:  # a look takes less than a call
+        if core.engine.wake_callbacks:  # cheaper than a call
             core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         request = core.send(payload, nbytes, dest, tag)
@@ -295,7 +295,7 @@ class PointToPoint(Handle):
         return core.isend(payload, nbytes, dest, tag, mode)
 
     def _start_copy(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        """The same with an object that may be changed before it has been sent."""
+        """Start a send of an object that may be changed before it has been sent."""
         core = self._admitted
         core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
@@ -350,7 +350,7 @@ class PointToPoint(Handle):
 
     def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
         if status is not None:
-            status.assign(self._core.envelope(message))  # what calls this may be progress in the midst of a sleep
+            status.assign(self._core.envelope(message))  # progress may call this while the rank sleeps
         return Message._of(self._core, message)
 
     probe = Probe
@@ -389,7 +389,7 @@ def _begun(
     recvtag: int,
     status: Status | None,
 ) -> tuple[engine.Receive, Callable[[], EngineRequest[None]]]:
-    """A receive that has begun, and what begins the send beside it: in a function of its own, whose frame ends."""
+    """Start a receive, and return it with a function that starts the send; no frame keeps the buffers then."""
     receive = core.irecv(target, source, recvtag, None, status)
     return receive, functools.partial(core.send, (memory,), len(memory), dest, sendtag)
 

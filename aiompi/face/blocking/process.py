@@ -1,4 +1,4 @@
-"""The one rank that a process of the blocking face is: its start at first use, and its end."""
+"""The rank of a process that uses the blocking face: its start on first use, and its end."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from aiompi.transport.agent import Contact
 
 
 class _Unstarted:
-    """In place of a driver, before there is one."""
+    """Placeholder for the driver before the start."""
 
     owner: Final = NO_THREAD
 
 
 class Process:
-    """The one rank that a process of the blocking face is.
+    """The rank of a process that uses the blocking face.
 
     Attributes:
-        driver: how it waits, once it has been started, and which thread may make calls without asking.
-        codec: makes and reads the messages of objects, once it has been started.
-        lenient: as of the engine.
-        on_finalize: called first when communication is to end; given by the communicators of this face.
+        driver: waits for operations, and knows the thread that may make calls; set by `start`.
+        codec: makes and reads the messages of objects; set by `start`.
+        lenient: see `Engine.lenient`.
+        on_finalize: called before communication ends; set by the communicators of this face.
     """
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class Process:
 
     @property
     def wrapped(self) -> bool:
-        """Whether calls are wrapped when the job is joined: because threads share it, or because they are watched."""
+        """True if calls are wrapped once the job is joined: for threads, or for the setting `debug`."""
         settings = load_settings()
         return settings.debug > 0 or settings.thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
 
     def start(self, level: int = THREAD_SINGLE) -> None:
-        """Join the job, unless that has been done.
+        """Join the job, unless it has been joined.
 
         Args:
             level: least thread level that the program needs; more if the settings say so.
@@ -125,16 +125,16 @@ class Process:
     # Threads.
 
     def admit(self) -> None:
-        """Refuse the call of a thread that may not make it.
+        """Refuse a call of a thread that may not make calls.
 
         Raises:
-            LocalProtocolError: the thread may not.
+            LocalProtocolError: this is such a thread.
         """
         if get_ident() != self.driver.owner and self._runtime is not None:
             self.driver.admit()
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
-        """What a call that has to do with other ranks is inside of: such are made by one thread at a time."""
+        """Return the context manager for a call that communicates: one thread at a time makes such calls."""
         return nullcontext() if call == "Abort" else self.driver.exclusive(call)
 
     # End.
@@ -164,13 +164,13 @@ class Process:
         runtime.exit(code)
 
     def serialise(self, serializer: Any) -> None:
-        """Make and read the messages of objects with this, instead of the codec that None stands for."""
+        """Make and read the messages of objects with a serializer; None for the codec of the runtime."""
         self._serializer = serializer
         if self._runtime is not None:
             self.codec = serializer or self._runtime.codec
 
     def _failed(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """An exception that nobody caught ends the job."""
+        """End the job because of an uncaught exception."""
         self._excepthook(kind, error, traceback)
         runtime = self._runtime
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
@@ -178,19 +178,19 @@ class Process:
                 runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
 
     def _thread_failed(self, error: BaseException) -> None:
-        """An MPI error that nobody caught ends the job in any thread; other exceptions end only the thread."""
+        """End the job because of an uncaught MPI error in a thread; other exceptions end only the thread."""
         runtime = self.runtime
         if isinstance(error, MPIException) and runtime.launched and not runtime.finalized:
             self.abort(1, f"rank {runtime.engine.rank} failed: {type(error).__name__}: {error}")
 
     def _stalled(self, error: BaseException) -> None:
-        """The thread that makes progress has failed: without it all others would wait for ever."""
+        """End the job because the progress thread has failed, without which all others would wait forever."""
         self._failed(type(error), error, error.__traceback__)
         if self._runtime is not None:
             self._runtime.on_end(1)
 
     def _leave(self) -> None:
-        """The program has ended."""
+        """Leave the job at the end of the program."""
         runtime, driver = self._runtime, self.driver
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
             with contextlib.ExitStack() as stack:
@@ -203,7 +203,7 @@ class Process:
         driver.stop()
 
     def _forked(self) -> None:
-        """A forked child shares the sockets and the epoll of its parent and must not touch them."""
+        """Disown the rank in a forked child, which shares the sockets and the epoll of its parent."""
         if self._runtime is not None:
             self._runtime.disown()
 
@@ -212,7 +212,7 @@ process = Process()
 
 
 def wait(request: Request[Any]) -> None:
-    """Wait for an operation that belongs to the call: when a signal handler raises, nothing of it stays behind."""
+    """Wait for an operation of this call, and withdraw it if a signal handler raises."""
     try:
         process.driver.finish(request)
     except BaseException:

@@ -77,7 +77,7 @@ class Grequest(Request[Any]):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> Grequest:
-        """A new operation, which is active until `Complete` (MPI_Grequest_start).
+        """Start an operation, which is active until `Complete` (MPI_Grequest_start).
 
         Args:
             query_fn: called with (status, *args, **kwargs) when the request is completed; fills the status.
@@ -89,7 +89,7 @@ class Grequest(Request[Any]):
         return cls._denote(GeneralizedRequest(engine, query_fn, free_fn, cancel_fn, args or (), kwargs or {}))
 
     def Complete(self) -> None:
-        """Tell that the operation is complete (MPI_Grequest_complete).
+        """Complete the operation (MPI_Grequest_complete).
 
         Raises:
             InvalidRequestError: the request is null, or complete already.
@@ -97,7 +97,7 @@ class Grequest(Request[Any]):
         self.complete()
 
     def complete(self, obj: object = None) -> None:
-        """As `Complete`; `wait` and `test` give the object."""
+        """Complete the operation with an object, which `wait` and `test` return; see `Complete`."""
         process.admit()
         if self._core is None or self._core.done():
             state = "complete already" if self else "MPI_REQUEST_NULL"

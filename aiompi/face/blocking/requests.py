@@ -71,7 +71,7 @@ class Request(Opaque, Generic[T]):
         return self._core
 
     def _deactivate(self) -> None:
-        """The outcome of the operation has been taken."""
+        """Become null or inactive, since the result of the operation has been taken."""
         self._core = None
 
     # One request.
@@ -176,7 +176,7 @@ class Request(Opaque, Generic[T]):
     cancel = Cancel
 
     def Free(self) -> None:
-        """Give up the handle; the operation completes by itself (MPI_Request_free, section 3.7.3).
+        """Make the request null; the operation completes without it (MPI_Request_free, section 3.7.3).
 
         If the operation fails, the job ends, since no call is left that could report the failure (section 2.7).
 
@@ -190,7 +190,7 @@ class Request(Opaque, Generic[T]):
         core.free()
 
     def free(self) -> None:
-        """As `Free`, unless it is null."""
+        """Call `Free` unless the request is null."""
         if self._core is not None:
             self.Free()
 
@@ -393,14 +393,14 @@ def _poll() -> None:
 
 
 def _progress(request: Request[Any]) -> bool:
-    """Whether the request is complete, after a look at what has arrived."""
+    """Make progress once, and return True if the request is complete."""
     if not _is_done(request):
         _poll()
     return _is_done(request)
 
 
 def _check(requests: Sequence[Request[Any]]) -> bool:
-    """Whether some requests are active.
+    """Return True if some requests are active.
 
     Raises:
         InvalidRequestError: one of them is listed twice.
@@ -449,7 +449,7 @@ def _wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
 
 
 def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """The first active request that is complete, and whether any is active."""
+    """Return the index of the first active request that is complete, and True if any is active."""
     active = False
     for index, request in enumerate(requests):
         operation = request._active
@@ -520,7 +520,7 @@ def _complete_listed(
 
 
 def _fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> None:
-    """Hand statuses over; a list becomes as long as there are, of a tuple those that are there are filled."""
+    """Copy outcomes to the statuses of the caller; a list is extended, a tuple is filled as far as it goes."""
     if isinstance(statuses, list):
         statuses.extend(Status() for _ in range(len(filled) - len(statuses)))
     for status, outcome in zip(statuses, filled, strict=False):
@@ -530,7 +530,7 @@ def _fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> No
 
 
 def _look(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """As `_find`, after a look at what has arrived."""
+    """Make progress once, then do what `_find` does."""
     if _check(requests):
         _poll()
     return _find(requests)

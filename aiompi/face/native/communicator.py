@@ -85,7 +85,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
         Args:
             group: the same in all its processes; others may give one of their own, or an empty one. On an
-                intercommunicator, those of the own side who take part, the same on all of the side.
+                intercommunicator, the processes of the own side that take part, the same on all of that side.
 
         Raises:
             InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has
@@ -110,15 +110,15 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
         Args:
             split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
-            key: as of `Split`.
+            key: see `Split`.
             info: ignored.
         """
         return self._made(create.split_type(self._admitted, split_type, key, lambda: self._runtime.node))
 
     def Free(self) -> Request[None]:
-        """Give the communicator up; it is null at once (MPI_Comm_free, section 5.4.3).
+        """Free the communicator, whose handle is null at once (MPI_Comm_free, section 5.4.3).
 
-        Operations that are pending complete as they would otherwise.
+        Pending operations complete normally.
 
         Returns:
             A request that is complete at once; between IMPI clients, when all its processes have called it.
@@ -132,7 +132,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         return request
 
     def Disconnect(self) -> Request[None]:
-        """As `Free`, when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
         return self.Free()
 
     @classmethod
@@ -160,7 +160,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         raise JobAbortedError(reason)
 
     def _made(self, request: Request[Communicator | None]) -> Request[Any]:
-        """What a constructor has made, as a communicator of this face."""
+        """Return the communicator of this face for what a constructor has made."""
 
         async def make() -> Any:
             core = await request
@@ -169,14 +169,14 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         return self._core.run(make())
 
     def _kin(self, core: Communicator) -> Any:
-        """A communicator of this face, of the kind that the core is of."""
+        """Return the communicator of this face for a core, of the class for its kind."""
         return _kind(self, core)(self._runtime, core)
 
     def __repr__(self) -> str:
         return repr(self._core)
 
     def __reduce__(self) -> str:
-        """By name for COMM_NULL."""
+        """Pickle COMM_NULL by name, and refuse other communicators."""
         if self is COMM_NULL:
             return "COMM_NULL"
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
@@ -194,11 +194,11 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intracomm]: ...
 
     def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
-        """Make a communicator of some of its processes, who alone call it (MPI_Comm_create_group, MPI-3).
+        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
 
         Args:
             group: the same in all processes of it.
-            tag: keeps calls apart that are under way at once.
+            tag: distinguishes calls that are in progress at the same time.
         """
         return self._made(create.create_group(self._admitted, group, tag))
 
@@ -211,7 +211,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
             local_leader: rank here of the process that communicates with the other leader.
             peer_comm: a communicator that has both leaders; counts only at the leader.
             remote_leader: rank in it of the other leader; counts only at the leader.
-            tag: keeps calls apart that are under way at once between the same leaders.
+            tag: distinguishes calls between the same leaders that are in progress at the same time.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
@@ -222,7 +222,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Request[Cartcomm]:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for those that are left over.
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
 
         Args:
             dims: number of processes along each dimension.
@@ -343,7 +343,7 @@ _ARRANGED: Final[dict[type, type[Intracomm]]] = {
 
 
 def _kind(maker: Comm, core: Communicator) -> type[Comm]:
-    """The class for a communicator that another one has made."""
+    """Return the class for a communicator that another one has made."""
     if core is OUTSIDE:
         return Intercomm if isinstance(maker, Intercomm) else Intracomm
     return Intercomm if core.remote is not None else _ARRANGED[type(core.topology)]

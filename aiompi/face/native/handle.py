@@ -1,4 +1,4 @@
-"""What all calls of the native face have in common: they are made in the thread of the event loop."""
+"""Base of the communicators of the native face, whose calls are made in the thread of the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Handle(Membership):
         """The communicator, for a call.
 
         Raises:
-            LocalProtocolError: another thread makes it.
+            LocalProtocolError: the call is made in another thread.
         """
         core = self._core
         driver = core.engine.driver

@@ -1,4 +1,4 @@
-"""How an application of the native face gets its world: `run`, `init`, `join`, `local_world`."""
+"""How a program of the native face gets its communicator of all ranks: `run`, `init`, `join`, `local_world`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class World(Intracomm):
     def leave(self) -> Request[None]:
         """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
 
-        Others that still wait for it get a ProcessFailedError.
+        Ranks that still wait for this one get a ProcessFailedError.
         """
         self._runtime.engine.driver.admit()
         return self._runtime.leave()
@@ -86,12 +86,12 @@ class Session:
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
-        """This is why the block is cancelled, if it is: what ends the loop of `run`, as `sys.exit` in another task."""
+        """Note the exception that ends the loop of `run` and so cancels the block, such as that of `sys.exit`."""
         self._cause = error
 
     @property
     def joined(self) -> bool:
-        """Whether the job has taken this process as a rank."""
+        """True if the job has accepted this process as a rank."""
         return self._runtime.joined
 
     async def _start(self) -> World:
@@ -141,7 +141,7 @@ class Session:
 
 
 def _show_now(error: Exception) -> None:
-    """Print an exception before the launcher hears of it, which then ends this process; not again at the end."""
+    """Print an exception now, before the launcher ends this process, and not again at exit."""
     show = sys.excepthook
     show(type(error), error, error.__traceback__)
 
@@ -218,7 +218,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     Raises:
         BlockingCallError: an event loop is running in this thread.
         TypeError: `main` is no async function.
-        Whatever `main` raised, after the job was ended because of it.
+        BaseException: what `main` raised, after the job has been ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
     contact = Contact.from_environ()
@@ -236,7 +236,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     except JobAbortedError as error:
         if contact is None or not contact.launched:
             raise
-        # The cause of what happens to a rank the launcher reports, once for all.
+        # The launcher reports the cause once for all ranks.
         sys.exit(1 if session.joined else f"aiompi.run: {error}")
 
 

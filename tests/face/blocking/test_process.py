@@ -72,7 +72,7 @@ else:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_deadlock_is_told(site: Site, size: int) -> None:
-    """When nobody is left who could send, also to a receive from anybody."""
+    """When no rank is left that could send, also to a receive from ANY_SOURCE."""
     program = """
 from aiompi import MPI
 comm = MPI.COMM_WORLD

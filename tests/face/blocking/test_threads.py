@@ -61,7 +61,7 @@ def test_levels(site: Site) -> None:
 
 
 def test_by_default_one_thread_calls(site: Site) -> None:
-    """Others are refused before they can do any harm, and are told what to do; they may ask who they are."""
+    """Other threads are refused before they do any harm, and the error says what to do; they may ask for their rank."""
     body = """
 pending = comm.irecv(source=1 - comm.rank)
 started = comm.Send_init(bytearray(1), 0)

@@ -227,7 +227,7 @@ def test_settings_of_a_local_world() -> None:
 
 
 def test_abort_in_a_local_world(run: Run) -> None:
-    """Ends this rank with an exception, which those who wait get as well."""
+    """Abort ends this rank with an exception, which tasks that wait get as well."""
 
     async def main() -> None:
         world = aiompi.local_world(2)
@@ -527,7 +527,7 @@ def test_no_place_left(site: Site, rank: int | None, complaint: str) -> None:
 
 
 def test_impatient_joiner(run: Run, site: Site) -> None:
-    """Whoever gives up waiting for the others takes the job with it, as its rank was given away, and leaves nothing."""
+    """A process that has a rank and gives up waiting for the others ends the job, and leaves nothing behind."""
     job, address = site.serve(3)
 
     async def main() -> None:
@@ -551,7 +551,7 @@ def test_impatient_joiner(run: Run, site: Site) -> None:
 
 
 def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
-    """Who gives up before a rank was given away is not missed."""
+    """A process that gives up before it has a rank does not end the job."""
     job, address = site.serve(1)
 
     async def main() -> None:

@@ -7,7 +7,7 @@ from jobs import Site, in_face
 
 
 def test_leaving_alone(site: Site) -> None:
-    """What it sent arrives, nobody waits for it, and who still wants something of it is told."""
+    """Its messages arrive, no rank waits for it, and ranks that still need it get an error."""
     program = """
     if comm.rank == 1:
         await comm.send("farewell", dest=0)

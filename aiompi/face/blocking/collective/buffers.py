@@ -69,7 +69,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.alltoallv(core, sendbuf, recvbuf))
 
     def Alltoallw(self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW) -> None:
-        """As `Alltoallv`, with a datatype for each rank (MPI-2)."""
+        """Do what `Alltoallv` does, with a datatype for each rank (MPI-2)."""
         core = self._entered("Comm.Alltoallw", "await comm.Alltoallw(sendbuf, recvbuf)")
         self._finish(buffers.alltoallw(core, sendbuf, recvbuf))
 

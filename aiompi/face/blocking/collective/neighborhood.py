@@ -31,7 +31,7 @@ class NeighborhoodCollectives(Handle):
         self._finish(neighborhood.neighbor_allgather(core, sendbuf, recvbuf))
 
     def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
-        """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
+        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_allgatherv(core, sendbuf, recvbuf))
 
@@ -41,12 +41,12 @@ class NeighborhoodCollectives(Handle):
         self._finish(neighborhood.neighbor_alltoall(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
-        """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
+        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallv(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> None:
-        """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
+        """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
         core = self._entered("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
 

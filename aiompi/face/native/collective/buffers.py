@@ -128,7 +128,7 @@ class BufferCollectives(Handle):
     def Alltoallw(
         self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None
     ) -> Request[None]:
-        """As `Alltoallv`, with a datatype for each rank (MPI-2).
+        """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
 
         Args:
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.

@@ -35,7 +35,7 @@ class NeighborhoodCollectives(Handle):
         return neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
-        """As `Neighbor_allgather`, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
+        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -53,7 +53,7 @@ class NeighborhoodCollectives(Handle):
         return neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
-        """As `Neighbor_alltoall`, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
+        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here.
@@ -62,7 +62,7 @@ class NeighborhoodCollectives(Handle):
         return neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf)
 
     def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Request[None]:
-        """As `Neighbor_alltoallv`, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
+        """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.

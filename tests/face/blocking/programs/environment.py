@@ -1,4 +1,4 @@
-"""Clocks, names, and who is who."""
+"""Clocks, names and ranks."""
 
 from __future__ import annotations
 

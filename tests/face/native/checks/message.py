@@ -121,7 +121,7 @@ async def message_of_nobody(world: World) -> None:
     assert memory == b"kept"
 
 
-# Whoever gives up waiting loses no message.
+# A receiver that gives up waiting loses no message.
 
 
 @check

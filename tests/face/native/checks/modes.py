@@ -155,7 +155,7 @@ async def attach_and_detach(world: World) -> None:
 @check
 @pytest.mark.spec("S3.6-4")
 async def detaching_waits(world: World) -> None:
-    """Until the messages have left, whoever gives up waiting meanwhile; another buffer can be attached at once."""
+    """Detach waits for the messages, also if an await is cancelled; another buffer can be attached at once."""
     comm, memory, other = world[0], bytearray(LARGE + BSEND_OVERHEAD), bytearray(1000)
     comm.Attach_buffer(memory)
     await comm.Bsend(b"x" * LARGE, 1)

@@ -253,7 +253,7 @@ async def timeout_of_a_persistent_request(world: World) -> None:
 @check
 @pytest.mark.spec("S3.9-6")
 async def cancelled_wait_in_the_turn_of_completion(world: World) -> None:
-    """Who has been cancelled has not got the outcome: it is there for the next wait."""
+    """A cancelled await does not take the outcome, which is there for the next wait."""
     target = bytearray(1)
     request = world[1].Recv_init(target, ANY_SOURCE, ANY_TAG)
     for number in range(3):

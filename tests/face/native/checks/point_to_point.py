@@ -30,7 +30,7 @@ async def objects(world: World) -> None:
 @check
 @pytest.mark.spec("S3.7.4-1", "S3.5-4")
 async def requests(world: World) -> None:
-    """The i-forms start at once, in order, whoever awaits what first."""
+    """The i-forms start at once, in order, in whatever order they are awaited."""
     first, second = world[0].isend("first", dest=2, tag=1), world[0].isend("second", dest=2, tag=2)
     status = Status()
     late = world[2].irecv(source=0, tag=2)
