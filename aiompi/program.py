@@ -1,4 +1,4 @@
-"""Main programs: run as Python runs them, or loaded under another name where what they define is needed."""
+"""Main programs: run as Python runs them, or loaded under another name for their functions and classes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-_ATTRIBUTE: Final = "__program__"  # of the main module: what it was loaded from
+_ATTRIBUTE: Final = "__program__"  # attribute of the main module: the program that it was loaded from
 
 
 class Program(NamedTuple):
-    """Where the code of a main program is.
+    """The location of the code of a main program.
 
     Attributes:
-        module: its name, if it is run with -m.
-        path: of its file, or of a directory or archive with a `__main__.py`.
-        code: its text, if it is run with -c.
+        module: name of the module, if it is run with -m.
+        path: path of the file, or of a directory or archive with a `__main__.py`.
+        code: text of the program, if it is run with -c.
     """
 
     module: str = ""
@@ -28,14 +28,14 @@ class Program(NamedTuple):
 
     @classmethod
     def take_over(cls, arguments: Sequence[str], usage: str) -> Program:
-        """The program that the rest of a command line names; makes sys.argv and sys.path what it expects.
+        """Return the program that the rest of a command line names, and set sys.argv and sys.path for it.
 
         Args:
-            arguments: [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...], as Python takes them.
-            usage: what to say when they name none.
+            arguments: [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...], as for Python.
+            usage: message if they name no program.
 
         Raises:
-            SystemExit: they name none.
+            SystemExit: the arguments name no program.
         """
         match arguments:
             case ["-m", module, *rest]:
@@ -53,7 +53,7 @@ class Program(NamedTuple):
 
     @classmethod
     def current(cls) -> Program | None:
-        """The main program of this process, if it was loaded as one of these."""
+        """Return the main program of this process, None if `load` has not loaded it."""
         return getattr(sys.modules["__main__"], _ATTRIBUTE, None)
 
     def run(self) -> None:
@@ -68,14 +68,14 @@ class Program(NamedTuple):
         _execute(code, "__main__", attributes)
 
     def load(self, name: str) -> ModuleType:
-        """Run the program as the main module of this process, which `current` names from now on.
+        """Run the program as the main module of this process. `current` returns it from now on.
 
         Args:
-            name: what it finds as its `__name__`.
+            name: value of the program's `__name__`.
 
         Raises:
             ImportError, OSError, SyntaxError: there is no such program.
-            Whatever it raises.
+            Any exception of the program.
         """
         code, attributes = self._find()
         return _execute(code, name, {**attributes, _ATTRIBUTE: self})
@@ -115,11 +115,11 @@ def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
 
 
 def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    if name == "__main__":  # of a directory or an archive, not of this process
+    if name == "__main__":  # the one of a directory or an archive, not of this process
         return importlib.machinery.PathFinder.find_spec(name, sys.path[:1])
     try:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name}."):  # a package above it needs what is missing
+        if not f"{name}.".startswith(f"{error.name}."):  # a parent package cannot import something else
             raise
         return None

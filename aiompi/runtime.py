@@ -1,4 +1,4 @@
-"""One rank, from its start to its end: finds its job, wires its transports, makes its communicators."""
+"""`Runtime`: one rank from start to end. It joins the job, connects transports, and creates the communicators."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
 
-#: seconds between looks whether a rank that left has anything behind it in a connection not accepted yet
+#: seconds between checks whether a rank that left has sent data in a connection that is not accepted yet
 _RECHECK: Final = 0.02
-#: seconds of looking for messages: a sleeping core of a virtual machine takes up to half of this to wake up
+#: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
 
 class Runtime:
-    """A rank of a job; of one of its own, alone, when there is no contact.
+    """A rank of a job, or the only rank of a job of its own if there is no contact.
 
     Args:
-        driver: how this rank waits.
-        contact: the job to join.
-        settings: limits and choices, from the environment by default.
+        driver: driver in which this rank waits.
+        contact: job to join.
+        settings: settings, by default those of the environment.
 
     Attributes:
-        engine: of this rank.
-        world, self_comm: the communicators COMM_WORLD and COMM_SELF, valid once started.
-        codec: makes messages of objects.
-        on_end: called with an exit status when the job ended early, not by this rank's will.
-        on_finalize: called first when communication is to end, while everything is still possible.
-        joined: whether the job has taken this process as a rank: from then on its agent knows why the job ends.
-        finalized: whether communication has ended.
+        engine: engine of this rank.
+        world, self_comm: communicators COMM_WORLD and COMM_SELF, valid after the start.
+        codec: serialises objects.
+        on_end: called with an exit status if the job ends early and this rank has not caused it.
+        on_finalize: called first when communication ends, while all calls are still possible.
+        joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
+        finalized: True if communication has ended.
     """
 
     def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
         self.settings = settings_module.load() if settings is None else settings
         select.check(self.settings.coll)
-        select.tuning()  # read now: a program may leave the files of this package behind, as by chroot
+        select.tuning()  # read now: a program may lose access to the files of this package, for example by chroot
         self.engine = Engine(0, 1, self.settings, driver)
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)
@@ -81,16 +81,16 @@ class Runtime:
         self._farewell: Request[None] = Request(self.engine)
         self._drained: Request[None] | None = None
         self._departed: set[int] = set()
-        self._verdicts: list[Timer] = []  # on peers whose links are lost, if nobody tells why
+        self._verdicts: list[Timer] = []  # give up on peers whose links are lost, if the agent does not say why
         self._hang_reporter: HangReporter | None = None
 
     # Start.
 
     def start(self) -> Schedule[None]:
-        """Join the job (MPI_Init, section 7.5): complete when every rank of it has.
+        """Join the job (MPI_Init, section 7.5). This is complete when every rank has joined.
 
         Raises:
-            JobAbortedError: it cannot be joined, or ended meanwhile.
+            JobAbortedError: the job cannot be joined, or has ended meanwhile.
         """
         return self.engine.spawn(self._start())
 
@@ -135,14 +135,14 @@ class Runtime:
         return await self._cards
 
     async def _open_gateway(self, universe: Universe, address: str, key: bytes) -> None:
-        """Reach the ranks of other IMPI clients through the host of this one."""
-        from aiompi.engine.gateway import Gateway  # no other job needs them
+        """Connect to the ranks of other IMPI clients through the host of this client."""
+        from aiompi.engine.gateway import Gateway  # other jobs do not need this module
         from aiompi.transport.impi_host import ImpiHost
 
         self.engine.gateway = Gateway(self.engine, universe)
         self._host = host = ImpiHost(self.engine, address, key, self._on_host_lost)
         host.drained = self._on_drained
-        # Other clients may start earlier: what comes from there is acknowledged before this rank has all cards.
+        # Other clients may start earlier: their messages are acknowledged before this rank has all cards.
         self.engine.connect = lambda peer: host.link
         await host.connected
 
@@ -161,7 +161,7 @@ class Runtime:
             raise OtherError(f"rank {peer.rank} cannot be reached: {describe(error)}") from None
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
-        """Choose how this rank waits, and wakes others, by how many there are for the cores of this host."""
+        """Choose how this rank waits and wakes others, by the number of ranks per core of this host."""
         uncrowded = sum(card.get("host") == self.node for card in cards) <= cores()
         spin = self.settings.spin
         if spin is None:
@@ -183,7 +183,7 @@ class Runtime:
         self.world = make_communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
         self.self_comm = make_communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
 
-    # What the agent and the transports report.
+    # Reports of the agent and the transports.
 
     def _on_message(self, message: control.Message) -> None:
         match message:
@@ -204,7 +204,7 @@ class Runtime:
                 self._end(1, f"the agent sent {type(message).__name__}, which is not for ranks")
 
     def _watch_calls(self) -> None:
-        """Tell the agent when a call waits for long."""
+        """Report calls that wait for long to the agent."""
         from aiompi.hang_report import HangReporter  # seldom needed
 
         self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda account: self._tell(0, account))
@@ -220,7 +220,7 @@ class Runtime:
         self._end(1, f"the job ended: {cause}")
 
     def _end(self, code: int, reason: str) -> None:
-        """The job is over, not by this rank's will."""
+        """Handle an end of the job that this rank has not caused."""
         self._give_up(JobAbortedError(reason))
         self.on_end(code)
 
@@ -233,13 +233,13 @@ class Runtime:
         self.close()
 
     def _on_fatal(self, error: BaseException) -> None:
-        """An operation has failed that nobody waits for: only the job can be told (section 2.7)."""
+        """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7)."""
         what = "a send that was complete already, or an operation whose request was freed, has failed"
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 
     def _on_peer_lost(self, peer: Endpoint, cause: str) -> None:
-        """A link broke. The agent knows why, and will tell: the rank has left, or the job ends."""
+        """Handle a broken link. The agent will report the reason: the rank has left, or the job ends."""
         if peer.rank in self._departed:
             self._conclude(peer)
         elif not self._farewell.done():
@@ -248,9 +248,9 @@ class Runtime:
             )
 
     def _conclude(self, peer: Endpoint) -> None:
-        """A rank has left: give up on it once all that it sent has come."""
+        """Handle a rank that has left: give it up after all that it sent has arrived."""
         if any(transport.linked(peer) for transport in self._transports):
-            return  # the end of its last link tells
+            return  # the end of its last link does this
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
@@ -267,12 +267,12 @@ class Runtime:
     # End.
 
     def finalize(self) -> Schedule[None]:
-        """End communication (MPI_Finalize, section 7.5): complete when every rank of the job has called it.
+        """End communication (MPI_Finalize, section 7.5). This is complete when every rank of the job has called it.
 
-        Collectives that are still under way end first, and what was sent is delivered, as far as it is received.
+        Collectives in progress end first, and messages are delivered as far as they are received.
 
         Raises:
-            aiompi.Exception: a callback for the attributes of COMM_SELF failed; nothing has ended.
+            aiompi.Exception: a callback for the attributes of COMM_SELF failed; communication has not ended.
         """
         self._before_end()
         self._meet()
@@ -286,7 +286,7 @@ class Runtime:
         self._closing()
         await settled(schedules)
         if self.engine.gateway is not None:
-            self.engine.gateway.fail_unmatched_sends()  # the barrier among them has ended
+            self.engine.gateway.fail_unmatched_sends()  # the barrier among clients has ended
         self.engine.finish()
         await settled(self.engine.undelivered())
         await self._flush()
@@ -297,21 +297,21 @@ class Runtime:
         self._end_well()
 
     def _meet(self) -> None:
-        """Start the barrier with which the ranks of several clients end (IMPI 0.0, section 2.4)."""
+        """Start the final barrier of the ranks of several clients (IMPI 0.0, section 2.4)."""
         if self.engine.gateway is not None and not self.finalized and self.engine.error is None:
-            from aiompi.coll import buffers  # no other job needs it here
+            from aiompi.coll import buffers  # other jobs do not need it here
 
             buffers.barrier(self.world)
 
     def leave(self) -> Schedule[None]:
-        """End communication without waiting for the other ranks: deliver what was sent, and go."""
+        """End communication without waiting for the other ranks: deliver sent messages and leave."""
         self._before_end()
         return self.engine.spawn(self._leave())
 
     async def _leave(self) -> None:
         self._closing()
         if self.engine.undelivered():
-            self.engine.finish()  # so that nobody waits for this rank while it waits for him
+            self.engine.finish()  # so that no peer waits for this rank while this rank waits for that peer
             await settled(self.engine.undelivered())
         await self._flush()
         if self._agent is not None:
@@ -334,7 +334,7 @@ class Runtime:
         )
 
     async def _flush(self) -> None:
-        """Wait until everything has left this process, for the IMPI host together with the news that this is all."""
+        """Wait until all data has left this process, with the message to the IMPI host that nothing follows."""
         await self._drain()
         if self._host is not None:
             self._host.finish()
@@ -346,11 +346,11 @@ class Runtime:
             await self._drained
 
     def abort(self, code: int, reason: str) -> None:
-        """End the job (MPI_Abort, section 7.5): tell the agent, which ends all other ranks.
+        """End the job (MPI_Abort, section 7.5) through the agent, which ends all other ranks.
 
         Args:
             code: exit status of the job.
-            reason: who and why, for the user.
+            reason: which rank aborts and why, for the user.
         """
         if self._agent is not None and self.engine.error is None:
             self._agent.send(control.Abort(code, reason))
@@ -358,8 +358,8 @@ class Runtime:
         self._give_up(JobAbortedError(reason))
 
     def disown(self) -> None:
-        """Be the copy that a fork has made: every operation fails, and nothing touches what the parent still uses."""
-        # Not closed: that could shut down connections of the parent.
+        """Reset the copy of a rank in a forked process: operations fail, and nothing of the parent is touched."""
+        # Connections are not closed, because that could shut down those of the parent.
         self._inherited = self._transports, self._agent, self._host
         settings_module.rc.forgotten_by(self)
         self._transports, self._agent, self._host = [], None, None
@@ -374,18 +374,18 @@ class Runtime:
             )
 
     def exit(self, code: int) -> NoReturn:
-        """End this process at once, as MPI_Abort does, without losing what it has printed."""
+        """End this process at once, as MPI_Abort does, but flush its output."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
 
     def allocate(self, nbytes: int) -> buffer:
-        """Memory for messages (MPI_Alloc_mem, MPI-2).
+        """Return memory for messages (MPI_Alloc_mem, MPI-2).
 
         Raises:
             TypeError: the length is not an integer.
-            ValueError: it is negative.
+            ValueError: the length is negative.
         """
         nbytes = integer(nbytes, "size")
         if nbytes < 0:
@@ -394,26 +394,26 @@ class Runtime:
 
     @property
     def label(self) -> str:
-        """What messages call this rank, also before it knows its number."""
+        """Name of this rank in messages, also before it knows its number."""
         if self._contact is not None and not self.joined:
             return "a process that was about to become a rank"
         return f"rank {self.engine.rank}"
 
     @property
     def node(self) -> str:
-        """Name of the machine: processes that give the same can share memory."""
+        """Name of the machine. Processes with equal names can share memory."""
         return socket.gethostname()
 
     @property
     def launched(self) -> bool:
-        """Whether a launcher started this process."""
+        """True if a launcher started this process."""
         return self._contact is not None and self._contact.launched
 
     def close(self) -> None:
-        """Close every connection and leave no file behind."""
+        """Close all connections and remove all files."""
         settings_module.rc.forgotten_by(self)
         for timer in self._verdicts:
-            timer.cancel()  # it refers to all that this rank has
+            timer.cancel()  # it keeps references to everything of this rank
         self._verdicts.clear()
         if self._hang_reporter is not None:
             self._hang_reporter.close()
@@ -443,7 +443,7 @@ def _site(contact: Contact, welcome: control.Welcome, local_host: str) -> Site:
 
 
 def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) -> list[Runtime]:
-    """Ranks that live in one process and wait in one driver, connected by loopback."""
+    """Return ranks that live in one process and wait in one driver, connected by loopback."""
     hub = Hub()
     runtimes = []
     for rank in range(size):

@@ -1,6 +1,6 @@
 """Draws the pictures of the documentation: `python docs/drawings.py` writes docs/pages/images/*.svg.
 
-A picture is a list of boxes, labels and arrows, whose places are in pixels from the upper left corner.
+A picture is a list of boxes, labels and arrows. Coordinates are pixels from the upper left corner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINE: Final = 17  # pixels between two lines of text
 
 @dataclasses.dataclass
 class Drawing:
-    """A picture in the making."""
+    """A picture under construction."""
 
     width: int
     height: int
@@ -74,7 +74,7 @@ class Drawing:
 
 
 def ways_in() -> Drawing:
-    """Three ways in which processes become ranks."""
+    """Draw three ways in which processes become ranks."""
     d = Drawing(820, 250)
     for x, title, call in ((15, "launched", "aiompi-launch -n 3"), (285, "joined", "aiompi-launch --serve 3")):
         d.box(x, 15, 250, 220, title, "outer", top=True)
@@ -98,7 +98,7 @@ def ways_in() -> Drawing:
 
 
 def machines() -> Drawing:
-    """A job of two machines, whose clients are both aiompi."""
+    """Draw a job of two machines, whose clients are both aiompi."""
     d = Drawing(780, 300)
     d.box(285, 15, 210, 46, "server\naiompi-launch --server 2", "launcher")
     for x, client, ranks in ((15, 0, (0, 1)), (405, 1, (2, 3, 4))):
@@ -116,7 +116,7 @@ def machines() -> Drawing:
 
 
 def impi() -> Drawing:
-    """The parts of an IMPI job."""
+    """Draw the parts of an IMPI job."""
     d = Drawing(780, 320)
     d.box(310, 15, 160, 40, "IMPI server", "launcher")
     for x, title in ((15, "client 0: aiompi"), (415, "client 1: aiompi or another MPI")):
@@ -135,7 +135,7 @@ def impi() -> Drawing:
 
 
 def layers() -> Drawing:
-    """The layers of the package; imports point downwards."""
+    """Draw the layers of the package; imports point downwards."""
     d = Drawing(800, 478)
     rows = (
         ("programs", "launcher", (("futures", 130), ("bench", 110), ("compat", 110), ("util", 110))),
@@ -159,7 +159,7 @@ def layers() -> Drawing:
 
 
 def message() -> Drawing:
-    """The life of a message: down through the layers of the sender, up through those of the receiver."""
+    """Draw the life of a message: down through the layers of the sender, up through those of the receiver."""
     d = Drawing(800, 490)
     d.label(175, 28, "rank 0: await world.send(data, dest=1)")
     d.label(625, 28, "rank 1: await world.recv(source=0)")
@@ -189,7 +189,7 @@ def message() -> Drawing:
 
 
 def job() -> Drawing:
-    """The processes of a job on one machine, and how they are connected."""
+    """Draw the processes of a job on one machine and their connections."""
     d = Drawing(800, 322)
     d.box(300, 15, 200, 50, "aiompi-launch\nsupervisor and agent", "launcher")
     d.box(30, 15, 170, 50, "watchdog\ncleans up", "plain")

@@ -1,6 +1,6 @@
-"""Hook of mkdocs: write the parts of pages that the code states, and refuse a site that loads anything from elsewhere.
+"""Hook of mkdocs: generates parts of pages from the code, and refuses a site that loads anything from elsewhere.
 
-A page has a line `<!-- generated: NAME -->` where the text of the function NAME of this file goes.
+The text of function NAME of this file replaces the line `<!-- generated: NAME -->` of a page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNITS: Final = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
 
 def algorithms() -> str:
-    """Every collective with its algorithms, as the registry, the docstrings and the tuning table have them."""
+    """Return every collective with its algorithms, from the registry, the docstrings and the tuning table."""
     rules = json.loads(resources.files("aiompi.coll").joinpath("tuning.json").read_text(encoding="utf-8"))["rules"]
     parts = []
     for name, collective in COLLECTIVES.items():
@@ -46,7 +46,7 @@ def algorithms() -> str:
 
 
 def errors() -> str:
-    """A table of the exceptions, with the error classes of MPI."""
+    """Return a table of the exceptions, with the error classes of MPI."""
     names = {getattr(aiompi.errors, name): name for name in dir(aiompi.errors) if name.startswith("ERR_")}
     lines = ["| exception | error class | meaning |", "|---|---|---|"]
     for name, kind in vars(aiompi.errors).items():
@@ -56,7 +56,7 @@ def errors() -> str:
 
 
 def examples() -> str:
-    """The programs themselves, each folded."""
+    """Return the texts of the programs, each folded."""
     folder = Path(__file__).parent.parent / "examples"
     return "\n\n".join(
         f'??? example "{path.name}"\n    ```python\n    --8<-- "examples/{path.name}"\n    ```'
@@ -69,7 +69,7 @@ def _name(algorithm: Algorithm[Any]) -> str:
 
 
 def _rule(rule: dict[str, Any]) -> str:
-    """One line of tuning.json in words."""
+    """Return a rule of tuning.json in words."""
     conditions = []
     if "max_ranks" in rule:
         conditions.append(f"up to {rule['max_ranks']} ranks")
@@ -95,7 +95,7 @@ def _size(nbytes: int) -> str:
 
 
 def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
-    """The docstring of an algorithm, its drawing as a block of text."""
+    """Return the docstring of an algorithm, with its drawing as a block of text."""
     for paragraph in (inspect.getdoc(algorithm.run) or "").split("\n\n"):
         if paragraph.startswith("    "):
             yield f"```text\n{textwrap.dedent(paragraph)}\n```"
@@ -125,13 +125,13 @@ class CompleteDocstrings(griffe.Extension):
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put generated text where a page asks for it, and the names of programs above them."""
+    """Insert generated text where a page asks for it, and the names of programs above them."""
     markdown = _PROGRAM.sub(r'```python title="\1"', markdown)
     return _MARK.sub(lambda match: globals()[match[1]](), markdown)
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site that needs another server when it is read."""
+    """Refuse a site that loads anything from another server."""
     for path in Path(config.site_dir).rglob("*"):
         if path.suffix in (".html", ".css"):
             found = _FOREIGN.search(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A browser without a screen: Chromium, spoken to by its DevTools protocol."""
+"""A browser without a screen: Chromium, controlled by its DevTools protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 
 #: the first of them that is installed
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-LIMIT: Final = 20.0  # seconds for whatever is waited for
+LIMIT: Final = 20.0  # seconds to wait for anything
 #: a new profile, and no connections to anybody but the page
 _OPTIONS: Final = (
     "--headless=new",
@@ -40,7 +40,7 @@ _WHEN: Final = """new Promise((done) => {
 
 
 def installed() -> str | None:
-    """The command of a browser of this machine, if it has one."""
+    """Return the command of a browser of this machine, if it has one."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -73,7 +73,7 @@ class Tab:
                 self._downloaded.put_nowait(event["params"]["guid"])
 
     async def do(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command of the protocol; its result."""
+        """Send a command of the protocol. Return its result."""
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -100,7 +100,7 @@ class Tab:
         await self.do("Emulation.setEmulatedMedia", features=features)
 
     async def value(self, expression: str) -> Any:
-        """What an expression gives in the page."""
+        """Return the value of an expression in the page."""
         answer = await self.do("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, (expression, answer["exceptionDetails"])
         return answer["result"].get("value")
@@ -114,7 +114,7 @@ class Tab:
             raise AssertionError(f"never: {condition}; the page: {seen}") from None
 
     async def text(self, selector: str) -> str:
-        """What a person reads in an element."""
+        """Return the visible text of an element."""
         found = await self.value(f"document.querySelector({json.dumps(selector)}).innerText")
         assert isinstance(found, str)
         return found
@@ -137,7 +137,7 @@ class Tab:
         await self.do("Input.insertText", text=text)
 
     async def download(self, selector: str) -> bytes:
-        """Click something that downloads a file; the file."""
+        """Click something that downloads a file. Return the file."""
         before = set(self._downloads.iterdir())
         await self.click(selector)
         async with asyncio.timeout(LIMIT):

@@ -1,4 +1,4 @@
-"""What all tests share: the modules `worlds` and `jobs`, event loops of both kinds, a place for jobs."""
+"""Shared parts of all tests: the modules `worlds` and `jobs`, event loops of both kinds, a place for jobs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A place for jobs of real processes. At the end of the test nothing must be left of them."""
+    """Return a place for jobs of real processes, of which nothing must be left at the end of the test."""
     with tempfile.TemporaryDirectory(prefix="jobs-") as base:
         site = Site(tmp_path, Path(base))
         try:

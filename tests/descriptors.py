@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_more_descriptors() -> Iterator[None]:
-    """The process can use those that it has, and gets another only when one of them is closed."""
+    """Return a context in which the process gets a new descriptor only after it has closed one."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)  # new descriptors are the lowest that are free

@@ -1,4 +1,4 @@
-"""Fences at which the other side steps."""
+"""A replacement for the lock of memory fences, at which the other side takes a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Fence:
-    """In the place of the lock: has the other side do something when it is taken."""
+    """Replaces the lock: when it is taken, the other side takes a step."""
 
     def __init__(self, step: Callable[[], object]) -> None:
         self._step = step
@@ -16,4 +16,4 @@ class Fence:
         self.seen.append(self._step())
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is locked."""
+        """Do nothing: nothing is locked."""

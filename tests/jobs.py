@@ -1,4 +1,4 @@
-"""Jobs of real processes, and a look at what is left of them.
+"""Jobs of real processes, and checks of what they leave behind.
 
 A `Site` is a place for the jobs of one test: their processes carry a mark in their environment, their run directories
 have a parent of their own, so that everything that a job leaves behind can be found and told from everything else.
@@ -25,7 +25,7 @@ import aiompi_launcher
 
 ROOTS: Final = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
-LIMIT: Final = 20.0  # seconds after which something that should have happened has not
+LIMIT: Final = 20.0  # seconds to wait for something that should happen
 FACES: Final = ("native", "blocking")
 KEY: Final = bytes(range(16)).hex()
 
@@ -33,7 +33,7 @@ _MARK: Final = "AIOMPI_TEST_SITE"
 
 
 def in_face(face: str, body: str) -> str:
-    """A program out of statements on `comm` with awaits: in the blocking face they are the same, without awaits."""
+    """Return a program with statements on `comm` with awaits; for the blocking face the awaits are removed."""
     head = "import os, select, signal, sys\nimport aiompi\n"
     body = textwrap.dedent(body)
     if face == "native":
@@ -43,7 +43,7 @@ def in_face(face: str, body: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a process ended: exit status (negative: signal), what it had printed, seconds from its start to its end."""
+    """The end of a process: exit status (negative: signal), its output, seconds from its start to its end."""
 
     code: int
     out: str
@@ -52,13 +52,13 @@ class Result:
 
     @property
     def lines(self) -> list[str]:
-        """What was printed on standard output, sorted: the order among ranks means nothing."""
+        """Lines of standard output, sorted because the order among ranks is arbitrary."""
         return sorted(self.out.splitlines())
 
 
 @dataclasses.dataclass(frozen=True)
 class Port:
-    """What a stranger can connect to, and the process that listens there."""
+    """An address that anyone can connect to, and the process that listens there."""
 
     family: socket.AddressFamily
     address: Any
@@ -73,7 +73,7 @@ class Port:
 
 
 def _listening() -> Iterator[tuple[str, Port]]:
-    """All listening sockets of this machine with their inodes."""
+    """Return all listening sockets of this machine with their inodes."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, *rest = line.split()
         host, port = local.split(":")
@@ -87,7 +87,7 @@ def _listening() -> Iterator[tuple[str, Port]]:
 
 
 class Running:
-    """A process that runs.
+    """A running process.
 
     Attributes:
         process: it.
@@ -110,7 +110,7 @@ class Running:
         self._open = {"out": self.process.stdout, "err": self.process.stderr}
 
     def expect(self, text: str, times: int = 1) -> None:
-        """Read until it has printed the text so many times."""
+        """Read until the process has printed the text this many times."""
         deadline = time.monotonic() + LIMIT
         while (self.out + self.err).count(text) < times:
             assert self._read(deadline), f"no {text!r} in {self.out!r}, {self.err!r}"
@@ -119,7 +119,7 @@ class Running:
         self.process.send_signal(signum)
 
     def finish(self, limit: float = LIMIT) -> Result:
-        """Wait for the end."""
+        """Wait for the end of the process."""
         deadline = time.monotonic() + limit
         while self._read(deadline):
             pass
@@ -134,7 +134,7 @@ class Running:
             self.process.kill()
 
     def _read(self, deadline: float) -> bool:
-        """Read what there is; False when both outputs have ended, or at the deadline."""
+        """Read the available output. Return False if both outputs have ended, or at the deadline."""
         pipes = {pipe: name for name, pipe in self._open.items()}
         ready, _, _ = select.select(pipes, [], [], max(0.0, deadline - time.monotonic()))
         for pipe in ready:
@@ -172,7 +172,7 @@ class Site:
         self._running: list[Running] = []
 
     def program(self, text: str, name: str = "app.py") -> str:
-        """Write a program; its path."""
+        """Write a program. Return its path."""
         path = self.directory / name
         path.write_text(text, encoding="utf8")
         return str(path)
@@ -188,7 +188,7 @@ class Site:
         return self.start(*LAUNCHER, *args, env=env)
 
     def serve(self, size: int, *args: str) -> tuple[Running, str]:
-        """Start a launcher that waits for ranks with KEY; the address that it prints."""
+        """Start a launcher that waits for ranks with KEY. Return the address that it prints."""
         job = self.launch("--serve", str(size), *args, env={"AIOMPI_KEY": KEY})
         job.expect("\n")
         return job, job.out.strip()
@@ -204,15 +204,15 @@ class Site:
         return result
 
     def directories(self) -> list[str]:
-        """Names of what is in the parent of the run directories."""
+        """Return the names in the parent of the run directories."""
         return sorted(os.listdir(self.base))
 
     def processes(self) -> dict[int, str]:
-        """Processes started here, directly or not, that still run: pid -> command line."""
+        """Return the running processes that were started here, directly or indirectly: pid -> command line."""
         return dict(self._marked())
 
     def ports(self) -> list[Port]:
-        """Whatever the processes started here listen on."""
+        """Return the sockets on which processes started here listen."""
         owners = self._sockets()
         return [dataclasses.replace(port, owner=owners[inode]) for inode, port in _listening() if inode in owners]
 
@@ -229,7 +229,7 @@ class Site:
         assert self.directories() == [], "files are left"
 
     def close(self) -> None:
-        """End what a failed test has left."""
+        """End the processes that a failed test has left."""
         for running in self._running:
             running.close()
         for pid in self.processes():
@@ -239,7 +239,7 @@ class Site:
     def _marked(self) -> Iterator[tuple[int, str]]:
         mark = os.fsencode(self._mark)
         for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):  # it has ended meanwhile, or is not ours
+            with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to another user
                 if mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
                     command = Path("/proc", name, "cmdline").read_bytes()
                     yield int(name), command.replace(b"\0", b" ").decode(errors="replace")

@@ -238,7 +238,7 @@ class Mailbox:
         arrived = {state for state in reached if not _heads(state, certain)}
         self._keep(f"observe ({settled=})", {state for state in arrived if self._explained(state, settled)})
 
-    # What is known.
+    # Knowledge of the model.
 
     def lookalikes(self, source: int, tag: int, nbytes: int, begin: bytes = b"") -> frozenset[Message]:
         """Return the messages with an envelope whose content begins so."""

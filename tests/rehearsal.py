@@ -16,13 +16,13 @@ from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 
-PATIENT = Limits(startup=20, quiet=10)  # where nothing is expected to hang
-HASTY = Limits(startup=1, quiet=0.3)  # where something is
+PATIENT = Limits(startup=20, quiet=10)  # for tests that are expected not to hang
+HASTY = Limits(startup=1, quiet=0.3)  # for tests that are expected to hang
 
 
 @dataclass
 class Outcome:
-    """What came of a job.
+    """The outcome of a job.
 
     Attributes:
         broken: why it did not start, or could not go on.

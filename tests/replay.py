@@ -1,4 +1,4 @@
-"""A recorded job with some of its clients replaced by ours: the others say what they said then.
+"""A recorded job in which aiompi replaces some clients; the others repeat what they sent.
 
 A `Script` speaks for all recorded processes. It takes the packets in the order in which they crossed the network: it
 waits for those of our ranks, and sends those of the others, with the request ids that our ranks have chosen in place
@@ -27,7 +27,7 @@ _HOST_RANK_BYTES = 4
 
 
 def described(job: str) -> Universe:
-    """What the server of a recorded job told its clients."""
+    """Return what the server of a recorded job sent to its clients."""
     reader, arrays = Reader(2**20), dict[int, Broadcast]()
     reader.receive_data(connections(job)[0].answered)
     reader.skip(_SERVER_AUTH_BYTES)
@@ -111,14 +111,14 @@ class Script:
 
     @property
     def over(self) -> bool:
-        """Whether all was said."""
+        """True if everything has been sent."""
         return self._at == len(self._steps)
 
     def _note(self, notes: dict[tuple[int, int], list[Whole]], packet: Packet, data: bytes) -> None:
         notes[self._ranks[packet.pk_src], self._ranks[packet.pk_dest]].append(meaning(packet, data))
 
     def start(self) -> None:
-        """Say what comes first."""
+        """Send what comes first."""
         self._go_on()
 
     def _take(self, packet: Packet, whole: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Programs that all ranks of a local world run, as the examples of the standard do."""
+"""Programs that all ranks of a local world run, like the examples of the standard."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]
 
 LIMIT = 10.0  # seconds for a program that ends
-HANGING = 0.1  # seconds after which a program that cannot be disturbed by anything is taken to hang
+HANGING = 0.1  # seconds after which a program without external influences counts as hanging
 
 
 async def everywhere(world: Sequence[Intracomm], program: Program) -> None:
-    """Run a program on each rank at once; when it fails on one, the others are cancelled."""
+    """Run a program on all ranks at once. If it fails on one rank, cancel the others."""
     async with asyncio.TaskGroup() as group:
         for comm in world:
             group.create_task(program(comm))
 
 
 async def completes(size: int, program: Program, across: bool = True) -> None:
-    """Run a program to its end, which must leave no message behind.
+    """Run a program to its end. It must leave no message behind.
 
     The ranks start in their order, and then in reverse, so that each message is sent before its receive is posted,
     and after; once as ranks of one IMPI client and, if `across`, once of two, with packets so short that messages take
@@ -46,7 +46,7 @@ def _clients(size: int) -> list[Intracomm]:
 
 
 async def deadlocks(size: int, program: Program) -> None:
-    """Run a program that must hang, and end it; what it has left must not meet what comes later."""
+    """Run a program that must hang, and end it. Its messages must not match later receives."""
     world = aiompi.local_world(size)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(HANGING):
@@ -62,7 +62,7 @@ async def deadlocks(size: int, program: Program) -> None:
 
 
 def on_ranks(size: int, across: bool = True) -> Callable[[Program], Callable[[Run], None]]:
-    """Make a test out of a program that completes on so many ranks; see `completes`."""
+    """Return a decorator that makes a test of a program that completes on this many ranks; see `completes`."""
 
     def decorate(program: Program) -> Callable[[Run], None]:
         def test(run: Run) -> None:

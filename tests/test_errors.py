@@ -1,4 +1,4 @@
-"""Error classes and the exceptions that stand for them."""
+"""Error classes and the exceptions for them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_errors_in_arguments_are_what_python_calls_them() -> None:
 
 @pytest.mark.parametrize(("name", "value"), LATER.items())
 def test_classes_that_came_later_are_arguments(name: str, value: int) -> None:
-    """Of MPI-1.1 they are ERR_ARG, so that whoever expects that catches them."""
+    """Their class in MPI-1.1 is ERR_ARG, so programs that expect it catch them."""
     exception = errors.LATER_ERROR_CLASSES[value]
     assert exception.error_class == value, name
     assert issubclass(exception, errors.InvalidArgumentError)
@@ -94,7 +94,7 @@ def test_own_exceptions_are_other_errors(exception: type, base: type) -> None:
 
 @pytest.mark.parametrize("code", NAMED.values())
 def test_exceptions_made_out_of_codes(code: int) -> None:
-    """They are those that the library raises, and say what the class says."""
+    """They have the types that the library raises, and the text of their class."""
     error = errors.Exception(code)
     assert type(error) is {**errors.ERROR_CLASSES, **errors.LATER_ERROR_CLASSES}[code]
     assert (error.error_code, error.error_class, int(error)) == (code, code, code)

@@ -93,6 +93,8 @@ LAUNCHER_MAY = {
 }
 
 LONGEST = 600
+#: lines of a function, without its docstring
+LONGEST_FUNCTION = 40
 
 
 def files(root: Path) -> list[Path]:
@@ -234,6 +236,15 @@ def circles(root: Path) -> set[tuple[str, ...]]:
         name: tuple(sorted(other for other in others if name in reached[other])) for name, others in reached.items()
     }
     return {rings[name] for name, others in reached.items() if name in others}
+
+
+@pytest.mark.parametrize("path", files(PACKAGE) + files(LAUNCHER), ids=lambda path: "/".join(path.parts[-2:]))
+def test_functions_are_short(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False) or ""
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len(docstring.splitlines())
+            assert lines <= LONGEST_FUNCTION, node.name
 
 
 def test_launchers_part_of_the_package_is_light() -> None:

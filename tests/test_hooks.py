@@ -1,4 +1,4 @@
-"""Hooks around public calls: what they see, what they cost while there are none, and what they leave behind."""
+"""Hooks around public calls: what they see, that they cost nothing when there are none, and what they leave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi import hooks
 
 @pytest.fixture(autouse=True)
 def no_hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has surfaces of its own, and leaves no hook behind."""
+    """Each test declares its own surfaces, and leaves no hook behind."""
     monkeypatch.setattr(hooks, "_surfaces", [])
     monkeypatch.setattr(hooks, "_hooks", ())
     monkeypatch.setattr(hooks, "_always", ())
@@ -197,7 +197,7 @@ def test_hooks_that_belong_to_calls_are_around_those_of_hooks_too() -> None:
 
 
 def test_free_while_there_are_no_hooks() -> None:
-    """The classes are what they were, in every detail."""
+    """The classes are unchanged in every detail."""
     comm_class, cart_class = make_classes()
     before = [dict(vars(cls)) for cls in (comm_class, cart_class)]
     first, second = Record(), Record()

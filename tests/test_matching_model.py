@@ -1,4 +1,4 @@
-"""The reference model accepts what MPI allows and rejects what it does not: it must not be blind itself."""
+"""The reference model accepts what MPI allows, and rejects everything else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def posted(mailbox: Mailbox, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Re
 
 
 def see(mailbox: Mailbox, *got: tuple[Receive, Message], settled: bool = True) -> None:
-    """Some receives have got messages, and whoever must learn of it has."""
+    """Some receives have got messages, and all processes that must know of it do."""
     for receive, message in got:
         receive.found = frozenset([message])
         message.fate = Fate.SENT

@@ -1,4 +1,4 @@
-"""One rank, and an agent that the test plays: start, end, and what the agent may say or do in between."""
+"""One rank and its agent, which the test replaces: start, end, and all that the agent may do in between."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Agent:
             self._writer.write(handshake.data_to_send())
 
     async def hear(self, kind: type[Any]) -> Any:
-        """The next message of the rank, which must be of this kind."""
+        """Return the next message of the rank, which must be of this kind."""
         while not self._heard:
             data = await self._reader.read(2**16)
             assert data, f"the rank has hung up, without {kind.__name__}"
@@ -117,7 +117,7 @@ async def _card(agent: Agent) -> None:
          "Abort at last"],
 )  # fmt: skip
 def test_start_that_fails(run: Run, stage: Stage, last_words: list[Any], cause: str) -> None:
-    """Whatever the agent does instead of the next step: the rank says why, and leaves nothing open."""
+    """If the agent does anything but the next step, the rank reports why and leaves nothing open."""
 
     async def main() -> None:
         async with agency() as (address, agents):
@@ -187,7 +187,7 @@ async def _finalize(world: aiompi.World) -> None:
 
 @pytest.mark.parametrize("message", [control.Abort(9, "rank 1 failed"), None], ids=["Abort", "end"])
 def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
-    """Whatever is pending fails with the cause, and so does everything later; the process is told the exit status."""
+    """Pending and later operations fail with the cause, and the process gets the exit status."""
     cause = "rank 1 failed" if message else "the job ended: the launcher is gone"
 
     async def main() -> None:
@@ -216,7 +216,7 @@ def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
 
 
 def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> None:
-    """The launcher knows of nothing, so after a while the peer counts as gone."""
+    """The launcher reports nothing, so the peer counts as gone after a while."""
     job, address = site.serve(2)
     settings = {"transports": ("tcp",), "connect_timeout": 0.5}
 

@@ -17,7 +17,7 @@ from aiompi.settings import RC, Settings, load, rc
 
 @pytest.fixture(autouse=True)
 def fresh_rc() -> Iterator[None]:
-    """What a test sets is forgotten."""
+    """Forget the settings of a test."""
     before = dict(rc._values)
     rc._values.clear()
     yield

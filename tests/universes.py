@@ -10,7 +10,7 @@ from aiompi.impi.universe import Universe, place_clients, place_hosts, place_pro
 
 
 def universe(*hosts: Sequence[int] | int, **values: Any) -> Universe:
-    """A universe of clients that know nothing of each other but IMPI.
+    """Return a universe of clients that have only IMPI in common.
 
     Args:
         hosts: for each client how many procs each of its hosts has, or how many its only host has.

@@ -1,9 +1,9 @@
 """Worlds for tests: several ranks in one process, over the transports or over links that the test controls.
 
-* `LocalWorld`: over a Hub, no loop, no sockets; everything happens inside the calls.
-* `WireWorld`: over byte streams which the test moves on, as slowly and in pieces as small as it likes.
+* `LocalWorld`: over a Hub, without a loop or sockets; everything happens inside the calls.
+* `WireWorld`: over byte streams, which the test moves in pieces of any size.
 * `SocketWorld`: over real sockets, in the running event loop.
-* `PolledWorld`: over real sockets, each rank with a blocking driver of its own, stepped in one thread.
+* `PolledWorld`: over real sockets; each rank has its own blocking driver, and one thread steps them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STREAMS: dict[str, type[StreamTransport]] = {"shared_memory": SharedMemory, "uni
 
 
 def pattern(nbytes: int, seed: int = 0) -> bytes:
-    """Bytes in which a shift, a hole or a repetition shows."""
+    """Return bytes in which a shift, a hole or a repetition is visible."""
     return random.Random(seed).randbytes(nbytes)
 
 
@@ -57,7 +57,7 @@ def isend(comm: Communicator, data: bytes | bytearray, dest: int, tag: int = 0, 
 
 
 def irecv(comm: Communicator, source: int = -1, tag: int = -1) -> Any:
-    """Start receiving bytes of any length; they are the result."""
+    """Start receiving bytes of any length, which are the result."""
     return comm.irecv(None, source, tag, bytes)
 
 
@@ -67,7 +67,7 @@ def irecv_into(comm: Communicator, memory: bytearray | memoryview, source: int =
 
 
 def frames_of(data: bytes) -> list[tuple[Header, bytes]]:
-    """The frames in a stream that ends with a whole one."""
+    """Return the frames of a stream that ends with a complete frame."""
     found: list[tuple[Header, bytes]] = []
 
     class Sink:
@@ -101,7 +101,7 @@ class _Collected:
 
 
 def pour(reader: Reader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> None:
-    """Feed a reader as a socket would, in pieces of at most the given lengths, the rest as it fits."""
+    """Feed a reader like a socket, in pieces of at most the given lengths, then in pieces as large as fit."""
     at = 0
     sizes = iter(cuts)
     while at < len(data):
@@ -113,7 +113,7 @@ def pour(reader: Reader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> N
 
 
 class NoDriver:
-    """A driver for engines that must not need one, except to be called back: `turn` does that.
+    """A driver for engines that use it only for callbacks, which `turn` runs.
 
     Its waiter yields the request itself, for tests that step coroutines by hand.
     """
@@ -132,8 +132,8 @@ class NoDriver:
 
     call_soon_threadsafe = call_soon
 
-    def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
-        """Nothing: who steps the world decides when to stop."""
+    def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
+        """Do nothing: the test that steps the world decides when to stop."""
 
     def turn(self) -> None:
         for _ in range(len(self.soon)):
@@ -144,7 +144,7 @@ class NoDriver:
 
 
 class _World:
-    """Engines and the communicators of all ranks.
+    """The engines and communicators of all ranks.
 
     Attributes:
         engines, comms: by rank.
@@ -159,18 +159,18 @@ class _World:
         ]
 
     def held(self, receiver: int, sender: int) -> int:
-        """Bytes of eager memory that a rank holds for messages of another."""
+        """Return the bytes of eager memory that a rank holds for messages of another rank."""
         return self.engines[receiver].peer(sender)._held
 
     def credit_balance(self, sender: int, receiver: int) -> int:
-        """Credit that the sender has, plus what the receiver owes and holds: equals the window when nothing is lost
-        and no frame is under way."""
+        """Return the credit of the sender plus what the receiver owes and holds. This equals the window if nothing is
+        lost and no frame is in transit."""
         here, there = self.engines[sender].peer(receiver), self.engines[receiver].peer(sender)
-        here._affords(self.settings.eager_window + 1)  # count what has been granted without a frame
+        here._affords(self.settings.eager_window + 1)  # count credit that has been granted without a frame
         return here.credit + there._owed + there._held
 
     def balanced(self, sender: int, receiver: int) -> bool:
-        """Whether no credit was lost while nothing is under way."""
+        """Return True if no credit was lost; no frame must be in transit."""
         return self.credit_balance(sender, receiver) == self.settings.eager_window
 
 
@@ -185,14 +185,14 @@ class LocalWorld(_World):
             engine.connect = lambda peer, own=loopback: own.connect(peer, peer.rank)  # type: ignore[misc]
 
     def run(self) -> None:
-        """Nothing: whatever was sent has arrived."""
+        """Do nothing: everything that was sent has arrived."""
 
 
 class Wire:
-    """A link that keeps its bytes until the test moves them on.
+    """A link that keeps its bytes until the test moves them.
 
-    Payloads stay in the sender's memory meanwhile, as they do in a socket that takes nothing; a send is told that its
-    memory is free when its last byte has left. A wire to `to` hands its bytes to a Reader of that peer.
+    Payloads stay in the sender's memory meanwhile, as with a socket that accepts nothing. A send learns that its memory
+    is free when its last byte has left. A wire to `to` passes its bytes to a Reader of that peer.
 
     Attributes:
         kinds: kinds of the frames that were sent, in order.
@@ -212,7 +212,7 @@ class Wire:
 
     @property
     def pending(self) -> int:
-        """Bytes under way."""
+        """Bytes in transit."""
         return sum(len(piece) for piece, _ in self._queue)
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
@@ -227,7 +227,7 @@ class Wire:
         return False
 
     def move(self, limit: int) -> int:
-        """Let at most `limit` bytes arrive; the number that did."""
+        """Let at most `limit` bytes arrive. Return their number."""
         if not self._queue:
             return 0
         piece, owner = self._queue[0]
@@ -250,11 +250,11 @@ class Wire:
         return 0
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
-        """Copy the whole queue: the owner may have his memory back."""
+        """Copy the whole queue, so that the owner gets its memory back."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 
     def inject(self, data: bytes) -> None:
-        """Put bytes into the stream that the sender's engine has not sent."""
+        """Insert bytes into the stream that the sender's engine has not sent."""
         self._queue.append((data, None))
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class WireWorld(_World):
 
     Args:
         size: number of ranks.
-        cut: most bytes that arrive at once.
+        cut: maximum of bytes that arrive at once.
         seed: decides in which order the wires are served; each keeps the order of its own bytes.
         driver: makes the driver of a rank.
     """
@@ -287,21 +287,21 @@ class WireWorld(_World):
         return wire
 
     def wire(self, sender: int, receiver: int) -> Wire:
-        """The wire between two ranks, made if need be."""
+        """Return the wire between two ranks; create it if necessary."""
         peer = self.engines[sender].peer(receiver)
         if peer.link is None:
             peer.link = self._connect(sender, peer)
         return self.wires[sender, receiver]
 
     def step(self) -> bool:
-        """Let some bytes of some wire arrive; False when all is quiet."""
+        """Let some bytes of some wire arrive. Return False if nothing is in transit."""
         busy = [wire for wire in self.wires.values() if not wire.idle]
         if busy:
             self._random.choice(busy).move(self._cut)
         return bool(busy)
 
     def run(self) -> None:
-        """Let everything arrive, and what follows from it."""
+        """Let everything arrive, including frames that are sent as a consequence."""
         while self.step():
             pass
 

@@ -218,7 +218,7 @@ def test_what_is_received_has_memory_of_its_own_and_is_looked_at(work: turns.Wor
     works = {rank.rank: point_to_point.works(rank)[work["work"]] for rank in (idle, follower)}
     with pytest.raises(ValueError, match="not what was sent"):
         works[1](follower, **arguments(work))
-    if work["work"] != "bandwidth":  # where who leads receives nothing but the answers
+    if work["work"] != "bandwidth":  # where the leader receives only the answers
         with pytest.raises(ValueError, match="not what was sent"):
             works[0](idle, **arguments(work))
     sent, received = idle.sent | follower.sent, idle.received | follower.received

@@ -1,4 +1,4 @@
-"""An epoll that threads share: who sleeps leaves the lock, and is told nothing that is out of date."""
+"""`SharedEpoll`: a sleeping thread releases the lock, and never gets events that are out of date."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_no_sleep_once_it_is_needless(epoll: SharedEpoll, lock: threading.RLock)
 
 
 def test_a_sleep_in_the_midst_of_another_ends_both(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
-    """That of a signal handler, who may have served what the other one awaits."""
+    """The sleep of a signal handler, which may have served the events that the outer sleep waits for."""
     reading, writing = pipe
     served: list[list[tuple[int, int]]] = []
 

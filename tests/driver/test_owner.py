@@ -1,4 +1,4 @@
-"""To whom the ranks of an asyncio program belong: the thread of the loop that runs them, wherever they were made."""
+"""The owner of the ranks of an asyncio program: the thread of the loop that runs them, wherever they were created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The works over a bare Unix socket: what Python itself can do at best when it blocks."""
+"""The works over a bare Unix socket: the floor for blocking calls in Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi.bench.measure.turns import timed
 
 _LENGTH: Final = struct.Struct("<Q")
 
-#: moves all bytes of a buffer
+#: sends or receives all bytes of a buffer
 Mover: TypeAlias = Callable[[socket.socket, memoryview], None]
 
 

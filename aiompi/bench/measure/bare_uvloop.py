@@ -1,4 +1,4 @@
-"""The works as bare protocols on uvloop: what Python itself can do at best in an event loop."""
+"""The works as bare protocols on uvloop: the floor for event loops in Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Exchange_T = TypeVar("Exchange_T", bound="Exchange")
 
 
 class Exchange(asyncio.Protocol):
-    """Messages to and fro; a derived one knows what they look like.
+    """A protocol that makes round trips; subclasses define the form of messages.
 
     Args:
         rank: 0 begins, 1 answers.
@@ -49,16 +49,16 @@ class Exchange(asyncio.Protocol):
         await self.closed
 
     async def run(self, rounds: int) -> None:
-        """Exchange messages for so many round trips more."""
+        """Make this many more round trips."""
         self.goal += rounds
         if self.rank == 0:
             self.send()
-        if self.count < self.goal:  # the first message may be here before this call
+        if self.count < self.goal:  # the first message may arrive before this call
             self.end = asyncio.get_running_loop().create_future()
             await self.end
 
     def received(self) -> None:
-        """A whole message has come."""
+        """Handle a complete message."""
         self.count += 1
         if self.rank or self.count < self.goal:
             self.send()
@@ -71,7 +71,7 @@ class Exchange(asyncio.Protocol):
 
 
 class Bytes(Exchange):
-    """Bytes of fixed number.
+    """A protocol with messages of a fixed number of bytes.
 
     Args:
         sent: messages that are sent one after the other.
@@ -95,7 +95,7 @@ class Bytes(Exchange):
 
 
 class Pickles(Exchange):
-    """Pickled objects behind their length."""
+    """A protocol with pickled objects, each after its length."""
 
     def __init__(self, rank: int, obj: Any) -> None:
         super().__init__(rank)

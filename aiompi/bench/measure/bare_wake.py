@@ -1,4 +1,4 @@
-"""The wake-up of a sleeping process and nothing else: the least that a message to one that sleeps costs; see `pair`."""
+"""Only the wake-up of a sleeping process, the minimum cost of a message to a sleeping process; see `pair`."""
 
 from __future__ import annotations
 

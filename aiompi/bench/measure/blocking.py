@@ -1,6 +1,6 @@
-"""The works in the blocking face; run by the launcher on any number of ranks.
+"""The works in the blocking face. The launcher runs this on any number of ranks.
 
-`python -m aiompi.bench.measure.blocking [RANKS]`: only so many ranks work, the others are only there.
+`python -m aiompi.bench.measure.blocking [RANKS]`: only RANKS ranks work, the others are idle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(ranks: str | None = None) -> None:
     """Do one work after the other.
 
     Args:
-        ranks: number of those that work; None for all.
+        ranks: number of ranks that work; None for all.
     """
     comm = MPI.COMM_WORLD
     if ranks is not None and comm.size > int(ranks):

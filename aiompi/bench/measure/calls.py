@@ -1,4 +1,4 @@
-"""Works that call collectives: for every library whose communicators have mpi4py's methods."""
+"""Works that call collectives, for every library whose communicators have the methods of mpi4py."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Final, TypeAlias
 
 from aiompi.bench.measure import payloads, turns
 
-#: calls that are not timed, before those that are
+#: calls before the timed ones
 WARM_UP: Final = 2
 
-#: makes the arguments of a collective out of a communicator and a number of bytes, and returns the call
+#: returns the call of a collective for a communicator and a number of bytes
 Binding: TypeAlias = Callable[[Any, int], Callable[[], object]]
 
 
 def bind(comm: Any, cores: list[int]) -> None:
-    """Stay on one core."""
+    """Bind this process to one core."""
     turns.bind(comm.Get_rank(), cores)
 
 
@@ -44,7 +44,7 @@ def collective_objects(comm: Any, name: str, payload: str, calls: int, nbytes: i
 
 
 def object_call(comm: Any, name: str, payload: str, nbytes: int) -> Callable[[], object]:
-    """The call of a collective on objects."""
+    """Return the call of a collective on objects."""
     method = getattr(comm, name)
     if name in ("reduce", "allreduce", "scan"):
         vector = payloads.touched(nbytes)
@@ -74,7 +74,7 @@ def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
 
 
 def _moved(name: str, sent: bool, received: bool) -> Binding:
-    """A call that moves blocks, of which the buffers have one, or one for each rank."""
+    """Return a call that moves blocks; a buffer has one block, or one for each rank."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)
@@ -85,7 +85,7 @@ def _moved(name: str, sent: bool, received: bool) -> Binding:
 
 
 def _combined(name: str) -> Binding:
-    """A call that combines vectors of doubles, or of bytes if they are no whole number of doubles."""
+    """Return a call that combines vectors of doubles, or of bytes if the size is not a multiple of 8."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)

@@ -18,13 +18,13 @@ from aiompi.bench.measure.turns import timed_async
 
 
 class Channel(Protocol):
-    """One end of a way between two processes."""
+    """One end of a channel between two processes."""
 
     async def put(self, data: bytes) -> None:
         """Send bytes."""
 
     async def get(self) -> Any:
-        """Receive them."""
+        """Receive bytes."""
 
     async def put_object(self, obj: Any) -> None:
         """Send any object."""
@@ -35,17 +35,17 @@ class Channel(Protocol):
 
 #: connects two processes that share a socket already, as ranks 0 and 1
 Connect: TypeAlias = Callable[[socket.socket, int], AbstractAsyncContextManager[Channel]]
-#: what a process does for a number of iterations
+#: the part of one process in a number of iterations
 Loop: TypeAlias = Callable[[int], Awaitable[None]]
 
 
 def latency(channel: Channel, rank: int, nbytes: int) -> Loop:
-    """Messages to and fro."""
+    """Make round trips of messages."""
     return _to_and_fro(channel.put, channel.get, payloads.data(nbytes), rank)
 
 
 def objects(channel: Channel, rank: int, payload: str, nbytes: int = payloads.ARRAY) -> Loop:
-    """Objects to and fro."""
+    """Make round trips of objects."""
     return _to_and_fro(channel.put_object, channel.get_object, payloads.make(payload, nbytes), rank)
 
 
@@ -66,7 +66,7 @@ def _to_and_fro(
 
 
 def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
-    """A window of messages, and the answer to them."""
+    """Send windows of messages, and wait for the answers."""
     messages, token = [payloads.data(nbytes)] * window, payloads.data(1)
 
     async def lead(n: int) -> None:
@@ -83,7 +83,7 @@ def bandwidth(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
 
 
 def bandwidth_both_ways(channel: Channel, rank: int, nbytes: int, window: int) -> Loop:
-    """A window of messages each way at the same time, and an answer to them."""
+    """Send windows of messages in both directions at the same time, and answers."""
     messages, token = [payloads.data(nbytes)] * window, payloads.data(1)
 
     async def loop(n: int) -> None:
@@ -108,7 +108,7 @@ _LOOPS: Final = (latency, bandwidth, bandwidth_both_ways, objects)
 
 
 def works(connect: Connect) -> dict[str, Callable[..., Any]]:
-    """The works of a library, by name."""
+    """Return the works of a library by name."""
     return {loop.__name__: _work(connect, loop) for loop in _LOOPS}
 
 

@@ -1,4 +1,4 @@
-"""Copies between an array and contiguous memory: by a datatype, and by NumPy expressions that do the same."""
+"""Copies between an array and contiguous memory: by a datatype, and by equivalent NumPy expressions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Copy: TypeAlias = Callable[[], object]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is copied.
+    """A copy to measure.
 
     Attributes:
-        array: where it lies.
-        datatype: says which elements.
+        array: array that holds the elements.
+        datatype: datatype that selects the elements.
         count: number of items of the datatype.
-        packed: room for the elements without gaps.
-        pack, unpack: expressions that copy to and from `packed`, as NumPy has them.
+        packed: memory for the elements without gaps.
+        pack, unpack: NumPy expressions that copy to and from `packed`.
     """
 
     array: Array
@@ -40,20 +40,20 @@ class Case:
 
     @functools.cached_property
     def memory(self) -> memoryview:
-        """The bytes of the array."""
+        """Bytes of the array."""
         return self.array.reshape(-1).view(np.uint8).data
 
     @functools.cached_property
     def message(self) -> memoryview:
-        """The bytes of the elements without gaps."""
+        """Bytes of the elements without gaps."""
         return self.packed.reshape(-1).view(np.uint8).data
 
     def pack_ours(self) -> None:
-        """Pack by the datatype, as a send does."""
+        """Pack by the datatype, like a send."""
         move.pack(self.datatype.layout_of(self.count), self.memory, 0, self.message)
 
     def unpack_ours(self) -> None:
-        """Unpack by the datatype, as a receive does."""
+        """Unpack by the datatype, like a receive."""
         move.unpack(self.datatype.layout_of(self.count), self.message, self.memory, 0)
 
 
@@ -64,7 +64,7 @@ def column(rows: int) -> Case:
         rows: of the matrix.
     """
     matrix = np.zeros((rows, 1024))
-    matrix[:, 0] = 1  # what is not copied needs no memory
+    matrix[:, 0] = 1  # elements that are not copied need no memory
     return _part(matrix, matrix[:, 0], DOUBLE.Create_vector(rows, 1, 1024))
 
 

@@ -33,7 +33,7 @@ class Channel:
         await self._comm.write({"data": to_serialize(obj)})
 
     async def get(self) -> Any:
-        """Receive what was sent."""
+        """Receive bytes or an object."""
         return (await self._comm.read())["data"]
 
     get_object = get
@@ -41,7 +41,7 @@ class Channel:
 
 @contextlib.asynccontextmanager
 async def connect(sock: socket.socket, rank: int) -> AsyncIterator[Channel]:
-    """Meet at an address that rank 0 tells."""
+    """Connect at an address that rank 0 sends."""
     if rank:
         comm = await connect_to(sock.makefile().readline().strip())
         yield Channel(comm)

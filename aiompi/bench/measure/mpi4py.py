@@ -1,4 +1,4 @@
-"""The works in mpi4py, with the MPI library that the environment names; run by the launcher of that library."""
+"""The works in mpi4py, with the MPI library that the environment names. The launcher of that library runs this."""
 
 from __future__ import annotations
 

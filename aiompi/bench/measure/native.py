@@ -1,4 +1,4 @@
-"""The works in the native face; run by the launcher."""
+"""The works in the native face. The launcher runs this."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiompi.face.native.job import World, run
 
 
 async def bind(comm: Intracomm, cores: list[int]) -> None:
-    """Stay on one core."""
+    """Bind this process to one core."""
     turns.bind(comm.rank, cores)
 
 
@@ -62,7 +62,7 @@ async def _ping_pong(
     blocks: int,
     wanted: tuple[int, int],
 ) -> list[float]:
-    """A message to and fro, which is sent from one buffer and received into the other."""
+    """Make round trips of a message, which is sent from one buffer and received into the other."""
     source, tag = wanted
     peer = peer_of(comm)
     sent, received = specs
@@ -101,7 +101,7 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
 
     if leads(comm):
         seconds = await timed_async(lead, iterations, blocks, comm.Barrier)
-        await lead(1)  # for the check of the other one
+        await lead(1)  # for the check of the other rank
         return seconds
     seconds = await timed_async(follow, iterations, blocks, comm.Barrier)
     await payloads.check_async(received, follow)
@@ -201,7 +201,7 @@ async def collective_objects(
 
 
 async def _apart(comm: Intracomm, call: Callable[[], Any], calls: int) -> list[float]:
-    """As `calls.apart`, for calls that are awaited."""
+    """Time calls like `calls.apart`, for calls that are awaited."""
     clock = time.perf_counter
     seconds = []
     for _ in range(WARM_UP + calls):

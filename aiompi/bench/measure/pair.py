@@ -1,4 +1,4 @@
-"""Two processes with a socket between them and nothing else: what the raw floors run in.
+"""Two processes connected by a socket, in which the bare floors run.
 
 `python -m aiompi.bench.measure.pair MODULE [WAY]` is the leader, which starts the follower. A work is a function
 `work(sock, rank, **arguments)` of the module's WORKS; both processes run it at the same time, as ranks 0 and 1.
@@ -23,7 +23,7 @@ Ends: TypeAlias = tuple[socket.socket, socket.socket]
 
 
 def main(module: str, way: str = "unix", *inherited: str) -> None:
-    """Be one of the two processes.
+    """Run one of the two processes.
 
     Args:
         module: full name of a module with works.
@@ -53,7 +53,7 @@ def _lead(
 
 
 def _start(processes: contextlib.ExitStack, module: str, arguments: list[str], *given: socket.socket) -> None:
-    """Start a process that is given sockets, and waited for at the end."""
+    """Return a context with a process that inherits sockets; wait for it at the end."""
     descriptors = [sock.fileno() for sock in given]
     command = [sys.executable, "-m", module, *arguments, *map(str, descriptors)]
     processes.enter_context(subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL))
@@ -84,7 +84,7 @@ def _relays(processes: contextlib.ExitStack) -> Ends:
     return ends[0], ends[1]
 
 
-#: name of a way -> makes its two ends
+#: name of a way -> function that returns its two ends
 WAYS: Final[dict[str, Callable[[contextlib.ExitStack], Ends]]] = {"unix": _unix, "tcp": _tcp, "relays": _relays}
 
 

@@ -1,4 +1,4 @@
-"""What is sent."""
+"""Payloads of messages, and checks that they were received."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import numpy.typing as npt
 
 #: of every message, as in the OSU micro-benchmarks
 TAG: Final = 1
-#: bytes of the array in the object "array", unless told otherwise
+#: default of bytes of the array in the object "array"
 ARRAY: Final = 2**20
 
 
 def touched(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Memory that has been written to, so that the kernel has nothing left to do for it."""
+    """Return memory that has been written to, so that the kernel has mapped it."""
     return np.ones(nbytes, np.uint8)
 
 
 def blank(nbytes: int) -> npt.NDArray[np.uint8]:
-    """As `touched`, for what comes: memory that no message looks like."""
+    """Return memory for receives, with a content that no message has."""
     return np.full(nbytes, 0, np.uint8)
 
 
 def check(received: npt.NDArray[Any], loop: Callable[[int], object]) -> None:
-    """Refuse to have measured what has not happened: run a loop that was timed once more, on blank memory.
+    """Check that a timed loop transfers messages: run it once more, on blank memory.
 
     Args:
-        received: where it receives messages of `touched`.
+        received: memory into which it receives messages of `touched`.
 
     Raises:
-        ValueError: something else has come, or nothing.
+        ValueError: the loop received something else, or nothing.
     """
     received.fill(0)
     loop(1)
@@ -40,7 +40,7 @@ def check(received: npt.NDArray[Any], loop: Callable[[int], object]) -> None:
 
 
 async def check_async(received: npt.NDArray[Any], loop: Callable[[int], Awaitable[object]]) -> None:
-    """As `check`, for a loop that is awaited."""
+    """Check like `check`, for a loop that is awaited."""
     received.fill(0)
     await loop(1)
     _look(received)
@@ -52,12 +52,12 @@ def _look(received: npt.NDArray[Any]) -> None:
 
 
 def data(nbytes: int) -> bytes:
-    """As `touched`, for those who send bytes."""
+    """Return the content of `touched` as bytes."""
     return touched(nbytes).tobytes()
 
 
 def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
-    """An object to send.
+    """Return an object to send.
 
     Args:
         name: "dict", five short fields; "array", a dict with an array.
@@ -69,15 +69,15 @@ def make(name: str, nbytes: int = ARRAY) -> dict[str, Any]:
 
 
 def check_object(received: Any, sent: dict[str, Any]) -> None:
-    """Refuse an object that is not what was sent.
+    """Check that an object is the one that was sent.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: it is another object.
     """
     if received.keys() != sent.keys() or not all(np.array_equal(received[key], sent[key]) for key in sent):
         raise ValueError(f"what was received is not what was sent: {received}, expected {sent}")
 
 
 def peak_memory() -> int:
-    """The most memory that this process has ever had resident, in bytes."""
+    """Return the peak of resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

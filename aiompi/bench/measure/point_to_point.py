@@ -1,7 +1,7 @@
-"""Works between two ranks, or between pairs of them, for every library that has mpi4py's names.
+"""Works between pairs of ranks, for every library with the names of mpi4py.
 
-`works` makes them for a library. Of any even number of ranks the first half leads, and the peer of a rank is half as
-many further: two ranks are one pair.
+`works` returns them for a library. In any even number n of ranks the first half leads, and the peer of rank r is rank
+r + n / 2. Two ranks are one pair.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Buffers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def peer_of(comm: Any) -> int:
-    """Rank of the other one of this rank's pair."""
+    """Return the rank of the other process of this pair."""
     return int((comm.rank + comm.size // 2) % comm.size)
 
 
 def leads(comm: Any) -> bool:
-    """Whether this rank is the one of its pair that begins."""
+    """Return True if this rank begins in its pair."""
     return bool(comm.rank < comm.size // 2)
 
 
@@ -55,7 +55,7 @@ def latency_wildcards(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks:
 def _ping_pong(
     comm: Any, buffers: Buffers, specs: Sequence[Any], iterations: int, blocks: int, wanted: tuple[int, int]
 ) -> list[float]:
-    """A message to and fro, which is sent from one buffer and received into the other."""
+    """Make round trips of a message, which is sent from one buffer and received into the other."""
     source, tag = wanted
     peer = peer_of(comm)
     sent, received = specs
@@ -94,7 +94,7 @@ def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, bl
 
     if leads(comm):
         seconds = timed(lead, iterations, blocks, comm.Barrier)
-        lead(1)  # for the check of the other one
+        lead(1)  # for the check of the other rank
         return seconds
     seconds = timed(follow, iterations, blocks, comm.Barrier)
     payloads.check(received, follow)
@@ -196,7 +196,7 @@ WORKS: Final[tuple[Callable[..., Any], ...]] = (
 
 
 def works(mpi: Any) -> dict[str, Callable[..., Any]]:
-    """The works by name, as functions of a communicator and the arguments.
+    """Return the works by name, as functions of a communicator and the arguments.
 
     Args:
         mpi: the module of a library that has mpi4py's names.

@@ -30,7 +30,7 @@ class Channel:
         await self._sock.send(data, copy=len(data) < _UNCOPIED)
 
     async def get(self) -> Any:
-        """Receive them."""
+        """Receive bytes."""
         return await self._sock.recv(copy=False)
 
     async def put_object(self, obj: Any) -> None:
@@ -47,7 +47,7 @@ class Channel:
 
 @contextlib.asynccontextmanager
 async def connect(sock: socket.socket, rank: int) -> AsyncIterator[Channel]:
-    """Meet at a socket in the file system, whose place rank 0 tells."""
+    """Connect at a socket in the file system, whose path rank 0 sends."""
     with (
         tempfile.TemporaryDirectory() as directory,
         zmq.asyncio.Context() as context,

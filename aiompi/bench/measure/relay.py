@@ -1,4 +1,4 @@
-"""A process that passes on bytes between two sockets, and does nothing else: what a host between processes must cost.
+"""A process that only forwards bytes between two sockets: the floor for a host between processes.
 
 `python -m aiompi.bench.measure.relay DESCRIPTOR DESCRIPTOR` runs until one of them ends. It works as the launcher does:
 non-blocking sockets, read when an event loop says so.
@@ -15,7 +15,7 @@ _READ: Final = 64 * 2**10
 
 
 class Direction:
-    """Bytes one way."""
+    """Forwards bytes in one direction."""
 
     def __init__(self, source: socket.socket, target: socket.socket, ended: asyncio.Event) -> None:
         self._source = source
@@ -48,7 +48,7 @@ class Direction:
 
 
 async def relay(one: socket.socket, other: socket.socket) -> None:
-    """Pass on bytes both ways until one side ends."""
+    """Forward bytes in both directions until one side ends."""
     ended = asyncio.Event()
     for sock in (one, other):
         sock.setblocking(False)
@@ -58,7 +58,7 @@ async def relay(one: socket.socket, other: socket.socket) -> None:
 
 
 def main(*descriptors: str) -> None:
-    """Be a relay between two inherited sockets."""
+    """Run a relay between two inherited sockets."""
     one, other = (socket.socket(fileno=int(descriptor)) for descriptor in descriptors)
     with one, other:
         asyncio.run(relay(one, other))

@@ -1,4 +1,4 @@
-"""How late the callbacks of a loop are while it communicates; a work of the native face."""
+"""Delay of the callbacks of an event loop while it communicates; a work of the native face."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST: Final = 2
 
 
 class Clock:
-    """A callback that is due every now and then, and keeps how late it was, in seconds.
+    """A periodic callback that records its delays in seconds.
 
     What other processes take of the cores is no fault of the loop: time in which its thread could have run, and others
     did, does not count, but for as much of it as may have been before the callback was due.
@@ -53,13 +53,13 @@ class Clock:
         self._wind()
 
     def stop(self) -> None:
-        """No more callbacks."""
+        """Stop the callbacks."""
         self._handle.cancel()
         self._queued.close()
 
 
 class Queued:
-    """For how long this thread has waited for a core, as far as the kernel tells (CONFIG_SCHED_INFO)."""
+    """Time for which this thread has waited for a core, if the kernel reports it (CONFIG_SCHED_INFO)."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
@@ -67,11 +67,11 @@ class Queued:
             self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def seconds(self) -> float:
-        """So far; 0 if it is not known."""
+        """Return the seconds so far; 0 if they are not known."""
         return 0.0 if self._fd is None else int(os.pread(self._fd, 64, 0).split()[1]) / 1e9
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the file."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

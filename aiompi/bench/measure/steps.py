@@ -1,4 +1,4 @@
-"""What the functions through which a message passes take, each by itself: by looking often what is just running."""
+"""The time of each function on the path of a message, measured by frequent samples of the running function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiompi.bench.measure.turns import timed
 
 _HOME: Final = str(Path(aiompi.__file__).parent)
 _BENCH: Final = str(Path(__file__).parent)
-#: seconds between two looks, each of which disturbs some 50 us
+#: seconds between two samples, each of which costs some 50 us
 _PERIOD: Final = 500e-6
 #: round trips in which calls are counted
 _COUNTED: Final = 50
@@ -27,14 +27,14 @@ Step: TypeAlias = tuple[int, str, str, float, float]
 
 
 class _Half(NamedTuple):
-    """A half of a round trip: what sends, or what receives.
+    """A half of a round trip: the send or the receive.
 
     Attributes:
         name: "send" or "recv".
-        call: does it.
-        order: its functions, in the order of their first calls, and how deep each is.
-        calls: how often each was called in `_COUNTED` round trips.
-        looks: how often each was found running.
+        call: function that does it.
+        order: its functions in the order of their first calls, with their depths.
+        calls: number of calls of each in `_COUNTED` round trips.
+        looks: number of samples that found each running.
     """
 
     name: str
@@ -45,7 +45,7 @@ class _Half(NamedTuple):
 
 
 def steps(comm: Any, payload: str, nbytes: int, iterations: int, blocks: int) -> dict[str, Any]:
-    """Take the way of a message to pieces.
+    """Measure the functions on the path of a message.
 
     Args:
         payload: name of an object to send, empty for memory.
@@ -77,7 +77,7 @@ def steps(comm: Any, payload: str, nbytes: int, iterations: int, blocks: int) ->
         comm.Barrier()
         if rank == comm.rank:
             _look(halves, iterations * blocks)
-        else:  # nobody is found waiting for one who looks
+        else:  # ranks sample in turns, so that none is seen waiting for a sampling peer
             loop(iterations * blocks)
     found = {half.name: [_step(half, code, iterations * blocks) for code in half.order] for half in halves}
     return {"seconds": seconds, **found}
@@ -90,7 +90,7 @@ def _step(half: _Half, code: CodeType, messages: int) -> Step:
 
 
 def _calls(comm: Any, payload: str, nbytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What sends a message to the other rank, and what receives one."""
+    """Return the halves that send a message to the other rank and receive one."""
     peer = 1 - comm.rank
     if payload:
         obj = payloads.make(payload, nbytes)
@@ -104,7 +104,7 @@ def _ours(code: CodeType) -> bool:
 
 
 def _trace(half: _Half) -> None:
-    """Find the functions of aiompi that a call passes through."""
+    """Find the functions of aiompi that a call uses."""
     depth = 0
 
     def look(frame: FrameType, event: str, _: object) -> None:
@@ -138,15 +138,15 @@ def _count(half: _Half) -> None:
 
 
 def _look(halves: list[_Half], iterations: int) -> None:
-    """Look what is running, as often as `_PERIOD` says, while messages go to and fro."""
+    """Sample the running function every `_PERIOD` seconds during round trips."""
     looks: Counter[CodeType] = Counter()
 
     def look(_: int, frame: FrameType | None) -> None:
-        # Handlers run where functions begin, among other places: that time was its caller's.
+        # Handlers run at the beginning of functions, among other places: that time belongs to the caller.
         if frame is not None and frame.f_lineno == frame.f_code.co_firstlineno:
             frame = frame.f_back
         while frame is not None and not _ours(frame.f_code):
-            frame = frame.f_back  # what others do for us is ours
+            frame = frame.f_back  # time in other libraries belongs to their caller
         if frame is not None:
             looks[frame.f_code] += 1
 

@@ -1,4 +1,4 @@
-"""How a contender gets its turns: a work per line on standard input, the results of all ranks in a line back."""
+"""Turns of a contender: one work per line on standard input, the results of all ranks as one line of output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-#: said in the place of a work when there will be no more: not every launcher passes on the end of standard input
+#: sent after the last work, because not every launcher forwards the end of standard input
 NO_MORE: Final = b"null\n"
 
 #: name of the work under "work", and its keyword arguments
@@ -17,19 +17,19 @@ Work: TypeAlias = dict[str, Any]
 
 
 def next_work() -> Work | None:
-    """The next work, None when there will be no more. Blocks: nothing else is to happen between turns."""
+    """Return the next work, None after the last one. This blocks: nothing else must happen between turns."""
     line = sys.stdin.readline()
     work: Work | None = json.loads(line) if line else None
     return work
 
 
 def answer(results: list[Any] | None) -> None:
-    """Hand in what the ranks have measured, by rank."""
+    """Write the measurements of the ranks, by rank."""
     print(json.dumps(results), flush=True)
 
 
 def bind(rank: int, cores: Sequence[int]) -> None:
-    """Stay on one core: two processes that share one and two that do not are wakened in very different times.
+    """Bind this process to one core, because the wake-up time depends much on whether two processes share a core.
 
     Args:
         rank: of this process.
@@ -39,11 +39,11 @@ def bind(rank: int, cores: Sequence[int]) -> None:
 
 
 def _at_once() -> None:
-    """Nobody is waited for."""
+    """Do not wait for other processes."""
 
 
 async def _at_once_async() -> None:
-    """Nobody is waited for."""
+    """Do not wait for other processes."""
 
 
 def timed(
@@ -76,7 +76,7 @@ async def timed_async(
     blocks: int,
     together: Callable[[], Awaitable[object]] = _at_once_async,
 ) -> list[float]:
-    """As `timed`, for a loop that is awaited."""
+    """Time like `timed`, for a loop that is awaited."""
     await loop(iterations)
     seconds = []
     for _ in range(blocks):

@@ -1,4 +1,4 @@
-"""Messages to and fro between pairs of ranks, in memory that is used in the ways in which programs use it."""
+"""Round trips between pairs of ranks, in memory that is used as programs use it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aiompi.bench.measure.turns import timed
 #: bytes of the memory from which a rank sends messages one after the other, and of that into which it receives them:
 #: both of two ranks together are more than the caches of most machines hold
 CYCLE: Final = 96 * 2**20
-#: parts of it at most: each is an array
+#: maximum of parts of it, each of which is an array
 _MOST: Final = 2**16
 
-#: memory of this rank by purpose, made once
+#: memory of this rank by purpose, allocated once
 _memory: Final[dict[str, npt.NDArray[np.uint8]]] = {}
 
 
@@ -67,14 +67,14 @@ class _Partner:
             self.latest.max()
 
     def loop(self, n: int) -> None:
-        """Send messages to and fro."""
+        """Make round trips."""
         steps = (self.give, self.take) if leads(self._comm) else (self.take, self.give)
         for _ in range(n):
             for step in steps:
                 step()
 
     def check(self, nbytes: int) -> None:
-        """Refuse to have measured what has not happened: exchange one more message, into blank memory."""
+        """Check that messages are transferred: exchange one more message, into blank memory."""
         _memory["received"].fill(0)
         self.loop(1)
         if len(self.latest) != nbytes or not self.latest.all():
@@ -82,7 +82,7 @@ class _Partner:
 
 
 def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blocks: int) -> list[list[float]]:
-    """Send messages to and fro.
+    """Make round trips.
 
     Args:
         payload: "buffer", or "object" for a dict with an array.
@@ -112,7 +112,7 @@ def exchange(comm: Any, payload: str, nbytes: int, memory: str, rounds: int, blo
 
 
 def _parts(purpose: str, nbytes: int, number: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Parts of memory of this rank, again and again."""
+    """Yield parts of the memory of this rank in an endless cycle."""
     whole = _memory.get(purpose)
     if whole is None or len(whole) < nbytes * number:
         whole = _memory[purpose] = payloads.touched(nbytes * number)

@@ -66,14 +66,8 @@ def main(argv: Sequence[str]) -> None:
         BrokenPipeError: nothing reads the output any more.
     """
     chosen, benchmarks = _chosen(argv)
-    plan = Plan(
-        benchmarks,
-        {**OURS, **_able(chosen.compare, benchmarks, chosen.ranks)},
-        chosen.sizes,
-        chosen.ranks,
-        chosen.repeat,
-        chosen.quick,
-    )
+    peers = {**OURS, **_able(chosen.compare, benchmarks, chosen.ranks)}
+    plan = Plan(benchmarks, peers, chosen.sizes, chosen.ranks, chosen.repeat, chosen.quick)
     results = Results(
         chosen.json,
         repeat=chosen.repeat,
