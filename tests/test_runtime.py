@@ -268,7 +268,7 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_collectives_of_who_has_left_the_installation_behind(site: Site, face: str) -> None:
+def test_collectives_of_ranks_without_access_to_the_installation(site: Site, face: str) -> None:
     """By chroot, or because it was removed: these read nothing any more."""
     body = """
     def refuse(event, args):

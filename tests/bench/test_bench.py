@@ -94,8 +94,8 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_output_that_nobody_reads(command: str, site: Site) -> None:
-    """Whether it finds out at its first line or at a later one, it ends as if by the signal for that."""
+def test_output_to_a_closed_pipe(command: str, site: Site) -> None:
+    """It ends like a process that SIGPIPE ends, whether its first or a later line fails."""
     running = site.start(*BENCH[:-1], *COMMANDS[command])
     assert running.process.stdout is not None
     running.process.stdout.close()
@@ -145,7 +145,7 @@ def test_no_turns(site: Site) -> None:
 
 @pytest.mark.parametrize("family", ["datatype", "collective", "impi"])
 def test_families_are_commands(family: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Short for `targets`, where no micro-benchmark has the name."""
+    """The name is short for `targets` if no micro-benchmark has it."""
     with pytest.raises(SystemExit, match="0"):
         main([family, "--help"])
     assert "python -m aiompi.bench targets" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from aiompi.coll.registry import COLLECTIVES
 
 
 class Clock:
-    """A communicator in whose barrier a second passes, and a tenth of one in each collective more than before."""
+    """A communicator whose barrier takes 1 s, and whose collectives take 0.1 s more each time."""
 
     now = 0.0
     made = 0

@@ -35,7 +35,7 @@ def contender(program: str) -> Contender:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, and has been waited for."""
+    """Return True if a process has ended and has been waited for."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -110,14 +110,14 @@ def test_silence_is_told_and_ended() -> None:
     assert gone(silent._process.pid)
 
 
-def test_who_hears_of_no_end_of_input_is_told() -> None:
-    """Open MPI's launcher keeps it from the ranks."""
+def test_a_contender_without_end_of_input_is_told_to_end() -> None:
+    """The launcher of Open MPI does not pass the end of standard input to the ranks."""
     conversation = Conversation(contender(DEAF))
     conversation.close(30.0)
     assert conversation._process.returncode == 5
 
 
-def test_who_is_interrupted_lets_others_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_lets_contenders_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contender_module, "_SHORT_GRACE", 30.0)
     conversation = Conversation(contender(DEAF))
     with pytest.raises(KeyboardInterrupt), conversation:

@@ -65,6 +65,6 @@ def test_seconds_is_the_median_after_one_that_does_not_count() -> None:
 
 
 def test_committed_nbytes() -> None:
-    """At least the places, in memory and in the message."""
+    """Memory holds at least the displacements, in memory and in the message."""
     where = copies.places(10_000)
     assert 160_000 < copies.committed_nbytes(np.ones_like(where), where) < 640_000

@@ -1,4 +1,4 @@
-"""What the measured machine is asked for."""
+"""The description of the measured machine, and the sleep states of its cores."""
 
 from __future__ import annotations
 

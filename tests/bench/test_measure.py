@@ -1,4 +1,4 @@
-"""The works: each counts what it says, in every contender."""
+"""The works: each measures what its name says, in every contender."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def works_of(names: dict[str, Any]) -> Any:
-    """The works above that a contender can do."""
+    """Return the works above that a contender can do."""
     chosen = [work for work in WORKS if work["work"] in names]
     return pytest.mark.parametrize("work", chosen, ids=lambda work: "-".join(map(str, work.values())))
 
@@ -74,7 +74,7 @@ def arguments(work: turns.Work) -> dict[str, Any]:
 
 
 def check(work: turns.Work, results: list[Any]) -> None:
-    """Two processes have given numbers: one per block, or a single one."""
+    """Check that two processes have returned numbers: one per block, or a single one."""
     assert len(results) == 2
     for result in results:
         if timed := work.get("blocks", work.get("calls")):
@@ -177,7 +177,7 @@ async def test_the_messages_of_a_window_are_the_same(work: Callable[..., channel
 
 
 class Idle:
-    """A library that communicates nothing, and keeps where it should have: what is sent, and where it is received."""
+    """A library that communicates nothing, and records the buffers of sends and receives."""
 
     rank, size = 0, 2
     ANY_SOURCE = ANY_TAG = -1
@@ -238,7 +238,7 @@ def test_another_object_than_was_sent_is_noticed() -> None:
 
 @pytest.mark.parametrize("sizes", [(3, 5, 100), (8, 100), (108,), (50, 58), (4, 104)], ids=str)
 def test_pickles_come_in_chunks_of_any_size(sizes: tuple[int, ...]) -> None:
-    """Two objects, one after the other."""
+    """Send two objects, one after the other."""
 
     class Heard(bare_uvloop.Pickles):
         def received(self) -> None:
@@ -257,7 +257,7 @@ def test_pickles_come_in_chunks_of_any_size(sizes: tuple[int, ...]) -> None:
 
 
 def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
-    """Two threads in place of the two processes."""
+    """Run two threads in place of the two processes."""
     results: list[Any] = [None, None]
 
     def process(rank: int, sock: socket.socket) -> None:

@@ -83,11 +83,11 @@ class Talk(contextlib.nullcontext[Any]):
     begin = ask
 
     def finish(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no work is in progress."""
 
 
 def works_of(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> list[list[Work]]:
-    """What each contender is asked for a plan, when all answer."""
+    """Return the works that each contender gets for a plan, if all answer."""
     monkeypatch.setattr(contenders, "Conversation", Talk)
     monkeypatch.setattr(Talk, "all", {})
     list(run.measure(plan, lambda *_, **__: pytest.fail("nobody fails")))
@@ -103,7 +103,7 @@ def of_messages(works: list[Work]) -> list[Work]:
 def test_everybody_sends_a_longer_message_first(
     name: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that what malloc keeps does not depend on which other sizes there are."""
+    """The memory that malloc keeps then does not depend on the other sizes."""
     peers = {**OURS, "socket": PEERS["socket"]}
     asked = works_of(Plan([BENCHMARKS[name]], peers, sizes, 2, 1, quick=True), monkeypatch)
     assert len(asked) == sum(peer.can(BENCHMARKS[name]) for peer in peers.values())
@@ -112,13 +112,13 @@ def test_everybody_sends_a_longer_message_first(
         assert first["nbytes"] >= LONGEST
 
 
-def test_who_sends_nothing_needs_no_longer_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmarks_without_sizes_need_no_longer_message(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = works_of(Plan([BENCHMARKS["barrier"]], OURS, (8,), 2, 1, quick=True), monkeypatch)
     assert [[work["nbytes"] for work in of_messages(works)] for works in asked] == [[0], [0]]
 
 
 def test_pairs_are_on_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collectives leave ranks where they are without that."""
+    """Collectives leave the ranks on their cores."""
     there = cores()
     ranks = 2 * len(there)
     benchmarks = [BENCHMARKS[name] for name in ("multi_lat", "barrier", "mbw_mr")]
@@ -333,7 +333,7 @@ def test_every_peer(site: Site) -> None:
 
 
 def test_messages_without_bytes(site: Site) -> None:
-    """A stream has none; those of others arrive."""
+    """A byte stream has no empty messages; those of others arrive."""
     others = ["distributed", "pyzmq"]
     given = "latency", "latency_objects", "--sizes", "0,1", "--compare", ",".join(["socket", "uvloop", *others])
     rows, output = records(site, *given)
@@ -350,14 +350,14 @@ def test_collectives_of_any_number_of_ranks(ranks: int, site: Site) -> None:
 @pytest.mark.timeout(3 * LIMIT)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
 def test_ranks_of_open_mpi_end_with_the_bench(signum: signal.Signals, site: Site) -> None:
-    """Its launcher keeps the end of standard input from them."""
+    """Its launcher does not pass the end of standard input to them."""
     running = site.start(*BENCH, "latency", "--compare", "openmpi", "--sizes", ",".join(map(str, range(1, 65))))
     running.expect("±")
     running.signal(signum)
     assert running.finish().code == (-signum if signum == signal.SIGKILL else 128 + signum)
 
 
-def test_who_is_not_installed_is_named_and_left_out(
+def test_a_peer_that_is_not_installed_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def without(distribution: str) -> Any:
@@ -383,8 +383,8 @@ def test_what_a_peer_runs_on_is_missing(
     assert f"without {name}: uvloop from PyPI is not installed: pip install uvloop" in capsys.readouterr().err
 
 
-def test_who_does_not_start_is_left_out(site: Site) -> None:
-    """What is installed may be broken; the others are measured."""
+def test_a_peer_that_does_not_start_is_left_out(site: Site) -> None:
+    """An installed peer may be broken; the others are measured."""
     site.program("raise ImportError('libzmq is missing')", "zmq.py")
     path = site.directory / "out.json"
     options = "--compare", "pyzmq,socket", "--sizes", "8", "--quick", "--repeat", "1", "--json", str(path)
@@ -416,7 +416,7 @@ run()
 """
 
 
-def test_who_fails_is_left_out_from_then_on(site: Site) -> None:
+def test_a_peer_that_fails_is_left_out_from_then_on(site: Site) -> None:
     picture, path = site.directory / "out.png", site.directory / "out.json"
     options = "--compare", "socket,uvloop", "--sizes", "8,16,32", "--quick", "--repeat", "2", "--plot", str(picture)
     program = site.program(MORTAL)
@@ -455,7 +455,7 @@ def test_one_of_ours_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch) -> None
         works_of(Plan([BENCHMARKS["latency"]], OURS, (8,), 2, 1), monkeypatch)
 
 
-def test_who_can_run_nothing_is_named_and_left_out(
+def test_a_peer_that_can_run_nothing_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans: list[Plan] = []

@@ -31,7 +31,7 @@ def test_a_work_by_each_way(site: Site, way: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_relay_loses_nothing() -> None:
-    """Both ways at once, with more than the sockets hold."""
+    """Send in both directions at once, more than the sockets hold."""
     (near, one), (other, far) = socket.socketpair(), socket.socketpair()
     with contextlib.ExitStack() as stack:
         for sock in (near, one, other, far):
@@ -49,7 +49,7 @@ async def test_a_relay_loses_nothing() -> None:
 
 
 def test_nothing_is_left_of_a_pair_whose_reader_has_gone() -> None:
-    """It finds out when it answers; the follower, which is waited for then, must find out, too."""
+    """The leader notices when it answers. The follower, for which it then waits, must notice as well."""
     command = [sys.executable, "-m", "aiompi.bench.measure.pair", "aiompi.bench.measure.bare_socket"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as leader:
         assert leader.stdin is not None

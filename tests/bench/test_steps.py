@@ -61,7 +61,7 @@ def test_functions_are_found_in_the_order_of_their_first_calls() -> None:
     assert found.calls[Status.of.__func__.__code__] == 2
 
 
-def test_who_takes_long_is_found_running() -> None:
+def test_a_slow_function_is_found_running() -> None:
     class Slow(Status):
         def __index__(self) -> int:
             time.sleep(0.001)

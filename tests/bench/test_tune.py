@@ -17,7 +17,7 @@ PRESENT = [{"algorithm": "pairwise", "max_ranks": 64, "power_of_two": True}, {"a
 
 @pytest.fixture
 def present(monkeypatch):
-    """Rules that are there before; the first is not for more ranks than are measured, nor for other memory."""
+    """Present rules; the first holds neither for more ranks than are measured nor without shared memory."""
     before = [select.Rule("binomial", max_ranks=4, shared_memory=True), *(select.Rule(**rule) for rule in PRESENT)]
     monkeypatch.setattr(tuning_rules, "tuning", lambda: dict.fromkeys(COLLECTIVES, before))
 

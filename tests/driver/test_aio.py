@@ -1,4 +1,4 @@
-"""The driver of event loops, and how a program's own loop is chosen."""
+"""The driver of event loops, and the choice of the loop of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread in the background: when it makes progress, and when it leaves that to others."""
+"""The background thread: when it makes progress, and when it leaves progress to other threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi.driver.threads import NO_THREAD
 
 
 class Rank:
-    """What the thread serves: a descriptor that becomes readable, and whether another thread reads it."""
+    """The work of the thread: a descriptor that becomes readable, and a flag whether another thread reads it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -38,7 +38,7 @@ class Rank:
         return self.seconds
 
     def resign(self) -> None:
-        """The other thread leaves off."""
+        """Note that the other thread stops."""
         with self.lock:
             self.relieved = False
             self.background.take_over()
@@ -79,7 +79,7 @@ def test_progress_when_it_is_asked_for(rank: Rank) -> None:
 
 
 def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) -> None:
-    """And takes over when none does any more, for what the last one has left."""
+    """It takes over when no other thread makes progress any more, and does what the last one has left."""
     for _ in range(5):
         with rank.lock:
             rank.relieved = True
@@ -91,7 +91,7 @@ def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) 
 
 
 def test_it_leaves_a_wait_for_long_alone(rank: Rank) -> None:
-    """It sleeps then, until it is told that the wait is over."""
+    """It sleeps until the wait of the other thread is over."""
     with rank.lock:
         rank.relieved = True
         rank.background.stand_aside()

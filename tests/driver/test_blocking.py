@@ -1,4 +1,4 @@
-"""The blocking driver: callbacks, timers, descriptors, and waiting for what can never come."""
+"""The blocking driver: callbacks, timers, descriptors, and waits that can never end."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_synchronous_send_to_oneself_without_a_receive_is_a_deadlock_that_is_not
         driver.wait(irecv(w.comms[0], 0, 7))
 
 
-def test_waiting_among_nobody_is_a_deadlock(driver: BlockingDriver, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_waiting_without_peers_is_a_deadlock(driver: BlockingDriver, pair: tuple[socket.socket, socket.socket]) -> None:
     driver.add_reader(pair[0].fileno(), lambda: None)
     driver.set_deadlock_check(lambda: True)
     request = new_request(driver)
@@ -245,7 +245,7 @@ def test_cancelled_timer_does_not_run(driver: BlockingDriver) -> None:
     assert calls == [3]
 
 
-def test_cancelled_timers_keep_nobody_waiting(driver: BlockingDriver) -> None:
+def test_cancelled_timers_do_not_prolong_waits(driver: BlockingDriver) -> None:
     for delay in (60.0, 70.0):
         driver.call_later(delay, lambda: None).cancel()
     with pytest.raises(errors.LocalProtocolError, match="deadlock"):
@@ -355,7 +355,7 @@ def test_end_of_file_wakes_readers_and_writers(
 
 
 def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDriver, pair: Any, tmp_path: Any) -> None:
-    """As a file, of which epoll tells nothing, and the end of a pipe that is not open any more."""
+    """For example a file, which epoll refuses, and a closed end of a pipe."""
     (tmp_path / "file").write_bytes(b"")
     with open(tmp_path / "file", "rb") as file:
         with pytest.raises(PermissionError):
@@ -370,7 +370,7 @@ def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDrive
 
 
 def test_a_callback_that_waits_while_others_are_due(driver: BlockingDriver) -> None:
-    """What is due runs in the midst of it, once."""
+    """Callbacks that are due run inside the wait, once."""
     calls: list[str] = []
     awaited = new_request(driver)
     driver.call_soon(driver.finish, awaited)

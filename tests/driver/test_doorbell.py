@@ -1,4 +1,4 @@
-"""Doorbells: eventfds of which a driver tells each time that they were written."""
+"""Doorbells: eventfds for which a driver reports each write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiompi.driver.thread import ThreadDriver
 
 
 def no() -> bool:
-    """Nothing is handed out."""
+    """Hand out nothing."""
     return False
 
 
@@ -68,7 +68,7 @@ def test_doorbell_that_rings_itself_is_told_in_the_next_turn(driver: BlockingDri
 
 
 def test_error_at_one_doorbell_loses_no_other(doorbells: list[int]) -> None:
-    """A thread of the background would end by the error, and the job with it."""
+    """The error would end the background thread, and with it the job."""
     driver = BlockingDriver()
     heard: set[int] = set()
 
@@ -239,7 +239,7 @@ def test_doorbell_that_is_rung_while_it_is_attended_is_heard_again(run: Any, doo
 
 @pytest.mark.parametrize("meanwhile", [True, False])
 def test_doorbell_in_an_event_loop_that_is_removed_is_not_read(run: Any, doorbells: list[int], meanwhile: bool) -> None:
-    """Its descriptor may be that of something else: it is removed while something is handed out, or a little later."""
+    """Its descriptor may be reused: the doorbell is removed while something is handed out, or a little later."""
 
     async def main() -> None:
         driver = AsyncioDriver()

@@ -31,7 +31,7 @@ def epoll(lock: threading.RLock) -> Iterator[SharedEpoll]:
 
 @pytest.fixture
 def pipe(epoll: SharedEpoll, lock: threading.RLock) -> Iterator[Pipe]:
-    """Both ends of a pipe, of which the epoll watches the reading one."""
+    """Return both ends of a pipe; the epoll watches the reading end."""
     reading, writing = os.pipe()
     with lock:
         epoll.register(reading, select.EPOLLIN)
@@ -41,7 +41,7 @@ def pipe(epoll: SharedEpoll, lock: threading.RLock) -> Iterator[Pipe]:
 
 
 class Sleeper(threading.Thread):
-    """A thread that sleeps in the epoll, with the lock held twice before and afterwards."""
+    """Return a thread that sleeps in the epoll, and holds the lock twice before and after."""
 
     def __init__(self, epoll: SharedEpoll, lock: threading.RLock) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def test_a_call_wakes_the_sleep_that_it_finds_and_no_later_one(epoll: SharedEpol
 
 
 def test_a_signal_handler_that_raises_as_the_lock_is_left(epoll: SharedEpoll, lock: threading.RLock) -> None:
-    """Nobody could tell how often it had been held: it is held as often afterwards."""
+    """The depth of the lock must not be lost: the lock is held as often afterwards."""
     with lock, lock:
         with pytest.raises(Late), interrupted(lambda: not lock._is_owned()):  # type: ignore[attr-defined]
             epoll.poll(60.0)

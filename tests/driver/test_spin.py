@@ -1,4 +1,4 @@
-"""When it pays to spin, and how both drivers do it."""
+"""The decision to spin, and the spin of both drivers."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, un
 
 
 def away(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Have others keep the core for so long when they get it."""
+    """Make other processes keep the core for this long when they get it."""
     times = itertools.count(0.0, seconds)
     monkeypatch.setattr("os.sched_yield", lambda: None)
     monkeypatch.setattr("time.monotonic", lambda: next(times))
 
 
 def pause(spin: Spin) -> int:
-    """Waits until it spins."""
+    """Return the number of waits until it spins."""
     return next(waits for waits in itertools.count() if spin.pays())
 
 
-def test_spins_beside_who_has_much_to_do_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spins_beside_a_busy_process_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     spin = Spin()
     spin.seconds = 1.0
     away(monkeypatch, 2e-3)
@@ -196,7 +196,7 @@ def test_rests_after_a_while_and_sleeps(driver: BlockingDriver) -> None:
     assert not driver.start_polling(Asked()), "the next wait is without a spin"
 
 
-def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
+def test_a_poller_that_cannot_rest_is_polled_again(driver: BlockingDriver) -> None:
     driver.spin(1e-6)
     request, poller = new_request(driver), Asked()
     poller.restless = 3
@@ -207,7 +207,7 @@ def test_who_cannot_rest_is_asked_again(driver: BlockingDriver) -> None:
     assert poller.resting
 
 
-def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) -> None:
+def test_an_idle_poller_rests_while_others_are_busy(driver: BlockingDriver) -> None:
     busy, restless, idle = pollers = [Asked(*[True] * 10**6) for _ in range(3)]
     idle.idle = restless.idle = True
     restless.restless = 1
@@ -218,7 +218,7 @@ def test_who_had_nothing_to_do_rests_while_others_had(driver: BlockingDriver) ->
     assert idle.resting
 
 
-def test_who_has_just_had_something_to_do_is_asked_on(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poller_that_was_just_busy_is_polled_again(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
     busy, pausing = pollers = [Asked(), Asked()]
     for poller in pollers:
@@ -263,7 +263,7 @@ def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
     assert not poller.resting
 
 
-def test_descriptors_are_not_forgotten_by_who_always_has_something_to_do(driver: BlockingDriver) -> None:
+def test_descriptors_are_checked_while_a_poller_is_always_busy(driver: BlockingDriver) -> None:
     request, poller = new_request(driver), Asked(*[True] * 10**6)
     doorbell = os.eventfd(1)
     driver.add_reader(doorbell, request.complete)
@@ -282,7 +282,7 @@ def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
 
 
 def yield_core_until(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
-    """Spin and give way, whenever the core is wanted."""
+    """Spin and yield the core whenever another process wants it."""
     answers = deque(wanted)
     monkeypatch.setattr(Spin, "yield_core_until", lambda spin, until: 0.0 if answers and answers.popleft() else until)
     driver.spin(60.0, yields_core=True)
@@ -341,7 +341,7 @@ def test_loop_sleeps_after_a_while(run: Any) -> None:
     run(main())
 
 
-def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> None:
+def test_loop_does_not_poll_idle_pollers_while_others_are_busy(run: Any) -> None:
     async def main() -> None:
         busy, idle = Asked(), Asked()
         idle.idle = True
@@ -360,7 +360,7 @@ def test_loop_asks_nobody_who_had_nothing_to_do_while_others_had(run: Any) -> No
     run(main())
 
 
-def test_loop_asks_on_who_has_just_had_something_to_do(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_polls_a_poller_that_was_just_busy(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
 
     async def main() -> None:
@@ -378,7 +378,7 @@ def test_loop_asks_on_who_has_just_had_something_to_do(run: Any, monkeypatch: py
     run(main())
 
 
-def test_who_begins_to_linger_when_the_others_rest_is_asked_once_per_turn(run: Any) -> None:
+def test_a_poller_that_starts_when_the_others_rest_is_polled_once_per_turn(run: Any) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         driver.spin(60.0)
@@ -438,12 +438,12 @@ def test_loop_ends_its_spin_when_somebody_else_keeps_the_core(run: Any, monkeypa
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy with other things ends no glances."""
+    """A machine that is busy with other work does not end the polls before waits."""
     monkeypatch.setattr(aio, "_GLANCES", 60.0)
 
 
 async def spinning(poller: Asked, seconds: float = 60.0) -> AsyncioDriver:
-    """A driver whose loop spins and has just had a turn."""
+    """Return a driver whose loop spins and has just had a turn."""
     driver = AsyncioDriver()
     driver.spin(seconds)
     assert driver.start_polling(poller)
@@ -575,8 +575,8 @@ def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, yields_core: b
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_who_has_something_again_and_again_keeps_nobody_from_being_asked(driver: BlockingDriver, first: bool) -> None:
-    """Whether it is found at once, or by the spin."""
+def test_a_busy_poller_does_not_keep_others_from_being_polled(driver: BlockingDriver, first: bool) -> None:
+    """The result is the same if it is found at once or by the spin."""
     pollers = [Asked(*[first, True] * 50) for _ in range(3)]
     for poller in pollers:
         assert driver.start_polling(poller)
@@ -587,7 +587,7 @@ def test_who_has_something_again_and_again_keeps_nobody_from_being_asked(driver:
     assert max(poller.calls for poller in pollers) <= 2 * min(poller.calls for poller in pollers)
 
 
-def test_who_seems_to_have_nothing_to_do_and_cannot_rest_is_asked(driver: BlockingDriver) -> None:
+def test_a_poller_that_seems_idle_and_cannot_rest_is_polled(driver: BlockingDriver) -> None:
     busy, hidden = Asked(*[True] * 100), Asked(True)
     for poller in (busy, hidden):
         driver.start_polling(poller)

@@ -45,7 +45,7 @@ def test_it_is_a_driver(driver: ThreadDriver) -> None:
 
 
 def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
-    """In a thread of the driver, whichever thread asks, and while that one does something else."""
+    """A thread of the driver makes progress, whichever thread calls, and while that thread does something else."""
     told: list[tuple[str, str]] = []
     both, (reading, writing) = threading.Barrier(2), os.pipe()
 
@@ -70,7 +70,7 @@ def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
 
 
 def test_waiting_threads_wake_when_their_requests_are_complete(driver: ThreadDriver) -> None:
-    """Completed by progress, by another thread, or before they wait."""
+    """The requests are completed by progress, by another thread, or before the wait."""
     requests = [request_of(driver) for _ in range(4)]
     requests[0].complete("before")
     results: list[Any] = []
@@ -96,7 +96,7 @@ def test_waiting_threads_wake_when_their_requests_are_complete(driver: ThreadDri
 
 
 def test_threads_that_wait_make_progress_one_after_the_other(pipe: tuple[int, int]) -> None:
-    """The one that leads serves them all; when it has what it waits for, another leads, without any thread besides."""
+    """The leader serves all threads. When its request is complete another leads, without an additional thread."""
     driver = ThreadDriver()
     requests = {number: request_of(driver) for number in range(1, 7)}
     served: dict[int, int] = {}
@@ -120,7 +120,7 @@ def test_threads_that_wait_make_progress_one_after_the_other(pipe: tuple[int, in
 
 
 def test_a_thread_that_leads_is_woken_by_others(driver: ThreadDriver) -> None:
-    """By what it waits for itself, by timers, and by what is to be done soon."""
+    """Its own request, timers and scheduled callbacks end the sleep."""
     request, waiting = request_of(driver), threading.Event()
     names: list[str] = []
 
@@ -149,7 +149,7 @@ def test_a_thread_that_leads_is_woken_by_others(driver: ThreadDriver) -> None:
 
 
 def test_progress_goes_on_when_the_thread_that_leads_fails(pipe: tuple[int, int]) -> None:
-    """Whatever its wait is ended by: here what a callback raises."""
+    """This holds whatever ends its wait, here an exception of a callback."""
     driver = ThreadDriver()
     first, second, leading = request_of(driver), request_of(driver), threading.Event()
     errors: list[BaseException] = []
@@ -181,7 +181,7 @@ def test_progress_goes_on_when_the_thread_that_leads_fails(pipe: tuple[int, int]
 
 
 def test_it_sleeps_while_nothing_happens(driver: ThreadDriver) -> None:
-    """It uses no processor: neither while nobody waits nor while somebody does."""
+    """The driver uses no CPU time, with or without waiting threads."""
     request = request_of(driver)
     driver.call_later(0.3, request.complete)
     before = time.process_time()
@@ -190,7 +190,7 @@ def test_it_sleeps_while_nothing_happens(driver: ThreadDriver) -> None:
 
 
 def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
-    """A user function that progress has called makes a call of its own: progress goes on inside."""
+    """A user function that progress has called makes a call, inside which progress continues."""
     inner, outer = request_of(driver), request_of(driver)
 
     def callback() -> None:
@@ -203,7 +203,7 @@ def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
 
 
 def test_failed_progress_is_told() -> None:
-    """An exception in a callback, which would otherwise be the end of all progress without a word."""
+    """An exception in a callback must be reported, because it ends all progress."""
     told: list[BaseException] = []
     done = threading.Event()
 
@@ -264,7 +264,7 @@ def test_an_abort_does_not_wait_for_ever(driver: ThreadDriver, monkeypatch: pyte
 def test_what_a_signal_handler_completes_just_before_a_thread_sleeps(
     driver: ThreadDriver, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another thread works for it."""
+    """A thread waits while another thread works for it."""
     theirs, ours = request_of(driver), request_of(driver)
     driver.add_reader(pipe[0], lambda: None)
     leader = threading.Thread(target=driver.wait, args=(theirs,))

@@ -76,7 +76,7 @@ def test_every_python_block_is_run(path: Path) -> None:
 
 @consoles
 def test_commands(site: Site, path: Path, number: int) -> None:
-    """What a reader types does what the document says."""
+    """The commands of a document do what it says."""
     block = list(pages.blocks(path, "console"))[number][1]
     if "curl" in block and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -104,7 +104,7 @@ def test_commands(site: Site, path: Path, number: int) -> None:
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENTS if pages.cells(path)], ids=name_of)
 def test_cells_of_a_notebook(path: Path) -> None:
-    """In one event loop, as in IPython; what they print is in the `text` block behind them."""
+    """The cells run in one event loop, as in IPython; their output is in the `text` block after them."""
     printed = io.StringIO()
 
     async def main() -> None:
@@ -150,7 +150,7 @@ def accepted(main: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -
 
 @documents
 def test_names_are_there(path: Path) -> None:
-    """Modules, names of the package, paths, settings: what does not exist any more is not written about."""
+    """Documents mention only modules, names of the package, paths and settings that exist."""
     text = re.sub(r"^```python\n.*?^```$", "", text_of(path), flags=re.MULTILINE | re.DOTALL)
     assert [name for name in re.findall(r"`(aiompi(?:\.\w+)+)(?:\([^`]*\))?`", text) if not is_there(name)] == []
     paths = re.findall(r"`((?:aiompi|launcher|tests|examples|docs)/[\w./-]*)`", text)
@@ -219,7 +219,7 @@ def test_table_of_options() -> None:
 
 
 def test_table_of_settings() -> None:
-    """Names and defaults; a default reads as the variable would."""
+    """Return names and defaults; defaults are written like values of the variable."""
     table = {name.strip("`"): default.strip("`") for name, default, _ in rows(REFERENCE / "settings.md")}
     assert list(table) == [f"AIOMPI_{name.upper()}" for name in settings.Settings.__dataclass_fields__]
     assert settings.load(table) == settings.Settings()
@@ -242,7 +242,7 @@ def test_glossary_is_sorted() -> None:
 
 
 def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every algorithm is there, with a drawing."""
+    """The page has every algorithm, with a drawing."""
     pytest.importorskip("mkdocs")
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     sections = importlib.import_module("generate").algorithms().split("\n### ")
@@ -270,7 +270,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_job_that_hangs(site: Site) -> None:
-    """The output, except for the times, and of the second report: with a shorter wait than the reader's."""
+    """Check the output without the times, and the second report with a shorter wait than the reader's."""
     page = ROOT / "docs/pages/howto/hangs.md"
     (expected,) = (text for comment, text in pages.blocks(page, "text") if comment.endswith("hang.py"))
     job = site.launch("-n", "4", site.program(pages.programs(page)["hang.py"], "hang.py"), env={"AIOMPI_DEBUG": "0.5"})

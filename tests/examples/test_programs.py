@@ -1,4 +1,4 @@
-"""The examples that run from start to end: what they compute is right."""
+"""The examples that run from start to end compute the right results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ring_with_a_late_token(site: Site) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_julia(site: Site, tmp_path: Path, size: int) -> None:
-    """The set is symmetric about its middle, and the picture is that of a plain evaluation."""
+    """The set is symmetric about its middle, and the picture equals that of a direct evaluation."""
     picture = tmp_path / "julia.png"
     options = ["--size", "40", "--chunk", "3", "--picture", str(picture)]
     job = site.launch("-n", str(size), "-m", "aiompi.futures", str(EXAMPLES / "julia.py"), *options).finish()

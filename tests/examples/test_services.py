@@ -18,14 +18,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Client:
-    """Asks one service."""
+    """A client of one service."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Status and body of an answer."""
+        """Return status and body of an answer."""
         async with self._session.get(self._url + path) as response:
             return response.status, await response.text()
 
@@ -70,7 +70,7 @@ def webservice(site: Site, size: int, *arguments: str) -> Running:
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_webservice(site: Site, signum: int) -> None:
-    """Requests are computed by the other ranks, several at once; a signal ends the job when they are answered."""
+    """The other ranks compute several requests at once; a signal ends the job after they are answered."""
 
     async def ask(client: Client) -> None:
         answers = await asyncio.gather(*(client.json(f"/sum?n={n}") for n in (0, 2, 3, 1000, 60_001)))
@@ -93,7 +93,7 @@ def test_webservice(site: Site, signum: int) -> None:
 
 
 def test_webservice_that_takes_too_long(site: Site) -> None:
-    """A request that is given up does not confuse those after it, and the ranks that worked for it become free."""
+    """An abandoned request does not affect later ones, and the ranks that worked for it become free."""
 
     async def ask(client: Client) -> None:
         assert await client.get("/sum?n=10000000") == (504, "this takes too long")
@@ -125,7 +125,7 @@ def replicas(site: Site, size: int) -> tuple[Running, list[Running]]:
 
 
 def test_replicas(site: Site) -> None:
-    """What one replica is told, the other knows; when both are stopped the job has ended well."""
+    """Each replica knows what the other has received; the job ends well when both are stopped."""
 
     async def ask(one: Client, other: Client) -> None:
         assert await one.post("/notes", "Grüße") == 201

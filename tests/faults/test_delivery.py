@@ -1,4 +1,4 @@
-"""Messages that nobody waits for any more: they are delivered, or the job tells; in both faces, in real processes."""
+"""Messages whose sends no call waits for: they are delivered, or the job fails. Both faces, real processes."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ ENDS: Final = {
 @pytest.mark.spec("S2.7-1", "S3.7.3-12", "S3.7.4-3", "S3.9-9", "S7.5-4")
 @pytest.mark.parametrize(("end", "face"), ENDS)
 def test_messages_of_a_rank_that_has_ended(site: Site, end: str, face: str) -> None:
-    """They are delivered, whenever their receiver asks for them."""
+    """They are delivered whenever their receiver receives them."""
     result = site.ok(2, in_face(face, LATE_RECEIVER.replace("LEAVE", ENDS[end, face])))
     assert result.lines == [f"{tag} True" for tag in range(6)]
 
 
 def verdict(result: Result) -> str:
-    """The first line of the launcher."""
+    """Return the first line of the launcher."""
     return next(line for line in result.err.splitlines() if line.startswith("aiompi-launch: "))
 
 
@@ -141,7 +141,7 @@ FREED: Final = [
 @pytest.mark.spec("S2.7-5", "S3.7.3-13", "S7.5-5")
 @pytest.mark.parametrize(("name", "end", "face"), FREED)
 def test_failure_after_the_request_was_freed(site: Site, name: str, end: str, face: str) -> None:
-    """No call can report it: the job ends with it, and does not hang."""
+    """No call can report the error, so it ends the job, which does not hang."""
     body, cause = FAILURES[name]
     body = textwrap.indent(textwrap.dedent(body), "    ").replace("LEAVE", ENDS[end, face])
     result = site.run(2, in_face(face, HELPERS + body))
@@ -154,7 +154,7 @@ def test_failure_after_the_request_was_freed(site: Site, name: str, end: str, fa
 @pytest.mark.spec("S3.4-8", "S2.7-2")
 @pytest.mark.parametrize("face", FACES)
 def test_ready_send_without_receive(site: Site, face: str) -> None:
-    """By default it ends the job; a program that catches it goes on."""
+    """By default the error ends the job; a program that catches it continues."""
     body = f"""
     for nbytes in (1, {NBYTES}):
         try:
@@ -175,7 +175,7 @@ def test_ready_send_without_receive(site: Site, face: str) -> None:
 @pytest.mark.spec("S3.6-3", "S3.6-4")
 @pytest.mark.parametrize("face", FACES)
 def test_detaching_waits(site: Site, face: str) -> None:
-    """What rank 1 sends before it receives the buffered message is there when the call returns."""
+    """A message that rank 1 sends before it receives the buffered message has arrived when the call returns."""
     body = f"""
     if comm.rank == 0:
         comm.Attach_buffer(memory := bytearray({NBYTES} + aiompi.BSEND_OVERHEAD))
@@ -196,7 +196,7 @@ def test_detaching_waits(site: Site, face: str) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_rank_may_compute_for_longer_than_connections_take(site: Site, face: str) -> None:
-    """Before its first call, and between two of them; in the asyncio face that holds up its loop."""
+    """The rank pauses before its first call and between two calls; in the asyncio face this blocks its loop."""
     program = """
     import time
     if comm.rank == 1:

@@ -1,4 +1,4 @@
-"""A rank has too few descriptors: nobody waits without end for what cannot come, in both faces."""
+"""A rank has too few descriptors: no rank waits forever, in both faces."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ else:
 
 
 def run(site: Site, face: str, count: int, **env: str) -> Result:
-    """Three ranks, of which one cannot connect with another as it has no more than so many descriptors for it."""
+    """Run three ranks, one of which has too few descriptors to connect with another."""
     result = site.run(3, in_face(face, PROGRAM.format(count=count)), env=env)
     assert (result.code, result.out) == (1, "")
     return result
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_who_receives_from_anybody_is_told_that_one_cannot_send(site: Site, face: str) -> None:
+def test_a_receive_from_any_source_fails_if_one_rank_cannot_send(site: Site, face: str) -> None:
     result = run(site, face, 1, AIOMPI_TRANSPORTS="loopback,shared_memory")
     cause = "rank 2 is gone: this process has no resources left for its connection: Too many open files"
     assert f"aiompi-launch: rank 0 failed: ProcessFailedError: {cause}" in result.err
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_who_has_none_left_is_told_by_the_call_that_connects(site: Site, face: str) -> None:
-    """By an error of MPI, which says what to do."""
+def test_a_rank_without_descriptors_gets_an_error_from_the_call_that_connects(site: Site, face: str) -> None:
+    """The call raises an MPI error that says what to do."""
     program = """
     import resource
     if comm.rank == 0:
@@ -65,7 +65,7 @@ def test_who_has_none_left_is_told_by_the_call_that_connects(site: Site, face: s
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_who_can_accept_nobody_warns_and_does_not_keep_others_waiting(site: Site, face: str) -> None:
+def test_a_rank_that_cannot_accept_warns_and_does_not_keep_others_waiting(site: Site, face: str) -> None:
     program = """
     import contextlib, resource, time
     if comm.rank == 1:

@@ -1,4 +1,4 @@
-"""An IMPI server and its client, processes of their own with real ranks, when one of them is killed or refused."""
+"""An IMPI server and its client, as processes with real ranks, of which one is killed or refused."""
 
 from __future__ import annotations
 

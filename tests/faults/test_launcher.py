@@ -28,7 +28,7 @@ def test_killed_launcher_leaves_nothing_behind(site: Site, face: str) -> None:
 
 
 def test_launcher_killed_while_its_ranks_compute(site: Site) -> None:
-    """Ranks that are not in the library cannot notice: the watchdog ends them, and what they have started."""
+    """Ranks outside of library calls cannot notice it: the watchdog ends them and their child processes."""
     job = site.launch(
         "-n", "2", site.program("import subprocess\nprint('ready', flush=True)\nsubprocess.run(['sleep', '600'])\n")
     )
@@ -50,7 +50,7 @@ def test_signal_to_the_launcher_ends_the_job(site: Site, face: str, signum: int,
 
 
 def test_two_jobs_at_once(site: Site) -> None:
-    """They see nothing of each other, and the end of the one is not the end of the other."""
+    """They do not see each other, and the end of one does not end the other."""
     body = """
     print("ready", flush=True)
     print(await comm.allgather(sys.argv[1]), comm.size, flush=True)

@@ -11,7 +11,7 @@ from jobs import FACES, Site, in_face
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What rank 1 of three does, the exit code of the job, and the first line of the launcher about it."""
+    """The failure of rank 1 of three, the exit code of the job, and the first line of the launcher about it."""
 
     body: str
     code: int
@@ -155,7 +155,7 @@ def test_fault(site: Site, face: str, name: str) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_traceback_comes_once_and_before_the_end(site: Site, face: str) -> None:
-    """It is in the output of the rank when the launcher ends the job because of it."""
+    """The output of the rank contains it when the launcher ends the job for this reason."""
     output = site.directory / "output"
     program = site.program(in_face(face, FAULTS["raises"].body))
     result = site.launch("-n", "3", "--output-dir", str(output), program).finish()

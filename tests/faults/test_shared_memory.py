@@ -1,4 +1,4 @@
-"""Shared memory between real processes: nothing is torn, no wake-up is lost, and nothing stays when they are killed."""
+"""Shared memory between real processes: no torn data, no lost wake-ups, and nothing left when they are killed."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ MEET = """
 @pytest.mark.parametrize("spin", ["0", "20e-6", "1e-3", ""])
 @pytest.mark.parametrize("face", FACES)
 def test_no_rank_sleeps_while_all_others_wait_for_it(site: Site, face: str, spin: str) -> None:
-    """Each step of each rank is a chance to miss the one that comes last."""
+    """In each step each rank could miss the rank that comes last."""
     env = {"AIOMPI_SPIN": spin} if spin else {}
     result = site.launch("-n", "4", site.program(stress(face, 1500, MEET)), env=env).finish(50.0)
     assert (result.code, result.err, result.lines) == (0, "", ["whole"] * 4)
@@ -312,7 +312,7 @@ def test_a_rank_that_is_killed_while_others_read_its_memory_ends_the_job(site: S
 
 
 def named(pid: int) -> set[str]:
-    """Names of what a process has mapped or open."""
+    """Return the names of files that a process has mapped or open."""
     lines = Path("/proc", str(pid), "maps").read_text().splitlines()
     mapped = {line.split(maxsplit=5)[5] for line in lines if line.count(" ") > 5}
     return mapped | {os.readlink(path) for path in Path("/proc", str(pid), "fd").iterdir()}
@@ -321,7 +321,7 @@ def named(pid: int) -> set[str]:
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("victim", ["rank", "launcher", "all"])
 def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) -> None:
-    """What they share has no name, so that it is gone with them: nothing is in /dev/shm even while they run."""
+    """Their shared memory has no name and ends with them; /dev/shm is empty even while they run."""
     job = site.launch("-n", "3", site.program(in_face(face, TALK + LOST)))
     job.expect("pid", 3)
     pids = [int(line.split()[1]) for line in job.out.splitlines()]
@@ -337,7 +337,7 @@ def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) ->
 
 
 def test_more_ranks_than_cores(site: Site) -> None:
-    """Each talks with each, 28 pairs, and all go through many short steps together."""
+    """All 28 pairs exchange messages, and all ranks make many short steps together."""
     body = TALK + "    for _ in range(30):\n        comm.Barrier()\n"
     result = site.launch("-n", "8", site.program(in_face("blocking", body))).finish(50.0)
     assert (result.code, len(result.lines)) == (0, 8), result
@@ -424,18 +424,18 @@ FORK = """
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("spin", ["0", "500e-6"])
-def test_arrays_change_by_who_has_got_them_only(site: Site, face: str, spin: str) -> None:
+def test_only_the_receiver_of_an_array_changes_it(site: Site, face: str, spin: str) -> None:
     body = KEEP.replace("END(pending)", "pending" if face == "native" else "pending.wait()")
     assert site.ok(3, in_face(face, body), env={"AIOMPI_SPIN": spin}).lines == ["whole"] * 3
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_arrays_that_go_to_the_copy_of_a_fork(site: Site, face: str) -> None:
-    """They are private in each process, and messages come as ever, also to the same places."""
+    """The arrays are private in each process, and messages still arrive, also at the same places."""
     assert site.ok(2, in_face(face, FORK)).lines == ["whole"] * 2
 
 
-def test_arrays_outlive_who_has_sent_them(site: Site) -> None:
+def test_arrays_outlive_their_sender(site: Site) -> None:
     """Also where the places were that their receiver had not used any more by then."""
     program = """
         import os, time

@@ -1,4 +1,4 @@
-"""Strangers connect to every port of a job and send garbage, nothing, or an enormous length: it does not mind."""
+"""Strangers connect to every port of a job and send garbage, nothing, or a huge length. The job is not affected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWER: Final = ["['', 'x', 'xx']"] * 3
 
 
 class Gate:
-    """A pipe that holds up a rank until it is opened."""
+    """A pipe that blocks a rank until the test opens it."""
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "gate")
@@ -59,7 +59,7 @@ class Gate:
 
 @contextlib.contextmanager
 def strangers(ports: list[Port]) -> Iterator[dict[str, list[socket.socket]]]:
-    """A stranger of each kind at each port; they stay as long as they are let."""
+    """Connect a stranger of each kind to each port; they stay until the port closes the connection."""
     with contextlib.ExitStack() as stack:
         connections: dict[str, list[socket.socket]] = {}
         for kind, data in KNOCKS.items():
@@ -71,7 +71,7 @@ def strangers(ports: list[Port]) -> Iterator[dict[str, list[socket.socket]]]:
 
 
 def is_thrown_out(connection: socket.socket) -> bool:
-    """Wait for an end of the connection; whether it came without a word."""
+    """Wait for the end of the connection. Return True if no data came before."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:
@@ -79,7 +79,7 @@ def is_thrown_out(connection: socket.socket) -> bool:
 
 
 def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
-    """A job with so many ports meets strangers, and finishes as if they were not there."""
+    """Run a job with this many ports and strangers, which must finish as it does without them."""
     job.expect("ready", 3)
     job.expect("busy")
     gate.hold()
@@ -98,7 +98,7 @@ def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("transport", ["unix", "shared_memory"])
 def test_unix_sockets(site: Site, face: str, transport: str) -> None:
-    """Of the launcher, and of each rank."""
+    """The ports are those of the launcher and of each rank."""
     gate = Gate(site.directory)
     program = site.program(in_face(face, PATIENT))
     job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": transport})

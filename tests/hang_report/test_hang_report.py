@@ -1,4 +1,4 @@
-"""Jobs of real processes that hang, and what is told of them: both faces, all kinds of calls."""
+"""Reports of jobs of real processes that hang: both faces, all kinds of calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rank_that_never_comes(site: Site, face: str, transport: str) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_rank_that_computes(site: Site, face: str) -> None:
-    """It does not answer; and its late answer makes no report of its own."""
+    """It does not answer, and its late answer causes no report."""
     program = in_face(
         face,
         """
@@ -75,7 +75,7 @@ def test_rank_that_computes(site: Site, face: str) -> None:
 
 
 def test_ranks_with_different_counts(site: Site) -> None:
-    """One has got an error, and has gone on; the others are left in the collective."""
+    """One rank has got an error and has continued; the others stay in the collective."""
     program = """
 from aiompi import MPI
 comm = MPI.COMM_WORLD
@@ -91,7 +91,7 @@ except MPI.Exception:
 
 
 def test_operations_that_were_started_before(site: Site) -> None:
-    """What is told is the operation, where it was started, and where it is waited for."""
+    """The report names the operation, the place of its start, and the place of the wait."""
     program = """
 from aiompi import MPI
 comm = MPI.COMM_WORLD
@@ -149,7 +149,7 @@ comm.probe(source=MPI.ANY_SOURCE, tag=4)
 
 @pytest.mark.parametrize("face", FACES)
 def test_ranks_that_do_not_wait_are_silent(site: Site, face: str) -> None:
-    """Also one with a receive that nobody waits for until shortly before its end, and one that looks for messages."""
+    """This includes a rank with a receive that is awaited only shortly before its end, and a rank that probes."""
     program = in_face(
         face,
         """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def unpacked(name: str, version: str) -> Path:
-    """The folder of a source distribution, in the cache of the user."""
+    """Return the folder of a source distribution in the cache of the user."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", f"{name}-suite")
     folder = cache / f"{name}-{version}"
     if not folder.exists():

@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Outcomes(unittest.TestResult):
-    """What became of each test; of its subtests the worst counts."""
+    """The outcome of each test; the worst outcome of its subtests counts."""
 
     order = ("pass", "skip", "fail", "error")
 

@@ -30,12 +30,12 @@ LIMIT: Final = 75 * max(RANKS, 2) * (20 if WITH_SLOW else 1)  # seconds for a jo
 
 @pytest.fixture(scope="session")
 def tests() -> Path:
-    """The folder of the suite."""
+    """Return the folder of the suite."""
     return unpacked("mpi4py", "4.1.2") / "test"
 
 
 def outcomes(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Id of each test, the worst outcome on any rank, and why; one rank that runs a test is enough."""
+    """Return the id of each test, its worst outcome on any rank, and the reason; one rank that runs it is enough."""
     ranks = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
     assert len(ranks) == RANKS
     for test in ranks[0]:
@@ -46,7 +46,7 @@ def outcomes(folder: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def expected() -> Iterator[dict[str, Any]]:
-    """The entries about tests that do not pass here."""
+    """Return the entries about tests that do not pass here."""
     for entry in EXPECTED["expected"]:
         installed = "without" in entry and importlib.util.find_spec(entry["without"]) is not None
         if RANKS in entry.get("ranks", [RANKS]) and not installed:

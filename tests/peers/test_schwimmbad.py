@@ -19,7 +19,7 @@ def test_pool(site: Site, program: str) -> None:
 
 
 def test_a_worker_that_fails_aborts_the_job(site: Site) -> None:
-    """It says so by Abort, which has no code."""
+    """It calls Abort without a code."""
     job = run(site, "test_mpi_fail.py")
     assert job.code == 1
     assert "AttributeError: Derp" in job.err
