@@ -1,4 +1,4 @@
-"""Groups and communicators (chapter 5): who takes part, and in which context."""
+"""Groups and communicators (chapter 5): which processes communicate, and in which context."""
 
 from aiompi.comm.channel import Channel
 from aiompi.comm.communicator import Communicator, make_communicator

@@ -1,4 +1,4 @@
-"""Attributes of communicators (section 5.7): their keys, and the values that are there from the start (7.1.1)."""
+"""Attributes of communicators (section 5.7): the predefined keys and their values (section 7.1.1)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _hosts(comm: Any) -> Colors:
     return Colors.of(core.placement.hosts, core.placement.hosts[core.rank])
 
 
-#: The keys for communicators. There is no host process, every process can read and write files, and no more processes
-#: can be started than there are; how many programs the job runs is not known, nor how the clocks of machines differ.
-#: Those of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
+#: The keys for communicators. There is no host process, every process can read and write files, and no process can be
+#: started at run time. The number of programs and the differences between the clocks of machines are not known.
+#: The keys of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",
     {

@@ -1,4 +1,4 @@
-"""Channels: what one collective call communicates through."""
+"""Channels: the context, tag and members through which one collective call communicates."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from aiompi.wire.frame import Payload
 if TYPE_CHECKING:
     from aiompi.comm.communicator import Communicator
 
-#: Of collectives that IMPI 0.0 does not define, on communicators that span clients: the tags of those that it does,
-#: 110 to 230, are below. They run one after the other, so that one tag serves them all.
+#: tag of the collectives that IMPI 0.0 does not define, on communicators that span clients. IMPI's own tags are 110 to
+#: 230. Such collectives run one after the other, so that one tag serves them all.
 EXTENSION_TAG: Final = 300
-#: of their messages within the own group of an intercommunicator
+#: tag of their messages within the local group of an intercommunicator
 LOCAL_GROUP_TAG: Final = 301
-#: of messages within a client
+#: tag of messages within a client
 CLIENT_TAG: Final = 302
-#: of messages among a part of the members who make a communicator by themselves
+#: tag of messages among the part of the members that makes a communicator without the others
 PART_TAG: Final = 303
 
-#: what is added to all of these for the first persistent collective, twice for the second, and so on
+#: added to these tags for the first persistent collective, added twice for the second, and so on
 BOUND_TAGS: Final = 512
 
 
 class Route:
-    """Whom messages of a channel reach, and what they carry as their source.
+    """The destinations of the messages of a channel, and the source that these messages carry.
 
     Args:
         comm: communicator.
-        members: world ranks that can be reached; by default those whom the communicator reaches.
-        rank: of this process among those who communicate; by default the one in the communicator.
-        offset: added to the ranks that messages carry as their source, so that channels in one context with one
-            tag are apart.
-        sources: instead of that, what messages of each member carry.
-        point_to_point: whether they are in the context of point-to-point messages.
+        members: world ranks that can be reached; by default those that the communicator reaches.
+        rank: rank of this process among the members; by default its rank in the communicator.
+        offset: added to the source that messages carry, which separates channels with one context and one tag.
+        sources: by member, the source that its messages carry, instead of rank plus offset.
+        point_to_point: True for messages in the context of point-to-point communication.
 
     Attributes:
         engine: of this rank.
         members, rank, offset, sources: as above.
         size: number of members.
         context_id, matcher: of the messages.
-        source: what those of this rank carry.
+        source: the source that messages of this rank carry.
     """
 
     __slots__ = ("context_id", "engine", "matcher", "members", "offset", "rank", "size", "source", "sources")
@@ -70,26 +69,26 @@ class Route:
 
 
 class Channel:
-    """The collective context of a communicator, and a tag of this call's own.
+    """The collective context of a communicator, with a tag of its own for one call.
 
-    Collectives are called in the same order by all members (section 4.1), so that counting them gives each a
-    tag, and several can be under way at once. On an intercommunicator the channel leads to the remote group, and
-    `local` to the own one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`), all with
-    the same number added for a persistent collective.
+    All members call collectives in the same order (section 4.1). The number of the call therefore serves as its tag,
+    and several calls can be in progress at once. On an intercommunicator the channel leads to the remote group, and
+    `local` to the local one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`), with a
+    number added for a persistent collective.
 
     Args:
         comm: communicator.
         number: the tag.
-        operation: name of the call, for messages.
-        note: as below.
-        route: to others than those whom the communicator reaches.
+        operation: name of the call, for error messages.
+        note: see below.
+        route: members other than those that the communicator reaches.
 
     Attributes:
         comm: communicator.
-        rank: of this process in its group.
-        size: number of processes that can be reached: of the group, or of the remote one.
-        tag: of its messages.
-        note: a number that messages carry beside their content, for receives to compare; 0: none.
+        rank: rank of this process in its group.
+        size: number of processes that can be reached: the size of the group, or of the remote group.
+        tag: tag of the messages.
+        note: number that messages carry beside their content, for receives to compare; 0: none.
         meets: whether all members make the same calls in the same order, so that they can meet in rounds.
     """
 
@@ -117,7 +116,7 @@ class Channel:
 
     @property
     def local(self) -> Channel:
-        """To the own group, which on an intracommunicator is the channel itself."""
+        """The channel to the local group; on an intracommunicator the channel itself."""
         comm = self.comm
         if comm.remote is None:
             return self
@@ -127,18 +126,18 @@ class Channel:
         return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
-        """The same for persistent collective number 0, 1, ..., over IMPI clients."""
+        """The same channel for persistent collective number 0, 1, ..., over IMPI clients."""
         added = (1 + number % (self.comm.tag_ub // BOUND_TAGS - 1)) * BOUND_TAGS
         channel = self._like(self.tag + added, self._route)
         channel._added = added
         return channel
 
     def tagged(self, tag: int, *, point_to_point: bool = False) -> Channel:
-        """The same with another tag.
+        """The same channel with another tag.
 
         Args:
-            tag: for its messages.
-            point_to_point: whether they are in the context of point-to-point messages.
+            tag: tag of the messages.
+            point_to_point: True for messages in the context of point-to-point communication.
         """
         route = self._route
         if point_to_point:
@@ -146,10 +145,10 @@ class Channel:
         return self._like(tag, route)
 
     def among(self, ranks: Sequence[int]) -> Channel:
-        """For the members of this rank's IMPI client.
+        """A channel for the members that belong to this rank's IMPI client.
 
         Args:
-            ranks: all of them, ascending; there they have ranks 0, 1, ....
+            ranks: their ranks, ascending; in the channel they have ranks 0, 1, ....
         """
         members = [self._route.members[rank] for rank in ranks]
         return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank)))
@@ -162,10 +161,10 @@ class Channel:
 
     @classmethod
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
-        """For two processes that communicate by themselves, and agree on a tag of their own (section 5.6.2).
+        """A channel between two leaders, which agree on a tag (section 5.6.2).
 
         Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of
-        IMPI 0.0, or with the setting `impi_leaders_collective` switched off in that of the user's messages.
+        IMPI 0.0. If the setting `impi_leaders_collective` is off, they are in the context of the user's messages.
         """
         if comm.native:
             return cls(comm, tag, operation, route=Route(comm, offset=_everyone(comm)))
@@ -174,9 +173,9 @@ class Channel:
 
     @classmethod
     def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
-        """For a part of the members, who agree on a tag of their own; ranks are those in `group`.
+        """A channel for a part of the members, which agree on a tag; ranks are those in `group`.
 
-        Over IMPI clients constructors run one after the other, so that their tags need not tell them apart.
+        Over IMPI clients constructors run one after the other, so that one tag serves them all.
         """
         if comm.native:
             return cls(comm, tag, operation, route=Route(comm, group.members, group.rank, 2 * _everyone(comm)))
@@ -185,21 +184,21 @@ class Channel:
 
     @property
     def where(self) -> str:
-        """Which call this is, for messages."""
+        """Name of the call and the communicator, for error messages."""
         return self.comm.where(self._operation)
 
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
-        """Start a send of `nbytes` in pieces to a rank."""
+        """Start sending `nbytes`, in pieces, to a rank."""
         route = self._route
         peer = route.engine.peer(route.members[dest])
         return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
-        """Start sending the same `nbytes` in pieces to several ranks."""
+        """Start sending the same `nbytes`, in pieces, to several ranks."""
         return [self.isend(payload, nbytes, dest) for dest in dests]
 
     def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
-        """Start a receive from a rank; without memory the message is in `data` of the completed request."""
+        """Start a receive from a rank; without memory, the completed request has the message in `data`."""
         route = self._route
         carried = source + route.offset if route.sources is None else route.sources[source]
         receive = NotedReceive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])
@@ -207,14 +206,14 @@ class Channel:
         return receive
 
     def alarm(self) -> MessageListener:
-        """For messages of calls that nobody has asked for; see `alert`."""
+        """Return a listener for messages for which this rank has no receive; see `alert`."""
         return MessageListener(self._route.engine, self._route.matcher, self.size)
 
     def alert(self, alarm: MessageListener, tell: Callable[[Message], object]) -> None:
-        """Have somebody told of such a message of this call, until the alarm is unset."""
+        """Call `tell` with each such message of this call, until the alarm is unset."""
         alarm.set(self.tag, tell)
 
 
 def _everyone(comm: Communicator) -> int:
-    """Number of processes in both groups of a communicator: no rank reaches it."""
+    """Number of processes in both groups of a communicator; all ranks are smaller."""
     return comm.size + (0 if comm.remote is None else comm.remote.size)

@@ -59,33 +59,33 @@ _BUFFERED: Final = Mode.BUFFERED
 
 
 class Communicator:
-    """What every face of a communicator stands on: checked point-to-point operations, and started collectives.
+    """The communicator behind every face: it checks and starts point-to-point operations, and starts collectives.
 
     Args:
         engine: of this rank.
         group: the members; this rank must be one.
-        context_id: point-to-point traffic uses it, collectives the next one (IMPI 0.0, section 4.3).
-        name: for messages and MPI_Comm_get_name; may be empty.
-        remote: the other group of an intercommunicator, whose ranks sends and receives name (section 5.6).
-        ids: the context identifiers of this process, for communicators made from this one.
+        context_id: context of point-to-point traffic; collectives use the next one (IMPI 0.0, section 4.3).
+        name: for error messages and MPI_Comm_get_name; may be empty.
+        remote: remote group of an intercommunicator; ranks of sends and receives refer to it (section 5.6).
+        ids: context identifiers of this process, for communicators made from this one.
 
     Attributes:
-        rank: of this process in the group.
-        size: of the group.
-        targets: world ranks of those whom sends and receives name.
-        native: whether no message on it passes through IMPI hosts; otherwise it spans clients, and chapter 4 of
-            IMPI 0.0 says what its collectives send.
-        shares_memory: whether all members read the memory of each other.
-        room: bytes that they can post then for each other to see.
+        rank: rank of this process in the group.
+        size: size of the group.
+        targets: world ranks, by the ranks that sends and receives name.
+        native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
+            of IMPI 0.0 defines what its collectives send.
+        shares_memory: True if all members can read shared memory of each other.
+        room: bytes of the slot of each member in shared memory.
         tag_ub: largest tag of a message, the same on all communicators.
-        conversion: in what form the user's buffers travel.
-        attachment: a buffer for buffered sends on this communicator; without one, that of the process serves.
-        attributes: what the program caches on it (section 5.7).
-        errhandler: what happens when a call on it fails (section 7.2).
-        topology: the arrangement of the processes, if there is one (chapter 6).
-        route: of its collectives.
+        conversion: representation in which the user's buffers travel.
+        attachment: buffer for buffered sends on this communicator; without one, the buffer of the process is used.
+        attributes: values that the program caches on the communicator (section 5.7).
+        errhandler: handler called when a call fails (section 7.2).
+        topology: arrangement of the processes, if there is one (chapter 6).
+        route: route of the collectives.
         meeting: how its collectives use memory that all members see.
-        hints: of the program, by key (MPI_Comm_set_info, MPI-3).
+        hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
     """
 
     __slots__ = (
@@ -137,16 +137,16 @@ class Communicator:
         return NATIVE_FORM
 
     def derive(self, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
-        """A new communicator made from this one, which inherits the error handler and nothing else (section 7.2)."""
+        """Make a communicator that inherits the error handler, and nothing else (section 7.2)."""
         comm = make_communicator(self.engine, group, context_id, "", remote, self.ids)
         comm.errhandler = Errhandler(self.errhandler)
         return comm
 
     def wake(self, dest: int) -> None:
-        """A message to a rank is about to be made: have that one wake up meanwhile, if it sleeps.
+        """Wake up a rank that sleeps, because a message to it is about to be made.
 
         Args:
-            dest: rank, which need not be valid.
+            dest: rank; it need not be valid.
         """
         wake_callbacks = self.engine.wake_callbacks
         if wake_callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
@@ -155,7 +155,7 @@ class Communicator:
                 wake()
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
-        """Start a send whose request is the user's, so that it is not the one of another send.
+        """Start a send and return a request for the user, which no other send shares.
 
         Args, Raises:
             As of `send`.
@@ -167,17 +167,17 @@ class Communicator:
         return request
 
     def send(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
-        """Start a send whose request the user does not see; messages that have left at once share theirs.
+        """Start a send and return an internal request; messages that have left at once share one.
 
         Args:
-            payload: memory of the message in pieces, `nbytes` together; must stay unchanged until completion.
+            payload: memory of the message in pieces, `nbytes` in all; it must stay unchanged until completion.
             dest: rank, or PROC_NULL.
             tag: 0..tag_ub.
             mode: communication mode (section 3.4).
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: buffered mode, and there is no room in the attached buffer.
+            InvalidBufferError: the mode is buffered, and the attached buffer has no room.
         """
         try:
             valid = 0 <= index(tag) <= self.tag_ub
@@ -195,7 +195,7 @@ class Communicator:
         return self.engine.completed_send
 
     def _ibsend(self, peer: Endpoint, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
-        """Send a copy in the buffer of the communicator, or else of the process."""
+        """Send a copy, made in the buffer attached to the communicator or else to the process."""
         buffer = self.attachment.buffer or self.engine.attachment.buffer
         if buffer is None:
             raise InvalidBufferError(
@@ -216,8 +216,8 @@ class Communicator:
         """Bind the arguments of a send (section 3.9).
 
         Args:
-            message: its memory in pieces and their length, asked for at each start.
-            dest, tag, mode: as of `isend`.
+            message: function called at each start; it returns the memory in pieces, and their total length.
+            dest, tag, mode: see `isend`.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
@@ -248,10 +248,10 @@ class Communicator:
         """Start a receive.
 
         Args:
-            memory: where the message goes, bytes or memory with gaps; None to take one of any length.
+            memory: destination of the message, bytes or memory with gaps; None to take a message of any length.
             source: rank, ANY_SOURCE or PROC_NULL.
             tag: 0..TAG_UB or ANY_TAG.
-            decode: makes the result out of the bytes of the message; without it the result is the Status.
+            decode: function that makes the result from the bytes of the message; without it the result is the Status.
             status: filled when the result is taken.
 
         Raises:
@@ -272,10 +272,10 @@ class Communicator:
         return receive
 
     def mprobe(self, source: int, tag: int, wrap: Callable[[Message | None], T]) -> Request[T]:
-        """Start waiting for a message and take it, for `imrecv` (MPI_Mprobe, MPI-3).
+        """Start waiting for a message, and extract it for `imrecv` (MPI_Mprobe, MPI-3).
 
         Args:
-            wrap: makes the result out of the message, None from PROC_NULL.
+            wrap: function that makes the result from the message; its argument is None for PROC_NULL.
         """
         probe = MatchedProbe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag), wrap)
         if source == PROC_NULL:
@@ -285,10 +285,10 @@ class Communicator:
         return probe
 
     def improbe(self, source: int, tag: int) -> tuple[bool, Message | None]:
-        """Take the message that a receive would get now (MPI_Improbe, MPI-3).
+        """Extract the message that a receive would get now (MPI_Improbe, MPI-3).
 
         Returns:
-            Whether there is one, and the message, None from PROC_NULL.
+            (flag, message): flag is True if there is one; message is None for PROC_NULL.
         """
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
@@ -300,7 +300,7 @@ class Communicator:
         return True, message
 
     def envelope(self, message: Message | None) -> Status:
-        """Status of a message that a probe has taken; None is the one from PROC_NULL."""
+        """Return the status of a message that a probe has extracted; None is the message from PROC_NULL."""
         return Status.of(source=PROC_NULL) if message is None else message.envelope()
 
     def imrecv(
@@ -311,12 +311,12 @@ class Communicator:
         status: Status | None = None,
         keep: Callable[[Message], object] = Message.put_back,
     ) -> Receive:
-        """Start receiving a message that a probe has taken (MPI_Imrecv, MPI-3).
+        """Start receiving a message that a probe has extracted (MPI_Imrecv, MPI-3).
 
         Args:
-            message: once; None is the message from PROC_NULL.
-            memory, decode, status: as of `irecv`.
-            keep: gets the message back when the receive is withdrawn.
+            message: is received once; None is the message from PROC_NULL.
+            memory, decode, status: see `irecv`.
+            keep: function that takes the message back when the receive is withdrawn.
         """
         if message is None:
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
@@ -342,7 +342,7 @@ class Communicator:
         return probe
 
     def iprobe(self, source: int, tag: int) -> Status | None:
-        """Envelope of the message that a receive would get now, None if there is none (section 3.8)."""
+        """Return the envelope of the message that a receive would get now, or None (section 3.8)."""
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return Status.of(source=PROC_NULL)
@@ -376,7 +376,7 @@ class Communicator:
         )
 
     def _gone(self) -> InvalidCommError:
-        """For persistent requests, which can still be started: handles are null by then."""
+        """Return the error of a persistent request that is started after the communicator was freed."""
         return InvalidCommError(f"{self.label}, rank {self.rank}: the communicator has been freed")
 
     def _peer(self, rank: int) -> Endpoint:
@@ -384,7 +384,7 @@ class Communicator:
         return peer
 
     def reached(self, rank: int) -> Endpoint | None:
-        """Whom a send to this rank goes to; None if that is nobody, or no rank at all."""
+        """Return the endpoint of a rank; None for PROC_NULL and for invalid ranks."""
         try:
             return self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None
         except TypeError:
@@ -392,39 +392,39 @@ class Communicator:
 
     @property
     def label(self) -> str:
-        """What messages call the communicator."""
+        """Name of the communicator in error messages."""
         return self.name or f"communicator {self.context_id}"
 
     def check_root(self, root: int, operation: str) -> None:
-        """Refuse a root that is none.
+        """Check the root of a collective.
 
         Raises:
             InvalidRootError: root is not a rank of this communicator.
-            TypeError: it is no integer.
+            TypeError: root is not an integer.
         """
         if type(root) is int and 0 <= root < self.size:
-            return  # the usual case, without text for a message
+            return  # the usual case, without making the text of a message
         if not 0 <= integer(root, f"{self.where(operation)}: root") < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
 
     def where(self, operation: str) -> str:
-        """Which call a message is about: the operation, the communicator and this rank."""
+        """Return the operation, the communicator and this rank, for error messages."""
         return f"{operation} on {self.label}, rank {self.rank}"
 
     @property
     def placement(self) -> Placement:
-        """The IMPI clients and hosts of the members, and after them those of the remote group."""
+        """The IMPI clients and hosts of the members, followed by those of the remote group."""
         if self._placement is None:
             remote = () if self.remote is None else self.remote.members
             self._placement = Placement.of(self.engine.universe, (*self.group.members, *remote))
         return self._placement
 
     def channel(self, operation: str, note: int = 0) -> Channel:
-        """The channel of the next collective.
+        """Return the channel of the next collective.
 
         Args:
-            operation: its name, for messages.
-            note: what its messages carry beside their content.
+            operation: name of the collective, for error messages.
+            note: number that its messages carry beside their content.
 
         Raises:
             InvalidCommError: the communicator has been freed.
@@ -440,7 +440,7 @@ class Communicator:
         return channel
 
     def bound_channel(self, operation: str, note: int = 0) -> Channel:
-        """The channel of all runs of a persistent collective; see `channel`."""
+        """Return the channel for all runs of a persistent collective; see `channel`."""
         channel = self.channel(operation, note)
         channel.meets = False
         if self.native:
@@ -450,19 +450,19 @@ class Communicator:
         return channel.bound(number)
 
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
-        """Start a collective: the next one on this communicator, on a channel that no other traffic meets.
+        """Start the next collective of this communicator, on a channel of its own.
 
         Args:
-            algorithm: makes the coroutine that communicates through the channel, and through nothing else.
-            operation: its name, for messages.
+            algorithm: function that makes the coroutine, which communicates through the channel only.
+            operation: name of the collective, for error messages.
         """
         return self.start_on(self.channel(operation), algorithm)
 
     def start_on(self, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
         """Start a collective on the channel that was just made for it.
 
-        Where the communicator spans clients, the tags of chapter 4 of IMPI 0.0 do not tell one call from the next: so
-        it begins when the one before has ended here.
+        On a communicator that spans clients, the tags of chapter 4 of IMPI 0.0 do not distinguish one call from the
+        next. There a collective begins when the previous one has ended at this rank.
         """
         if self.native:
             return Schedule(self.engine, algorithm(channel), self)
@@ -475,7 +475,7 @@ class Communicator:
         return schedule
 
     def run(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
-        """Start a coroutine that communicates through channels of this communicator, which it keeps alive.
+        """Start a coroutine that communicates through channels of this communicator, and keep the communicator alive.
 
         Raises:
             InvalidCommError: the communicator has been freed.
@@ -497,16 +497,16 @@ class Communicator:
 
     @property
     def collectives(self) -> int:
-        """How many collectives have been started on it."""
+        """Number of collectives that have been started."""
         return self._collectives
 
     @property
     def predefined(self) -> bool:
-        """Whether it lives as long as the process: COMM_WORLD and COMM_SELF."""
+        """True for COMM_WORLD and COMM_SELF, which live as long as the process."""
         return self.context_id in (CONTEXT_WORLD, CONTEXT_SELF)
 
     def release(self) -> None:
-        """Start no operation any more; forget the contexts when what is pending has ended (MPI_Comm_free)."""
+        """Refuse new operations; drop the contexts when pending operations have ended (MPI_Comm_free)."""
         self._freed = True
         self._reach = 0
         self._retire()
@@ -522,7 +522,7 @@ class Communicator:
                 del self.engine.contexts[context_id]
 
     def _pending(self) -> Iterator[Request[Any]]:
-        """Operations that still need the queues of the contexts."""
+        """Yield the operations that still need the queues of the contexts."""
         yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
         for context_id in (self.context_id, self.context_id + 1):
             matcher = self.engine.matcher(context_id)
@@ -542,12 +542,12 @@ def make_communicator(
     remote: Group | None = None,
     ids: ContextIds | None = None,
 ) -> Communicator:
-    """A communicator of the kind that its members need; see `Communicator` for the arguments."""
+    """Make a communicator of the class that its members need; see `Communicator` for the arguments."""
     gateway = engine.gateway
     if gateway is not None and any(map(gateway.reaches, (*group.members, *(remote.members if remote else ())))):
-        from aiompi.comm.spanning import SpanningCommunicator  # only such jobs need it
+        from aiompi.comm.impi_communicator import ImpiCommunicator  # only such jobs need it
 
-        return SpanningCommunicator(engine, group, context_id, name, remote, ids)
+        return ImpiCommunicator(engine, group, context_id, name, remote, ids)
     return Communicator(engine, group, context_id, name, remote, ids)
 
 
@@ -557,7 +557,7 @@ async def _after(
     channel: Channel,
     algorithm: Callable[[Channel], Coroutine[Any, None, T]],
 ) -> T:
-    """Run a collective when another one has ended, however it did."""
+    """Run a collective when another one has ended, even if that one has failed."""
     before.when_done(lambda _: gate.complete())
     await gate
     return await algorithm(channel)

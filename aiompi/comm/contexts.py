@@ -1,4 +1,4 @@
-"""Context identifiers: what keeps communicators apart (IMPI 0.0, section 4.3)."""
+"""Context identifiers, which separate the messages of communicators (IMPI 0.0, section 4.3)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aiompi.engine import Request
 
-#: no identifier reaches it (IMPI_MAX_CID)
+#: upper bound that no identifier reaches (IMPI_MAX_CID)
 MAX_CID: Final = 2**64 - 16
-#: identifiers from here on never leave their client; the common ones do not come near
+#: first identifier of communicators within one client; identifiers shared with other clients stay far below it
 INNER_CID: Final = 2**63
 
 
 class ContextIds:
     """The identifiers that this process has used.
 
-    A communicator has two of them: an even one for point-to-point communication, the next one for collectives. None
-    is used twice by a process. While agreements on new ones are under way, those that were proposed since the first
-    of them began are kept, so that others below the highest can still be taken.
+    A communicator has two: an even one for point-to-point communication, and the next one for collectives. A process
+    uses none twice. While agreements on new identifiers are in progress, the process remembers those that were
+    proposed since the first agreement began. Other identifiers below the highest can then still be taken.
 
     Attributes:
-        highest: the largest in use (IMPI_max_cid); 1 is that of collectives on COMM_WORLD.
-        agreements: how many have begun, those that have ended included.
-        latest: ends with the agreement among IMPI clients that was last called for.
+        highest: the largest identifier in use (IMPI_max_cid); 1 is used by collectives on COMM_WORLD.
+        agreements: number of agreements that have begun, including those that have ended.
+        latest: request that completes with the latest agreement among IMPI clients.
     """
 
     __slots__ = ("_floor", "_inner", "_proposed", "_under_way", "agreements", "highest", "latest")
@@ -39,32 +39,32 @@ class ContextIds:
 
     @property
     def inner(self) -> ContextIds:
-        """The identifiers of communicators of one IMPI client, where there are others: they begin at INNER_CID."""
+        """The identifiers of communicators within one of several IMPI clients; they begin at INNER_CID."""
         if self._inner is None:
             self._inner = ContextIds(INNER_CID - 1)
         return self._inner
 
     def begin(self) -> None:
-        """An agreement begins."""
+        """Note that an agreement begins."""
         if not self._under_way:
             self._floor = self.highest
         self._under_way += 1
         self.agreements += 1
 
     def end(self) -> None:
-        """An agreement has ended."""
+        """Note that an agreement has ended."""
         self._under_way -= 1
         if not self._under_way:
             self._proposed.clear()
 
     def propose(self, leap: int = 0) -> int:
-        """Set a pair aside that is above all others.
+        """Reserve a pair above all others.
 
         Args:
-            leap: how far above; 0 for the next one.
+            leap: distance from the highest; 0 for the next pair.
 
         Returns:
-            The even one. When there are no more it is MAX_CID, and nothing has been set aside.
+            The even identifier. If none is left, MAX_CID, and nothing is reserved.
         """
         pair = self.highest + 1 + leap
         pair = min(pair + pair % 2, MAX_CID)
@@ -72,7 +72,7 @@ class ContextIds:
         return pair
 
     def take(self, pair: int) -> bool:
-        """Set the pair aside that another process has proposed; False if this process has used it."""
+        """Reserve the pair that another process has proposed; return False if this process has used it."""
         if pair <= self._floor or pair in self._proposed:
             return False
         if pair < MAX_CID:

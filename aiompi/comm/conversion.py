@@ -1,7 +1,7 @@
-"""In what form the user's buffers travel on a communicator.
+"""The representation in which the user's buffers travel on a communicator.
 
-Between ranks of one client a message lies as in the memory of this machine, and contiguous memory is not copied. To
-ranks of other clients it goes in external32 (IMPI 0.0, section 1.2.2).
+Between ranks of one client a message has the representation of this machine, and contiguous memory is not copied.
+Messages to ranks of other clients are in external32 (IMPI 0.0, section 1.2.2).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from aiompi.datatype import (
 from aiompi.datatype.pack import NATIVE, Representation
 from aiompi.wire.frame import Payload
 
-#: what a message goes into: memory, or a buffer that unpacks it
+#: destination of a message: memory, or a buffer that unpacks it
 Place: TypeAlias = memoryview | Buffer
 
 
 class Conversion:
-    """What the faces ask a communicator for; the arguments are buffer specifications and ranks.
+    """How a communicator turns buffer specifications into messages and destinations, for the faces.
 
     Attributes:
         to_send: (spec, dest) -> the message for that rank.
-        to_receive: (spec) -> where a message goes.
-        to_exchange: (sendspec, recvspec, dest) -> the message for that rank, and where another one goes.
-        to_replace: (spec, dest) -> the message, copied, and where another one goes instead of it.
-        prepare: (spec, dest) -> what gives the message that is in the buffer whenever it is asked.
-        representation: how packing units are written (MPI_Pack).
+        to_receive: (spec) -> the destination of a message.
+        to_exchange: (sendspec, recvspec, dest) -> the message for that rank, and the destination of the received message.
+        to_replace: (spec, dest) -> a copy of the message, and the destination of the message that replaces it.
+        prepare: (spec, dest) -> function that returns the message in the buffer at the time of the call.
+        representation: representation of packing units (MPI_Pack).
     """
 
     __slots__ = ("prepare", "representation", "to_exchange", "to_receive", "to_replace", "to_send")
@@ -56,7 +56,7 @@ class Conversion:
 
 
 def prepared(message: Callable[[], memoryview]) -> Callable[[], tuple[Payload, int]]:
-    """What a persistent send asks for at each start, out of what makes the message."""
+    """Turn a function that makes a message into the one that a persistent send calls at each start."""
 
     def contents() -> tuple[Payload, int]:
         memory = message()

@@ -1,7 +1,7 @@
-"""Error handlers: what happens when a call on a communicator fails (section 7.2).
+"""Error handlers, which run when a call on a communicator fails (section 7.2).
 
-A handler is a function of the communicator and the error code, called before the failing call raises. The predefined
-ones are such functions too: one that does nothing, and one that ends the job.
+A handler is a function of the communicator and the error code. It is called before the failing call raises. The
+predefined handlers are such functions too: one does nothing, the other ends the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HandlerFunction: TypeAlias = Callable[[Any, int], object]
 
 
 class _Handler:
-    """What handles name; it lives as long as a handle or a communicator refers to it."""
+    """The object behind handles; it lives as long as a handle or a communicator refers to it."""
 
     __slots__ = ("__weakref__", "function", "name")
 
@@ -28,10 +28,10 @@ class _Handler:
 
 
 class Errhandler(Reference[_Handler]):
-    """A handle of an error handler (section 7.2): null, or equal to all others of the same error handler.
+    """A handle of an error handler (section 7.2): null, or equal to all handles of the same error handler.
 
     Args:
-        errhandler: to be another handle of; None for a null handle.
+        errhandler: error handler of which to make another handle; None for a null handle.
     """
 
     __slots__ = ()
@@ -43,10 +43,10 @@ class Errhandler(Reference[_Handler]):
 
     @classmethod
     def create(cls, function: HandlerFunction) -> Errhandler:
-        """A new error handler (MPI_Errhandler_create, section 7.2).
+        """Make an error handler (MPI_Errhandler_create, section 7.2).
 
         Args:
-            function: of the communicator and the error code.
+            function: is called with the communicator and the error code.
         """
         if not callable(function):
             raise TypeError(f"an error handler is a function of a communicator and a code, not {function!r}")
@@ -54,16 +54,16 @@ class Errhandler(Reference[_Handler]):
 
     @property
     def raises_only(self) -> bool:
-        """Whether it leaves everything to the exception, as the one does that communicators have by default."""
+        """True if the handler does nothing, so that the call only raises; the default of communicators."""
         return self == ERRORS_RETURN
 
     @property
     def aborts(self) -> bool:
-        """Whether it ends the job."""
+        """True if the handler ends the job."""
         return self in (ERRORS_ARE_FATAL, ERRORS_ABORT)
 
     def call(self, comm: Any, code: int) -> None:
-        """Handle an error.
+        """Call the function of the handler.
 
         Raises:
             InvalidErrhandlerError: the handle is null.
@@ -76,7 +76,7 @@ class Errhandler(Reference[_Handler]):
         """Make the handle null (MPI_Errhandler_free, section 7.2); communicators keep the error handler.
 
         Raises:
-            InvalidErrhandlerError: it is null, or one of the predefined constants.
+            InvalidErrhandlerError: the handle is null, or one of the predefined constants.
         """
         if self._denoted is None or self._constant:
             raise InvalidErrhandlerError(f"Errhandler.Free: {self!r} is null or predefined, and cannot be freed")
@@ -89,7 +89,7 @@ class Errhandler(Reference[_Handler]):
 
 
 def _leave_to_exception(comm: Any, code: int) -> None:
-    """The call raises, and nothing else happens."""
+    """Do nothing: the call raises."""
 
 
 def _abort(comm: Any, code: int) -> None:
@@ -98,14 +98,14 @@ def _abort(comm: Any, code: int) -> None:
 
 ERRHANDLER_NULL: Final = Errhandler()
 
-#: The call raises, and nothing else happens: what all communicators have in both faces until it is changed, as those of
-#: mpi4py have, although MPI's own default is ERRORS_ARE_FATAL. An exception that nobody catches ends the job.
+#: The call raises, and nothing else happens. Both faces give this handler to all communicators, as mpi4py does. MPI's
+#: own default is ERRORS_ARE_FATAL. An exception that nothing catches ends the job.
 ERRORS_RETURN: Final = Errhandler._denote(_Handler(_leave_to_exception, "ERRORS_RETURN"))
 
 #: The job ends, as if the process had called Abort with the error code.
 ERRORS_ARE_FATAL: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ARE_FATAL"))
 
-#: The processes of the communicator end (MPI-4), and with them the job: the same as ERRORS_ARE_FATAL.
+#: The processes of the communicator end (MPI-4). Since the job ends with them, this is the same as ERRORS_ARE_FATAL.
 ERRORS_ABORT: Final = Errhandler._denote(_Handler(_abort, "ERRORS_ABORT"))
 
 Errhandler._constants = {

@@ -1,4 +1,4 @@
-"""Groups: ordered sets of processes (section 5.3). All of it is local."""
+"""Groups: ordered sets of processes (section 5.3). All operations are local."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aiompi.opaque import Reference
 
 
 class _Members:
-    """What handles denote.
+    """The members of a group, to which handles refer.
 
     Args:
-        ranks: in the world; the position is the rank in the group.
-        own: world rank of this process, negative if that is of no concern.
+        ranks: world ranks; the position is the rank in the group.
+        own: world rank of this process; negative if it does not matter.
     """
 
     __slots__ = ("__weakref__", "index", "own", "ranks")
@@ -30,11 +30,11 @@ class _Members:
 class Group(Reference[_Members]):
     """An ordered set of processes, named by their ranks in the world.
 
-    Groups with the same members in the same order are equal. A group is true unless it is null: that is what a group
-    becomes when it is freed, and anything but comparing it is then an InvalidGroupError.
+    Groups with the same members in the same order are equal. A group is true unless it is null. Freeing a group makes
+    it null; then every operation except comparison raises InvalidGroupError.
 
     Args:
-        group: to be another handle of; None for a null handle.
+        group: group of which to make another handle; None for a null handle.
     """
 
     __slots__ = ()
@@ -47,17 +47,17 @@ class Group(Reference[_Members]):
 
     @classmethod
     def of(cls, members: Iterable[int], own: int = -1) -> Self:
-        """A group of the processes with these world ranks.
+        """Make a group of the processes with these world ranks.
 
         Args:
-            members: in the order of their ranks in the group.
-            own: world rank of this process, negative if that is of no concern.
+            members: world ranks in the order of the ranks in the group.
+            own: world rank of this process; negative if it does not matter.
         """
         return cls._denote(_Members(members, own))
 
     @property
     def _valid(self) -> _Members:
-        """The members of a group that is not null.
+        """The members; the group must not be null.
 
         Raises:
             InvalidGroupError: the group is null.
@@ -70,7 +70,7 @@ class Group(Reference[_Members]):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """World ranks, in the order of the ranks here.
+        """World ranks, in the order of the ranks in the group.
 
         Raises:
             InvalidGroupError: the group is null.
@@ -79,12 +79,12 @@ class Group(Reference[_Members]):
 
     @property
     def own(self) -> int:
-        """World rank of this process, negative if that is of no concern."""
+        """World rank of this process; negative if it does not matter."""
         return self._valid.own
 
     @property
     def _index(self) -> dict[int, int]:
-        """Rank here of each member."""
+        """Rank in the group by world rank."""
         return self._valid.index
 
     @property
@@ -99,7 +99,7 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Create_from_session_pset(cls, session: object, pset_name: str) -> NoReturn:
-        """Not there: aiompi does not have sessions (MPI-4)."""
+        """Raise NotImplementedError: aiompi does not have sessions (MPI-4)."""
         raise NotImplementedError("Group.Create_from_session_pset: aiompi does not have sessions (MPI-4)")
 
     def Get_size(self) -> int:
@@ -111,14 +111,14 @@ class Group(Reference[_Members]):
         return self.rank
 
     def Translate_ranks(self, ranks: Sequence[int] | None = None, group: Group | None = None) -> list[int]:
-        """Ranks in another group of the processes that have these ranks here (MPI_Group_translate_ranks).
+        """Translate ranks of this group to ranks in another group (MPI_Group_translate_ranks).
 
         Args:
-            ranks: 0..size-1 or PROC_NULL; by default all, in their order.
-            group: the other group; by default the one of the world.
+            ranks: 0..size-1 or PROC_NULL; by default all ranks in order.
+            group: the other group; by default the group of the world.
 
         Returns:
-            For each rank the one in `group`, UNDEFINED for a process that is no member of it.
+            For each rank the rank in `group`; UNDEFINED for a process that is not a member of it.
 
         Raises:
             InvalidRankError: a rank is outside 0..size-1.
@@ -142,7 +142,7 @@ class Group(Reference[_Members]):
         return members[rank]
 
     def Compare(self, group: Group) -> int:
-        """IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare)."""
+        """Return IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare)."""
         if self.members == _valid(group, "group"):
             return IDENT
         return SIMILAR if self._index.keys() == group._index.keys() else UNEQUAL
@@ -150,18 +150,18 @@ class Group(Reference[_Members]):
     # Constructors (section 5.3.2).
 
     def Dup(self) -> Self:
-        """A group of the same members, to be freed separately."""
+        """Make a group of the same members, which is freed separately."""
         return self.of(self.members, self.own)
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
-        """All members of the first group, then those of the second that are not in the first (MPI_Group_union)."""
+        """Make a group of the first group, then the members of the second not in the first (MPI_Group_union)."""
         first, second = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((*first, *(m for m in second if m not in group1._index)), _own(group1, group2))
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Self:
-        """Members of the first group that are in the second too, in the order of the first."""
+        """Make a group of the members of both groups, in the order of the first (MPI_Group_intersection)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m in group2._index), _own(group1, group2))
 
@@ -169,58 +169,58 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Difference(cls, group1: Group, group2: Group) -> Self:
-        """Members of the first group that are not in the second, in the order of the first."""
+        """Make a group of the members of the first group not in the second (MPI_Group_difference)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m not in group2._index), _own(group1, group2))
 
     def Incl(self, ranks: Sequence[int]) -> Self:
-        """The processes of these ranks, in this order (MPI_Group_incl).
+        """Make a group of these ranks, in this order (MPI_Group_incl).
 
         Raises:
-            InvalidRankError: a rank is outside 0..size-1, or comes twice.
+            InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
         return self.of(self._distinct(ranks), self.own)
 
     def Excl(self, ranks: Sequence[int]) -> Self:
-        """All but the processes of these ranks, in the order they have here (MPI_Group_excl).
+        """Make a group of all but these ranks; the order stays (MPI_Group_excl).
 
         Raises:
-            InvalidRankError: a rank is outside 0..size-1, or comes twice.
+            InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
         excluded = set(self._distinct(ranks))
         return self.of((member for member in self.members if member not in excluded), self.own)
 
     def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
-        """The processes of ranges of ranks, in this order (MPI_Group_range_incl).
+        """Make a group of ranges of ranks, in this order (MPI_Group_range_incl).
 
         Args:
             ranks: (first, last, stride) for the ranks first, first + stride, ... up to, or down to, last.
 
         Raises:
             InvalidArgumentError: a stride is zero, or leads away from `last`.
-            InvalidRankError: a rank is outside 0..size-1, or comes twice.
+            InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
         return self.Incl(_expanded(ranks))
 
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
-        """All but the processes of ranges of ranks; see `Range_incl`."""
+        """Make a group of all but ranges of ranks (MPI_Group_range_excl); see `Range_incl`."""
         return self.Excl(_expanded(ranks))
 
     def _distinct(self, ranks: Sequence[int]) -> list[int]:
-        """World ranks of members."""
+        """Return the world ranks of distinct ranks."""
         self.members  # noqa: B018
         ranks = integers(ranks, "ranks")
         chosen = dict.fromkeys(ranks)
         if len(chosen) != len(ranks):
             twice = next(rank for position, rank in enumerate(ranks) if rank in ranks[:position])
-            raise InvalidRankError(f"rank {twice} comes twice: the members of a group are distinct")
+            raise InvalidRankError(f"rank {twice} occurs twice: the members of a group are distinct")
         return [self._member(rank) for rank in chosen]
 
     def Free(self) -> None:
-        """Become null (MPI_Group_free, section 5.3.3). Communicators and groups made from this one are unaffected.
+        """Make the handle null (MPI_Group_free, section 5.3.3). Communicators and groups made from it are unaffected.
 
         Raises:
-            InvalidGroupError: the group is null already, or GROUP_EMPTY.
+            InvalidGroupError: the group is already null, or is GROUP_EMPTY.
         """
         self.members  # noqa: B018
         if self._constant:
@@ -241,17 +241,17 @@ class Group(Reference[_Members]):
 
 
 def _valid(group: object, name: str) -> tuple[int, ...]:
-    """World ranks of a group that is an argument.
+    """Return the world ranks of a group that is an argument.
 
     Raises:
-        InvalidGroupError: it is null.
-        TypeError: it is no group.
+        InvalidGroupError: the group is null.
+        TypeError: it is not a group.
     """
     return instance(group, Group, name, "a Group").members
 
 
 def _own(first: Group, second: Group) -> int:
-    """World rank of this process, which the groups made from GROUP_EMPTY do not know."""
+    """Return the world rank of this process, which groups made from GROUP_EMPTY do not know."""
     return max(first.own, second.own)
 
 

@@ -1,4 +1,4 @@
-"""What a handle of a communicator holds while it is COMM_NULL (section 5.4)."""
+"""The stand-in that a handle of a communicator holds while it is COMM_NULL (section 5.4)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aiompi.errors import InvalidCommError
 
 
 class NullCommunicator:
-    """In the place of a Communicator: whatever is asked of it is an InvalidCommError.
+    """Stands in the place of a Communicator and raises InvalidCommError at each access.
 
     Args:
-        reason: why the handle is null, for messages.
+        reason: why the handle is null, for error messages.
     """
 
     __slots__ = ("_reason",)
@@ -36,12 +36,12 @@ class NullCommunicator:
 
 
 def is_null(comm: Communicator) -> bool:
-    """Whether this stands for COMM_NULL."""
+    """Return True if `comm` stands for COMM_NULL."""
     return isinstance(comm, NullCommunicator)
 
 
 def freed(comm: Communicator) -> Communicator:
-    """What the handle of a communicator holds after it was freed."""
+    """Return what the handle of a communicator holds after it was freed."""
     return cast(Communicator, NullCommunicator(f"{comm.label}, rank {comm.rank}, has been freed"))
 
 

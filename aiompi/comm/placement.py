@@ -1,4 +1,4 @@
-"""Where the processes of a communicator are: their IMPI clients and hosts (IMPI 0.0, section 2.5)."""
+"""The IMPI clients and hosts to which the processes of a communicator belong (IMPI 0.0, section 2.5)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Placement(NamedTuple):
     """The clients and hosts of some processes.
 
     Attributes:
-        clients: rank of the client of each process; all 0 without IMPI.
-        hosts: rank of its host over all clients; all 0 without IMPI.
-        native: whether the processes reach each other without the hosts: they belong to one client, or all clients of
+        clients: for each process the rank of its client; all 0 without IMPI.
+        hosts: for each process the rank of its host over all clients; all 0 without IMPI.
+        native: True if the processes reach each other without the hosts: they belong to one client, or all clients of
             the job are aiompi and connect their processes with each other.
     """
 
@@ -25,7 +25,7 @@ class Placement(NamedTuple):
 
     @classmethod
     def of(cls, universe: Universe | None, members: Sequence[int]) -> Placement:
-        """The placement of the processes with these world ranks; without a universe they are at one host."""
+        """Return the placement of processes by their world ranks; without a universe they are at one host."""
         if universe is None:
             nowhere = (0,) * len(members)
             return cls(nowhere, nowhere, True)
@@ -35,11 +35,11 @@ class Placement(NamedTuple):
 
 
 class Colors(NamedTuple):
-    """How often a communicator is cut at the borders of clients, or of hosts, and which part a process is in.
+    """The number of clients (or hosts) in a communicator, and the one of a process, numbered from 0.
 
     Attributes:
-        size: number of parts.
-        color: 0..size-1; parts are numbered as they come in COMM_WORLD.
+        size: number of clients or hosts.
+        color: 0..size-1, in the order of their ranks in COMM_WORLD.
     """
 
     size: int
@@ -47,11 +47,11 @@ class Colors(NamedTuple):
 
     @classmethod
     def of(cls, places: Sequence[int], own: int) -> Colors:
-        """Number the places that there are.
+        """Number the clients or hosts that occur.
 
         Args:
-            places: rank of the client, or of the host, of each process.
-            own: that of this process.
+            places: for each process the rank of its client or host.
+            own: rank of the client or host of this process.
         """
         parts = sorted(set(places))
         return cls(len(parts), parts.index(own))

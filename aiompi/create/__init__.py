@@ -1,11 +1,10 @@
 """Constructors of communicators (sections 5.4.2, 5.6.2 and 6.5): coroutines on channels.
 
-Each function checks its arguments, starts the construction, which is collective, and returns its request. The result
-is the new communicator, or None in a process that is not in it.
+Each function checks its arguments, starts the collective construction, and returns a request. The result of the
+request is the new communicator, or None in a process that is not a member of it.
 """
 
-from aiompi.create.create import create, create_group
-from aiompi.create.dup import dup
+from aiompi.create.create import create, create_group, dup
 from aiompi.create.free import free
 from aiompi.create.intercomm import create_intercomm
 from aiompi.create.merge import merge

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 from aiompi.coll.signature import Signature
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.contexts import MAX_CID, ContextIds
-from aiompi.create.union import Union
+from aiompi.create.impi import ImpiOneGroup, ImpiTwoGroups
+from aiompi.create.participants import OneGroup, Participants, TwoGroups
 from aiompi.engine import Request
 from aiompi.errors import OtherError
 
@@ -21,10 +22,10 @@ _LEAP: Final = 2**16
 
 
 class Agreement(ABC):
-    """The way in which processes agree.
+    """A protocol by which processes agree on the identifiers of a new communicator.
 
     Args:
-        comm: from which the new communicator is made.
+        comm: communicator from which the new one is made.
     """
 
     __slots__ = ("_comm",)
@@ -33,22 +34,22 @@ class Agreement(ABC):
         self._comm = comm
 
     @abstractmethod
-    async def reach(self, union: Union) -> int:
+    async def reach(self, participants: Participants) -> int:
         """Find a pair of identifiers that none of the processes has used.
 
         Args:
-            union: all processes that must agree.
+            participants: the processes that must agree.
 
         Returns:
-            The even one, for point-to-point communication; the next one is for collectives.
+            The even identifier, for point-to-point communication; collectives use the next one.
 
         Raises:
-            OtherError: there are no more identifiers.
+            OtherError: no identifier is left.
         """
 
     @abstractmethod
     def end(self) -> None:
-        """The constructor has ended."""
+        """Note that the constructor has ended."""
 
     def _none_left(self) -> OtherError:
         return OtherError(
@@ -58,53 +59,53 @@ class Agreement(ABC):
 
 
 class NativeAgreement(Agreement):
-    """Agreement of processes that reach each other natively, of which several may be under way.
+    """The protocol of processes that reach each other natively; several agreements may be in progress.
 
-    Each process proposes the lowest pair above all that it uses, and sets it aside. The largest proposal wins: that
-    is the maximum over the processes, plus one and plus two, and whoever had proposed less raises its own maximum.
-    If all had proposed the same, which is usual, one step is enough.
+    Each process proposes the lowest pair above all that it uses, and reserves it. The largest proposal wins: it is the
+    maximum over the processes, plus one and plus two. A process that has proposed less raises its own maximum. If all
+    have proposed the same pair, which is usual, one step is enough.
 
-    Constructors may be under way on several communicators at once, even in different orders in different processes.
-    So a process may be unable to take what wins, because another agreement has taken it there meanwhile: it then
-    proposes a higher one, and all do another step. How much higher differs from process to process, so that two
-    agreements do not go on getting into each other's way.
+    Constructors may run on several communicators at once, in a different order in each process. A process may
+    therefore be unable to take the winning pair, because another agreement has taken it there meanwhile. It then
+    proposes a higher pair, and all processes do another step. The distance differs from process to process, so that
+    two agreements do not collide again and again.
 
-    In a job with other IMPI clients, communicators of one client stay outside the numbering of the others (`inner`).
+    In a job with other IMPI clients, communicators within one client have numbers of their own (`ContextIds.inner`).
     """
 
     __slots__ = ()
 
-    async def reach(self, union: Union) -> int:
+    async def reach(self, participants: Participants) -> int:
         comm = self._comm
         ids = comm.ids if _is_one_implementation(comm) else comm.ids.inner
         ids.begin()
         try:
-            return await self._reach(union, ids, f"{comm.engine.rank} {ids.agreements}")
+            return await self._reach(participants, ids, f"{comm.engine.rank} {ids.agreements}")
         finally:
             ids.end()
 
-    async def _reach(self, union: Union, ids: ContextIds, who: str) -> int:
+    async def _reach(self, participants: Participants, ids: ContextIds, seed: str) -> int:
         pair, step = ids.propose(), 0
         while True:
-            highest, lowest = await union.maximum(pair, _LARGEST - pair)
+            highest, lowest = await participants.maximum(pair, _LARGEST - pair)
             if highest >= MAX_CID:
                 raise self._none_left()
             if highest == _LARGEST - lowest:
                 return highest
             step += 1
             if pair != highest:
-                leap = zlib.crc32(f"{who} {step}".encode()) % _LEAP
+                leap = zlib.crc32(f"{seed} {step}".encode()) % _LEAP
                 pair = highest if ids.take(highest) else ids.propose(leap)
 
     def end(self) -> None:
-        """Nothing to do."""
+        """Do nothing: native agreements are independent of each other."""
 
 
-class AgreementOverClients(Agreement):
-    """Agreement as IMPI has it: the largest identifier that any of the processes uses, plus one and plus two.
+class ImpiAgreement(Agreement):
+    """The protocol of IMPI: the largest identifier that any of the processes uses, plus one and plus two.
 
-    It takes one step, in which a process cannot tell whether another agreement of its own ends with the same. So those
-    of one process run one after the other, in the order in which they were called for.
+    It has one step, in which a process cannot tell whether another of its agreements ends with the same identifiers.
+    The agreements of one process therefore run one after the other, in the order of the calls.
     """
 
     __slots__ = ("_before", "_ended")
@@ -115,11 +116,11 @@ class AgreementOverClients(Agreement):
         self._ended: Request[None] = Request(comm.engine)
         comm.ids.latest = self._ended
 
-    async def reach(self, union: Union) -> int:
+    async def reach(self, participants: Participants) -> int:
         if self._before is not None and not self._before.done():
             await self._before
         ids = self._comm.ids
-        (highest,) = await union.maximum(ids.highest | 1)
+        (highest,) = await participants.maximum(ids.highest | 1)
         if highest >= MAX_CID - 1:
             raise self._none_left()
         ids.highest = highest + 2
@@ -139,16 +140,16 @@ def construct(
     comm: Communicator,
     run: Callable[[Channel, Agreement], Coroutine[Any, None, T]],
     operation: str,
-    over_clients: bool | None = None,
+    spans_clients: bool | None = None,
 ) -> Request[T]:
     """Start a constructor, as a collective on a communicator.
 
     Args:
-        run: makes the coroutine of it.
-        operation: its name, on which the processes must agree.
-        over_clients: whether the processes agree as IMPI has it; by default if the communicator spans clients.
+        run: function that makes the coroutine of the constructor.
+        operation: name of the constructor, on which the processes must agree.
+        spans_clients: True for the protocol of IMPI; by default True if the communicator spans clients.
     """
-    agreement = agreement_of(comm, over_clients)
+    agreement = agreement_of(comm, spans_clients)
 
     async def collective(channel: Channel) -> T:
         try:
@@ -163,14 +164,26 @@ def construct(
         raise
 
 
-def agreement_of(comm: Communicator, over_clients: bool | None = None) -> Agreement:
-    """The way in which those agree who make a communicator out of this one; see `construct`."""
-    if over_clients is None:
-        over_clients = not comm.native
-    return AgreementOverClients(comm) if over_clients else NativeAgreement(comm)
+def agreement_of(comm: Communicator, spans_clients: bool | None = None) -> Agreement:
+    """Return the protocol for communicators made from this one; see `construct`."""
+    if spans_clients is None:
+        spans_clients = not comm.native
+    return ImpiAgreement(comm) if spans_clients else NativeAgreement(comm)
 
 
-async def alike(union: Union, number: int) -> bool:
-    """Whether all processes give the same number, 0..2**64-1."""
-    highest, lowest = await union.maximum(number, _LARGEST - number)
+async def alike(participants: Participants, number: int) -> bool:
+    """Return True if all processes give the same number, 0..2**64-1."""
+    highest, lowest = await participants.maximum(number, _LARGEST - number)
     return highest == _LARGEST - lowest
+
+
+def participants_of(channel: Channel) -> Participants:
+    """Return the processes that call a constructor on a communicator.
+
+    Args:
+        channel: channel of the call; on an intercommunicator it leads to the remote group.
+    """
+    native, local = channel.comm.native, channel.local
+    if local is channel:
+        return OneGroup(channel) if native else ImpiOneGroup(channel)
+    return (TwoGroups if native else ImpiTwoGroups)(local, channel)

@@ -1,4 +1,4 @@
-"""Communicators of a group (MPI_Comm_create, section 5.4.2)."""
+"""Communicators of a group, and duplicates (MPI_Comm_create and MPI_Comm_dup, section 5.4.2)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from aiompi.arguments import instance
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.comm.placement import Placement
 from aiompi.constants import UNDEFINED
-from aiompi.create.agreement import Agreement, agreement_of, alike, construct
-from aiompi.create.members import members
-from aiompi.create.union import OneGroup, TwoGroups, collect, pack, unpack
+from aiompi.create.agreement import Agreement, agreement_of, alike, construct, participants_of
+from aiompi.create.participants import OneGroup, TwoGroups, collect, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 
@@ -18,29 +17,30 @@ from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
     """Make a communicator of some members, or several that have no member in common (MPI-2.2); all of `comm` call it.
 
-    On an intercommunicator each side gives a part of its own group, and the result is an intercommunicator between
-    them (MPI-2).
+    On an intercommunicator each side gives a part of its local group, and the result is an intercommunicator between
+    these parts (MPI-2).
 
     Args:
-        group: ranks in the new communicator are those in it. All its processes give the same; processes that are not
-            in it may give the same, an empty one, or one of their own. On an intercommunicator it is the same in all
-            processes of a side.
+        group: members of the new communicator, in the order of their ranks. All of them give the same group; other
+            processes may give the same group, an empty one, or another one that contains them. On an
+            intercommunicator all processes of a side give the same group.
 
     Returns:
         The request; its result is None outside the group, and everywhere if a side is empty.
 
     Raises:
-        InvalidGroupError: the group is null, or has processes that `comm` has not. Awaiting it: a process of a group
-            has given another one; not over IMPI clients, where section 4.4 of IMPI 0.0 has no messages to find out.
+        InvalidGroupError: the group is null, or has processes that are not in `comm`. Awaiting the request: a process
+            of a group has given another group. Over IMPI clients this is not noticed, because section 4.4 of IMPI
+            0.0 defines no messages for it.
     """
     group = _part(comm, group, "Comm_create")
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        union = members(channel)
+        participants = participants_of(channel)
         remote = None
-        if isinstance(union, TwoGroups):
-            remote = Group.of(unpack(await union.exchange(pack(group.members))))
-        pair = await agreement.reach(union)
+        if isinstance(participants, TwoGroups):
+            remote = Group.of(unpack(await participants.exchange(pack(group.members))))
+        pair = await agreement.reach(participants)
         if comm.native:
             await _check_alike(channel, group, apart=remote is None)
         if group.rank == UNDEFINED or remote == Group.of(()):
@@ -50,16 +50,32 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
     return construct(comm, run, "Comm_create")
 
 
+def dup(comm: Communicator) -> Request[Communicator]:
+    """Make a communicator of the same processes with a context of its own.
+
+    The duplicate has the topology and the hints of the old communicator. The caller copies the attributes, because
+    their callbacks take the communicators of the face.
+    """
+
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        copy = comm.derive(comm.group, await agreement.reach(participants_of(channel)), comm.remote)
+        copy.topology = comm.topology
+        copy.hints = dict(comm.hints)
+        return copy
+
+    return construct(comm, run, "Comm_dup")
+
+
 def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communicator | None]:
-    """Make a communicator of some members, who alone call it (MPI_Comm_create_group, MPI-3).
+    """Make a communicator of some members; only they call this (MPI_Comm_create_group, MPI-3).
 
     Args:
-        group: the same in all processes of it.
-        tag: 0..tag_ub; keeps calls apart that are under way at once with some of the same processes.
+        group: members of the new communicator; all of them give the same group.
+        tag: 0..tag_ub; distinguishes calls that are in progress at once in some of the same processes.
 
     Raises:
         InvalidCommError: an intercommunicator.
-        InvalidGroupError: the group is null, or has processes that `comm` has not.
+        InvalidGroupError: the group is null, or has processes that are not in `comm`.
         InvalidTagError: the tag is out of range.
     """
     group = _part(comm, group, "Comm_create_group")
@@ -68,8 +84,8 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
     if not 0 <= tag <= comm.tag_ub:
         raise InvalidTagError(f"{comm.where('Comm_create_group')}: tag {tag} is not in 0..{comm.tag_ub}")
 
-    over_clients = not Placement.of(comm.engine.universe, group.members).native
-    agreement = agreement_of(comm, over_clients)
+    spans_clients = not Placement.of(comm.engine.universe, group.members).native
+    agreement = agreement_of(comm, spans_clients)
 
     async def run() -> Communicator | None:
         try:
@@ -88,27 +104,27 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
 
 def _part(comm: Communicator, group: Group, operation: str) -> Group:
-    """The group itself, which the caller may free at once."""
+    """Check a group and copy it, so that the caller may free its own."""
     instance(group, Group, f"{comm.where(operation)}: group", "a Group")
     outside = Group.Difference(group, comm.group)
     if outside.size:
         raise InvalidGroupError(
-            f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are no members of it"
+            f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are not members of it"
         )
     return Group.of(group.members, comm.group.own)
 
 
 async def _check_alike(channel: Channel, group: Group, apart: bool) -> None:
-    """See that all processes have given groups that fit.
+    """Check that the processes have given consistent groups.
 
     Args:
-        apart: whether groups may differ that have no member in common.
+        apart: True if groups without a common member may differ.
 
     Raises:
-        InvalidGroupError: the groups of the processes do not fit each other; in all of them.
+        InvalidGroupError: the groups contradict each other; all processes raise it.
     """
     local = channel.local
-    # A difference escapes with a probability of 2**-32; it is an error of the program in any case.
+    # A difference goes unnoticed with a probability of 2**-32.
     if await alike(OneGroup(local), zlib.crc32(pack(group.members))):
         return
     given = dict(zip(channel.comm.group.members, map(unpack, await collect(local, pack(group.members))), strict=True))

@@ -5,21 +5,20 @@ from __future__ import annotations
 from aiompi.coll.impi.barrier import barrier
 from aiompi.coll.impi.tags import COMM_FREE_TAG
 from aiompi.comm import Channel, Communicator
-from aiompi.create.clients import fence
+from aiompi.create.impi import fence
 from aiompi.engine import Request
 from aiompi.errors import InvalidCommError
 
 
 def free(comm: Communicator) -> Request[None]:
-    """Give a communicator up, at once (MPI_Comm_free, section 5.4.3).
+    """Free a communicator at once (MPI_Comm_free, section 5.4.3).
 
-    No operation can be started on it any more. Those that are pending complete as they would otherwise; the contexts
-    are forgotten after the last of them. No context id is used twice, so that processes need not wait for each other;
-    but between IMPI clients the call is a Barrier, or what stands for one on an intercommunicator (IMPI 0.0,
-    section 4.5).
+    No operation can be started on it any more. Pending operations complete as usual; the contexts are dropped after
+    the last of them. Processes need not wait for each other, because no context id is used twice. Between IMPI clients
+    the call is a Barrier, or its counterpart on an intercommunicator (IMPI 0.0, section 4.5).
 
     Returns:
-        Complete when it may be forgotten here.
+        A request that completes when this rank may forget the communicator.
 
     Raises:
         InvalidCommError: COMM_WORLD or COMM_SELF.

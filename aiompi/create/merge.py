@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.create.agreement import Agreement, construct
-from aiompi.create.clients import MergingGroups
-from aiompi.create.union import TwoGroups, pack, unpack
+from aiompi.create.impi import ImpiMergedGroups
+from aiompi.create.participants import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError
 
@@ -14,12 +14,13 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
     """Make an intracommunicator of both groups of an intercommunicator; all processes call it.
 
     Args:
-        high: whether the own group comes after the other; the same within a group. If both give the same, the group
-            whose rank 0 has the lower rank in the world comes first.
+        high: True if the local group comes after the remote one; the same within a group. If both groups give the
+            same, the group whose rank 0 has the lower world rank comes first.
 
     Raises:
         InvalidCommError: not an intercommunicator.
-        InvalidArgumentError: awaiting it: `high` differs within a group; over IMPI clients that of rank 0 counts.
+        InvalidArgumentError: awaiting the request: `high` differs within a group. Over IMPI clients that of rank 0
+            counts.
     """
     remote = comm.remote
     if remote is None:
@@ -29,9 +30,9 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
         if comm.native:
             pair, other_high = await _natively(channel, agreement, bool(high))
         else:
-            union = MergingGroups(channel, bool(high))
-            pair = await agreement.reach(union)
-            other_high = union.other_high
+            participants = ImpiMergedGroups(channel, bool(high))
+            pair = await agreement.reach(participants)
+            other_high = participants.other_high
         first = comm.group.members[0] < remote.members[0] if bool(high) == other_high else not high
         both = (comm.group, remote) if first else (remote, comm.group)
         return comm.derive(Group.Union(*both), pair)
@@ -40,11 +41,11 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
 
 
 async def _natively(channel: Channel, agreement: Agreement, high: bool) -> tuple[int, bool]:
-    """The context identifier, and what the other group wants."""
-    union = TwoGroups(channel.local, channel)
-    some_high, some_low = await union.local_maximum(int(high), int(not high))
-    other_high, other_low = unpack(await union.exchange(pack((some_high, some_low))))
+    """Return the context identifier, and `high` of the remote group."""
+    participants = TwoGroups(channel.local, channel)
+    some_high, some_low = await participants.local_maximum(int(high), int(not high))
+    other_high, other_low = unpack(await participants.exchange(pack((some_high, some_low))))
     if (some_high and some_low) or (other_high and other_low):
         whose = "this" if some_high and some_low else "the remote"
         raise InvalidArgumentError(f"{channel.where}: `high` differs within {whose} group")
-    return await agreement.reach(union), bool(other_high)
+    return await agreement.reach(participants), bool(other_high)

@@ -9,10 +9,9 @@ from typing import Final
 from aiompi.arguments import integer
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
-from aiompi.create.agreement import Agreement, construct
-from aiompi.create.clients import INT, OneGroupOverClients, Row, split_table
-from aiompi.create.members import members
-from aiompi.create.union import TwoGroups, collect
+from aiompi.create.agreement import Agreement, construct, participants_of
+from aiompi.create.impi import INT, ImpiOneGroup, Row, split_table
+from aiompi.create.participants import TwoGroups, collect
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 
@@ -25,38 +24,31 @@ _KEYS: Final = range(-(2**63), 2**63)
 def split(comm: Communicator, color: int, key: int) -> Request[Communicator | None]:
     """Make one communicator of all members that give the same colour; all of `comm` call it.
 
-    On an intercommunicator, the result is the one between those of both sides (MPI-2).
+    On an intercommunicator the result is an intercommunicator between the members of both sides (MPI-2).
 
     Args:
-        color: 0 or above; UNDEFINED to be in none.
-        key: ranks are in the order of the keys, and of the ranks in `comm` where those are equal.
+        color: 0 or above; UNDEFINED to be in no new communicator.
+        key: new ranks are in the order of the keys; members with equal keys keep their order in `comm`.
 
     Returns:
-        The request; its result is None for the colour UNDEFINED, and if no process of the other side has the colour.
+        The request; its result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
 
     Raises:
-        InvalidArgumentError: another negative colour, or an argument that takes more than 64 bits, or 32 where the
+        InvalidArgumentError: the colour is negative, or an argument takes more than 64 bits, or more than 32 if the
             communicator spans IMPI clients.
     """
-    if integer(color, f"{comm.where('Comm_split')}: colour") not in _KEYS or (color < 0 and color != UNDEFINED):
-        raise InvalidArgumentError(f"{comm.where('Comm_split')}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
-    entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
-    if not (comm.native or (color in INT and key in INT)):
-        raise InvalidArgumentError(
-            f"{comm.where('Comm_split')}: colour {color} and key {key} must fit 32 bits, as which they travel between "
-            "IMPI clients"
-        )
+    entry = _checked_entry(comm, color, key)
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        union = members(channel)
-        pair = await agreement.reach(union)
-        if isinstance(union, OneGroupOverClients):
+        participants = participants_of(channel)
+        pair = await agreement.reach(participants)
+        if isinstance(participants, ImpiOneGroup):
             return _part(comm, pair, await split_table(channel, color, key), color)
         table = await collect(channel.local, entry)
         remote = None
         if comm.remote is not None:
-            assert isinstance(union, TwoGroups)
-            answer = await union.exchange(b"".join(table))
+            assert isinstance(participants, TwoGroups)
+            answer = await participants.exchange(b"".join(table))
             remote = Group.of(_members(comm.remote, _ENTRY.iter_unpack(answer), color))
         if color == UNDEFINED or remote == Group.of(()):
             return None
@@ -69,15 +61,15 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
 def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
     """Make communicators of members that have something in common (MPI_Comm_split_type, MPI-3).
 
-    On an intercommunicator, the result is the one between those of both sides, as of `split`.
+    On an intercommunicator the result is an intercommunicator between both sides, as for `split`.
 
     Args:
-        kind: COMM_TYPE_SHARED for those who can share memory; UNDEFINED to be in none.
-        key: as of `split`.
-        node: gives the name of the machine of this process.
+        kind: COMM_TYPE_SHARED for members that can share memory; UNDEFINED to be in no new communicator.
+        key: see `split`.
+        node: function that returns the name of the machine of this process.
 
     Raises:
-        InvalidArgumentError: another kind.
+        InvalidArgumentError: the kind is neither.
     """
     operation = "Comm_split_type"
     if kind not in (COMM_TYPE_SHARED, UNDEFINED):
@@ -87,13 +79,13 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
     entry = front + here
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        union = members(channel)
-        pair = await agreement.reach(union)
+        participants = participants_of(channel)
+        pair = await agreement.reach(participants)
         entries = await collect(channel if comm.remote is None else channel.local, entry)
         remote = None
         if comm.remote is not None:
-            assert isinstance(union, TwoGroups)
-            theirs = _parted(await union.exchange(_joined(entries)))
+            assert isinstance(participants, TwoGroups)
+            theirs = _parted(await participants.exchange(_joined(entries)))
             remote = Group.of(_members(comm.remote, map(_entry_of_type, theirs), here))
         if kind == UNDEFINED or remote == Group.of(()):
             return None
@@ -105,11 +97,24 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
 
 
 def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Communicator | None:
-    """The part of an intracommunicator over clients that has a colour."""
+    """Make the communicator of the members that have a colour, on an intracommunicator that spans clients."""
     if color < 0:
         return None
     rows = sorted((row.key, rank) for rank, row in enumerate(table) if row.color == color)
     return comm.derive(Group.of((comm.group.members[rank] for _, rank in rows), comm.group.own), pair)
+
+
+def _checked_entry(comm: Communicator, color: int, key: int) -> bytes:
+    """Check the arguments of Comm_split and pack them."""
+    where = comm.where("Comm_split")
+    if integer(color, f"{where}: colour") not in _KEYS or (color < 0 and color != UNDEFINED):
+        raise InvalidArgumentError(f"{where}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
+    entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
+    if not (comm.native or (color in INT and key in INT)):
+        raise InvalidArgumentError(
+            f"{where}: colour {color} and key {key} must fit 32 bits, which is their size between IMPI clients"
+        )
+    return entry
 
 
 def _checked_key(comm: Communicator, key: int, operation: str) -> int:
@@ -137,6 +142,6 @@ def _parted(data: bytes) -> Iterator[bytes]:
 
 
 def _members(group: Group, table: Iterable[tuple[Hashable, int]], color: Hashable) -> list[int]:
-    """World ranks of those in the group whose entry has the colour, in the order of keys, then of ranks."""
+    """Return the world ranks of the members whose entry has the colour, ordered by key, then by rank."""
     chosen = [(key, rank) for rank, (other, key) in enumerate(table) if other == color]
     return [group.members[rank] for _, rank in sorted(chosen)]

@@ -1,7 +1,7 @@
 """Communicators with a topology (sections 6.5.1 to 6.5.6, and 7.5.4 of MPI-3.1).
 
-IMPI 0.0 does not say what they send between clients: Cart_create and Graph_create send what Comm_create does for the
-group of those in the grid, Cart_sub what Comm_split does.
+IMPI 0.0 does not define their messages between clients. Cart_create and Graph_create send what Comm_create sends for
+the group of processes in the grid, and Cart_sub sends what Comm_split sends.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
-from aiompi.create.agreement import Agreement, alike, construct
-from aiompi.create.members import members
+from aiompi.create.agreement import Agreement, alike, construct, participants_of
+from aiompi.create.participants import pack, unpack
 from aiompi.create.split import split
-from aiompi.create.union import pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidTopologyError
 
@@ -34,7 +33,7 @@ def cart(
 ) -> Request[Communicator | None]:
     """Arrange processes in a grid (MPI_Cart_create, section 6.5.1); all of `comm` call it.
 
-    Ranks stay as they are: nothing is known of the machine that would speak for another order.
+    Ranks are not reordered, because nothing is known of the hardware.
 
     Args:
         dims, periods: see `Cartesian.create`; the same in all processes.
@@ -45,7 +44,8 @@ def cart(
     Raises:
         InvalidCommError: an intercommunicator.
         InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
-        InvalidArgumentError: awaiting it: the processes have given different grids; not noticed over IMPI clients.
+        InvalidArgumentError: awaiting the request: the processes have given different grids. Over IMPI clients this
+            is not noticed.
     """
     operation = "Cart_create"
     return _arrange(comm, _checked(comm, operation, Cartesian.create, dims, periods, comm.size), operation)
@@ -62,8 +62,8 @@ def graph(comm: Communicator, index: Sequence[int], edges: Sequence[int]) -> Req
 
     Raises:
         InvalidCommError: an intercommunicator.
-        InvalidTopologyError, InvalidArgumentError: it is no graph, or needs more processes than there are; awaiting
-            it: the processes have given different graphs.
+        InvalidTopologyError, InvalidArgumentError: the arguments define no graph, or it needs more processes than
+            there are. Awaiting the request: the processes have given different graphs.
     """
     operation = "Graph_create"
     return _arrange(comm, _checked(comm, operation, Graph.create, index, edges, comm.size), operation)
@@ -86,7 +86,7 @@ def dist_graph_adjacent(
     topology = _checked(comm, operation, DistributedGraph.adjacent, *ends, comm.size)
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
-        made = comm.derive(comm.group, await agreement.reach(members(channel)))
+        made = comm.derive(comm.group, await agreement.reach(participants_of(channel)))
         made.topology = topology
         return made
 
@@ -110,13 +110,13 @@ def dist_graph(
     parts, weighted = named
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
-        union = members(channel)
-        (any_weighted,) = await union.maximum(weighted)
+        participants = participants_of(channel)
+        (any_weighted,) = await participants.maximum(weighted)
         outgoing = [Block.holding((data,), len(data)) for data in map(_packed, parts)]
         incoming = [Block() for _ in parts]
         await linear(channel, outgoing, incoming)
-        made = comm.derive(comm.group, await agreement.reach(union))
-        made.topology = DistributedGraph.gathered([_edges(slot.data) for slot in incoming], bool(any_weighted))
+        made = comm.derive(comm.group, await agreement.reach(participants))
+        made.topology = DistributedGraph.gathered([_edges(block.data) for block in incoming], bool(any_weighted))
         return made
 
     return construct(comm, run, operation)
@@ -126,10 +126,10 @@ def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communi
     """Cut a grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6); all of `comm` call it.
 
     Args:
-        remain_dims: for each dimension whether it is kept; the same in all processes.
+        remain_dims: for each dimension, True if it is kept; the same in all processes.
 
     Raises:
-        InvalidTopologyError: `comm` is no grid.
+        InvalidTopologyError: `comm` has no Cartesian topology.
     """
     operation, grid = "Cart_sub", comm.topology
     if not isinstance(grid, Cartesian):
@@ -148,9 +148,9 @@ def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communi
 
 def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) -> Request[Communicator | None]:
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        union = members(channel)
-        pair = await agreement.reach(union)
-        if comm.native and not await alike(union, zlib.crc32(repr(topology).encode())):
+        participants = participants_of(channel)
+        pair = await agreement.reach(participants)
+        if comm.native and not await alike(participants, zlib.crc32(repr(topology).encode())):
             raise InvalidArgumentError(
                 f"{channel.where}: the processes have given different arguments, here {topology}"
             )
@@ -164,7 +164,7 @@ def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) ->
 
 
 def _checked(comm: Communicator, operation: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function makes of the arguments of a constructor; errors name the call."""
+    """Call a function with the arguments of a constructor; errors name the constructor."""
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where(operation)}: an intercommunicator has no topology")
     try:

@@ -131,7 +131,7 @@ RANGES: list[Callable[[Group, list[tuple[int, int, int]]], Group]] = [Group.Rang
 @pytest.mark.spec("S5.3.2-8")
 @pytest.mark.parametrize("select", SELECTIONS)
 @pytest.mark.parametrize(
-    ("ranks", "text"), [([0, 3], "rank 3 is not"), ([-1], "rank -1"), ([1, 0, 1], "1 comes twice")]
+    ("ranks", "text"), [([0, 3], "rank 3 is not"), ([-1], "rank -1"), ([1, 0, 1], "1 occurs twice")]
 )
 def test_bad_selections(select: Callable[[Group, list[int]], Group], ranks: list[int], text: str) -> None:
     with pytest.raises(InvalidRankError, match=text):
@@ -169,7 +169,7 @@ def test_ranges_are_what_they_expand_to(ranges: list[tuple[int, int, int]], rank
         ([(3, 5, -1)], InvalidArgumentError, "leads away"),
         ([(0, 6, 3)], InvalidRankError, "rank 6"),
         ([(-2, 2, 2)], InvalidRankError, "rank -2"),
-        ([(0, 4, 2), (4, 5, 1)], InvalidRankError, "4 comes twice"),
+        ([(0, 4, 2), (4, 5, 1)], InvalidRankError, "4 occurs twice"),
     ],
 )
 def test_bad_ranges(

@@ -26,7 +26,7 @@ from aiompi.create import (
     split,
     split_type,
 )
-from aiompi.create.clients import OneGroupOverClients, split_table
+from aiompi.create.impi import ImpiOneGroup, split_table
 from aiompi.engine import Request
 from aiompi.errors import (
     InvalidArgumentError,
@@ -181,7 +181,7 @@ def test_any_negative_colour_of_another_implementation_means_undefined(undefined
     world = ClientWorld((1, 1))
 
     async def other(channel):
-        await OneGroupOverClients(channel).maximum(1)
+        await ImpiOneGroup(channel).maximum(1)
         return await split_table(channel, undefined, 0)
 
     requests = [split(world.comms[0], color, 0), world.comms[1].start(other, "Comm_split")]

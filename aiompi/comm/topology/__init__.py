@@ -1,7 +1,7 @@
-"""Process topologies (chapter 6): which processes are neighbours. Pure data, the same on every process that has it.
+"""Process topologies (chapter 6): data that defines which processes are neighbours.
 
-A communicator has at most one: a `Cartesian`, a `Graph` or a `DistributedGraph`. All of them tell the neighbours of a
-rank in the order in which neighbourhood collectives use them.
+A communicator has at most one: a `Cartesian`, a `Graph` or a `DistributedGraph`. Each returns the neighbours of a rank
+in the order in which neighbourhood collectives use them.
 """
 
 from typing import TypeAlias

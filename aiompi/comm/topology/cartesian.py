@@ -14,7 +14,7 @@ from aiompi.errors import InvalidArgumentError, InvalidDimsError, InvalidRankErr
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cartesian:
-    """A grid; ranks are row-major, as the elements of a C array.
+    """A grid of processes. Ranks are in row-major order, like the elements of a C array.
 
     Ranks in a grid of 2 x 3:
 
@@ -24,7 +24,7 @@ class Cartesian:
 
     Attributes:
         dims: number of processes along each dimension.
-        periods: for each dimension, whether the last process is a neighbour of the first.
+        periods: for each dimension, True if the last process is a neighbour of the first.
     """
 
     kind: ClassVar[int] = CART
@@ -34,17 +34,17 @@ class Cartesian:
 
     @classmethod
     def create(cls, dims: Sequence[int], periods: Sequence[bool] | bool | None, size: int) -> Cartesian:
-        """A grid out of the arguments of MPI_Cart_create (section 6.5.1).
+        """Make a grid from the arguments of MPI_Cart_create (section 6.5.1).
 
         Args:
-            dims: number of processes along each dimension; none for a grid of one process.
+            dims: number of processes along each dimension; empty for a grid of one process.
             periods: one for each dimension, or one for all.
-            size: processes that there are; those that the grid does not need are left over.
+            size: number of processes; the grid may leave some out.
 
         Raises:
             InvalidDimsError: a dimension is not positive, or the grid needs more processes than there are.
             InvalidArgumentError: dims and periods have different lengths.
-            TypeError: an argument is of another kind.
+            TypeError: an argument has another type.
         """
         dims = integers(dims, "dims")
         one_for_all = periods is None or isinstance(periods, bool)
@@ -68,18 +68,18 @@ class Cartesian:
         return len(self.dims)
 
     def map(self, rank: int) -> int:
-        """Rank in the grid for a process of the communicator that it is made of, UNDEFINED if it is left over.
+        """Return the rank in the grid of a rank of the old communicator; UNDEFINED if the grid leaves it out.
 
-        (MPI_Cart_map, section 6.5.7.) The order stays: nothing is known of the machine that would speak for another.
+        (MPI_Cart_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """
         return rank if rank < self.nnodes else UNDEFINED
 
     def coords(self, rank: int) -> list[int]:
-        """Coordinates of a process, from 0 (MPI_Cart_coords, section 6.5.4).
+        """Return the coordinates of a process, counted from 0 (MPI_Cart_coords, section 6.5.4).
 
         Raises:
             InvalidRankError: there is no such rank.
-            TypeError: it is no integer.
+            TypeError: the rank is not an integer.
         """
         if not 0 <= integer(rank, "rank") < self.nnodes:
             raise InvalidRankError(f"rank {rank} is not in 0..{self.nnodes - 1}, those of the grid")
@@ -90,14 +90,13 @@ class Cartesian:
         return coords[::-1]
 
     def rank(self, coords: Sequence[int]) -> int:
-        """Rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
+        """Return the rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
 
         Args:
-            coords: one for each dimension; along a periodic one any number, which is wrapped around.
+            coords: one for each dimension; in a periodic dimension any integer, which wraps around.
 
         Raises:
-            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or there is not one for
-                each dimension.
+            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or their number is wrong.
             TypeError: not a sequence of integers.
         """
         coords = integers(coords, "coords")
@@ -113,18 +112,18 @@ class Cartesian:
         return rank
 
     def shift(self, rank: int, direction: int, disp: int) -> tuple[int, int]:
-        """From whom and to whom a process shifts data (MPI_Cart_shift, section 6.5.5).
+        """Return the source and the destination of a shift of data (MPI_Cart_shift, section 6.5.5).
 
         Args:
             direction: dimension along which to shift, from 0.
-            disp: how far; negative for the other way.
+            disp: distance; negative for the other direction.
 
         Returns:
             (source, dest) for Sendrecv: PROC_NULL beyond an open border.
 
         Raises:
             InvalidDimsError: there is no such direction.
-            TypeError: an argument is no integer.
+            TypeError: an argument is not an integer.
         """
         disp = integer(disp, "disp")
         if not 0 <= integer(direction, "direction") < self.ndims:
@@ -140,17 +139,16 @@ class Cartesian:
         return self.rank(there)
 
     def sub(self, rank: int, remain_dims: Sequence[bool]) -> tuple[Cartesian, int, int]:
-        """The grid of fewer dimensions that a process is in when the others are cut (MPI_Cart_sub, section 6.5.6).
+        """Return the subgrid of a process when some dimensions are dropped (MPI_Cart_sub, section 6.5.6).
 
         Args:
-            remain_dims: for each dimension, whether it is kept.
+            remain_dims: for each dimension, True if it is kept.
 
         Returns:
-            The grid of kept dimensions; the number of the one that the process is in, the same for all processes of
-            it; the rank of the process there.
+            The subgrid; its number, which is the same for all of its processes; the rank of the process in it.
 
         Raises:
-            InvalidArgumentError: it has not one item for each dimension.
+            InvalidArgumentError: the number of items is not the number of dimensions.
             TypeError: not a sequence.
         """
         remain = several(remain_dims, "remain_dims", "booleans")
@@ -171,10 +169,10 @@ class Cartesian:
         return Cartesian(tuple(self.dims[d] for d in directions), tuple(self.periods[d] for d in directions))
 
     def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
-        """Sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).
+        """Return the sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).
 
         Returns:
-            Twice the same: for each dimension the process before this one and the one behind, which may be PROC_NULL.
+            Twice the same list: for each dimension the previous process and the next one, or PROC_NULL.
         """
         beside = [other for direction in range(self.ndims) for other in self.shift(rank, direction, 1)]
         return beside, beside

@@ -1,4 +1,4 @@
-"""Distributed graph topologies: every process knows its own neighbours only (section 7.5.4 of MPI-3.1)."""
+"""Distributed graph topologies: every process knows only its own neighbours (section 7.5.4 of MPI-3.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aiompi.errors import InvalidArgumentError, InvalidRankError
 
 Weights: TypeAlias = "Sequence[int] | int | None"
 
-#: what one process tells another of edges at the other: (sources of edges to it, destinations of edges from it), each
-#: with the weight of the edge; 1 where there are no weights
+#: edges of one process that another process has named: (sources of edges to it, destinations of edges from it), each
+#: with the weight of the edge; 1 in a graph without weights
 Edges: TypeAlias = "tuple[list[tuple[int, int]], list[tuple[int, int]]]"
 
 
@@ -42,18 +42,18 @@ class DistributedGraph:
         destweights: Weights,
         size: int,
     ) -> DistributedGraph:
-        """A graph out of the arguments of MPI_Dist_graph_create_adjacent (MPI-2.2).
+        """Make a graph from the arguments of MPI_Dist_graph_create_adjacent (MPI-2.2).
 
         Args:
             sources, destinations: ranks; None for no edges.
-            sourceweights, destweights: one not negative weight for each of them; None or UNWEIGHTED for a graph
-                without weights, WEIGHTS_EMPTY for no edges in a graph with them.
-            size: processes that there are.
+            sourceweights, destweights: one non-negative weight for each rank; None or UNWEIGHTED for a graph without
+                weights, WEIGHTS_EMPTY for no edges in a graph with weights.
+            size: number of processes.
 
         Raises:
             InvalidRankError: there is no such process.
-            InvalidArgumentError: a weight is negative, there is not one for each edge, or only one side has weights
-                although both have edges.
+            InvalidArgumentError: a weight is negative, their number is wrong, or only one side has weights although
+                both have edges.
             TypeError: not sequences of integers.
         """
         ends = _ranks(sources, "sources", size), _ranks(destinations, "destinations", size)
@@ -67,11 +67,11 @@ class DistributedGraph:
 
     @classmethod
     def gathered(cls, parts: Iterable[Edges], weighted: bool) -> DistributedGraph:
-        """The graph at one process out of what all have told it, see `split_edges`.
+        """Make the graph of one process from the edges that all have sent it; see `split_edges`.
 
         Args:
-            parts: from each rank, in rank order.
-            weighted: whether the graph has weights.
+            parts: edges from each rank, in rank order.
+            weighted: True if the graph has weights.
         """
         incoming, outgoing = [], []
         for sources, destinations in parts:
@@ -83,24 +83,24 @@ class DistributedGraph:
         )
 
     def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
-        """Sources and destinations of neighbourhood collectives, of this process (section 7.6 of MPI-3.1)."""
+        """Return the sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1)."""
         return list(self.sources), list(self.destinations)
 
 
 def split_edges(
     sources: Sequence[int], degrees: Sequence[int], destinations: Sequence[int], weights: Weights, size: int
 ) -> tuple[list[Edges], bool]:
-    """What this process has to tell each other one of the edges it names in MPI_Dist_graph_create (MPI-2.2).
+    """Sort the edges that this process names in MPI_Dist_graph_create by the ranks that must know them (MPI-2.2).
 
     Args:
         sources: ranks from which edges lead.
-        degrees: number of edges from each of them.
-        destinations: where these edges lead to, those of the first source first.
-        weights: one for each edge; None or UNWEIGHTED for a graph without them.
-        size: processes that there are.
+        degrees: number of edges from each source.
+        destinations: ranks to which these edges lead, those of the first source first.
+        weights: one for each edge; None or UNWEIGHTED for a graph without weights.
+        size: number of processes.
 
     Returns:
-        For each rank what it must know, for `DistributedGraph.gathered` there; whether there are weights.
+        For each rank the edges to send it, for `DistributedGraph.gathered`; True if there are weights.
 
     Raises:
         InvalidRankError: there is no such process.
@@ -132,7 +132,7 @@ def _ranks(ranks: Sequence[int] | None, name: str, size: int) -> tuple[int, ...]
 
 
 def _weights(weights: Weights, name: str, degree: int) -> tuple[int, ...] | None:
-    """The weights of so many edges, None if there are none."""
+    """Return the weights of `degree` edges; None for a graph without weights."""
     if weights is None or (isinstance(weights, int) and weights == UNWEIGHTED):
         return None
     if isinstance(weights, int):

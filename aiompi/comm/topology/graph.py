@@ -1,4 +1,4 @@
-"""Graph topologies: every process knows the neighbours of all (sections 6.5.3, 6.5.4 and 6.5.7)."""
+"""Graph topologies: every process knows the neighbours of all processes (sections 6.5.3, 6.5.4 and 6.5.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi.errors import InvalidArgumentError, InvalidRankError, InvalidTopolog
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph, whose edges need not be symmetric.
+    """A graph; its edges need not be symmetric.
 
     Example 6.2 of the standard: the neighbours of 0 are 1 and 3, of 1: 0, of 2: 3, of 3: 0 and 2.
 
@@ -22,8 +22,8 @@ class Graph:
         edges = 1, 3, 0, 3, 0, 2
 
     Attributes:
-        index: index[i] is the number of neighbours of the nodes 0..i together.
-        edges: the neighbours of node 0, of node 1, ...; loops and multiple edges stay as they are given.
+        index: index[i] is the total number of neighbours of the nodes 0..i.
+        edges: the neighbours of node 0, of node 1, ...; loops and multiple edges are kept.
     """
 
     kind: ClassVar[int] = GRAPH
@@ -33,13 +33,13 @@ class Graph:
 
     @classmethod
     def create(cls, index: Sequence[int], edges: Sequence[int], size: int) -> Graph:
-        """A graph out of the arguments of MPI_Graph_create (section 6.5.3).
+        """Make a graph from the arguments of MPI_Graph_create (section 6.5.3).
 
         Args:
-            index: as the attribute. Where it has one item more than there are processes, and begins with 0, it is
-                what mpi4py takes too: where the neighbours of each node begin, and the end of all.
-            edges: as the attribute.
-            size: processes that there are; those that the graph does not need are left over.
+            index: see the attribute. As in mpi4py it may also begin with 0 and have one item more than there are
+                processes; then it holds the position of the first neighbour of each node, and the end.
+            edges: see the attribute.
+            size: number of processes; the graph may leave some out.
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.

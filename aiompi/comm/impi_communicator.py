@@ -19,13 +19,13 @@ from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
 
 
-class SpanningCommunicator(Communicator):
-    """A communicator whose receives take messages both of this client and of others."""
+class ImpiCommunicator(Communicator):
+    """A communicator whose receives take messages of this client and of other clients."""
 
     __slots__ = ()
 
     def _conversion(self) -> Conversion:
-        """The receiver decides about the form."""
+        """Send external32 to receivers in other clients, and the native representation to the others."""
 
         def external(dest: int) -> bool:
             peer = self.reached(dest)

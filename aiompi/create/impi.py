@@ -1,4 +1,4 @@
-"""What the constructors of communicators send between IMPI clients (IMPI 0.0, sections 4.4 to 4.9).
+"""The messages of communicator constructors between IMPI clients (IMPI 0.0, sections 4.4 to 4.9).
 
 Context identifiers and flags travel as 8 bytes each (IMPI_UINT8), colours, keys and ranks as 4 (INT).
 """
@@ -17,51 +17,51 @@ from aiompi.coll.impi.bcast import bcast
 from aiompi.coll.impi.tags import DUP_TAG, MERGE_TAG
 from aiompi.coll.reduce.binomial import binomial as native_reduce
 from aiompi.comm import Channel
-from aiompi.create.union import NUMBER, NUMBERS, Numbers, OneGroup, TwoGroups, Union, larger, pack, unpack
+from aiompi.create.participants import NUMBER, NUMBERS, Numbers, OneGroup, Participants, TwoGroups, larger, pack, unpack
 from aiompi.errors import RemoteProtocolError
 
 _ROW: Final = struct.Struct(">iii")
-#: what a colour or a key can be
+#: range of a colour or a key
 INT: Final = range(-(2**31), 2**31)
 
 
-class OneGroupOverClients(OneGroup):
+class ImpiOneGroup(OneGroup):
     """The members of one group, in several clients: an Allreduce gives the maximum (sections 4.4, 4.6 and 4.7)."""
 
     __slots__ = ()
 
     async def maximum(self, *numbers: int) -> Numbers:
-        operand = ObjectAccumulator(numbers, larger, NUMBERS)
-        await allreduce.commutative(self._channel, operand)
-        return tuple(operand.value)
+        accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
+        await allreduce.commutative(self._channel, accumulator)
+        return tuple(accumulator.value)
 
 
-class TwoGroupsOverClients(TwoGroups):
+class ImpiTwoGroups(TwoGroups):
     """The members of an intercommunicator whose groups are in several clients (section 4.6)."""
 
     __slots__ = ()
 
     async def maximum(self, *numbers: int) -> Numbers:
-        """The largest numbers of both groups.
+        """Return the largest numbers of both groups.
 
-        All but the ranks 0 send theirs to the rank 0 of the other group, these exchange the maxima of what they have
-        got and of their own, and send the result to all others of the other group. Rank 0 of a group so learns the
-        numbers of its own group but its own from the other side.
+        All ranks but 0 send their numbers to rank 0 of the other group. The two ranks 0 exchange the maxima of the
+        numbers that they have, their own included, and send the result to all others of the other group. Rank 0 of a
+        group thus learns the other numbers of its group from the remote rank 0.
         """
-        fan = Fan(self._bridge.tagged(DUP_TAG))
-        found = await fan.gather(numbers)
+        exchange = RemoteExchange(self._bridge.tagged(DUP_TAG))
+        found = await exchange.gather(numbers)
         if found is None:
-            return await fan.told(len(numbers))
-        highest = larger(found, await fan.swap(found))
-        await fan.tell(highest)
+            return await exchange.get_result(len(numbers))
+        highest = larger(found, await exchange.swap(found))
+        await exchange.send_result(highest)
         return highest
 
 
-class Fan:
-    """The way between the groups of an intercommunicator: to the remote rank 0, to each other, and to the rest.
+class RemoteExchange:
+    """Exchange between the groups of an intercommunicator: to the remote rank 0, between the ranks 0, to the rest.
 
     Args:
-        channel: to the remote group, with the tag of the constructor.
+        channel: channel to the remote group, with the tag of the constructor.
     """
 
     __slots__ = ("_channel",)
@@ -70,7 +70,7 @@ class Fan:
         self._channel = channel
 
     async def gather(self, own: Numbers) -> Numbers | None:
-        """Send numbers to the remote rank 0; at rank 0 the maxima of its own and those of the remote ranks above 0."""
+        """Send numbers to the remote rank 0. Rank 0 returns the maxima of its own and of those it has received."""
         if self._channel.rank:
             await self._send(own, 0)
             return None
@@ -79,20 +79,20 @@ class Fan:
         return own
 
     async def swap(self, own: Numbers) -> Numbers:
-        """As many of the remote rank 0; at rank 0."""
-        slot = Block.of(NUMBER * len(own))
-        arrival = slot.irecv(self._channel, 0)
+        """Exchange numbers with the remote rank 0; only rank 0 calls this."""
+        block = Block.of(NUMBER * len(own))
+        arrival = block.irecv(self._channel, 0)
         await self._send(own, 0)
         await arrival
-        return unpack(slot.data)
+        return unpack(block.data)
 
-    async def tell(self, numbers: Numbers) -> None:
-        """Send numbers to the remote ranks above 0; at rank 0."""
+    async def send_result(self, numbers: Numbers) -> None:
+        """Send numbers to the remote ranks above 0; only rank 0 calls this."""
         for remote in range(1, self._channel.size):
             await self._send(numbers, remote)
 
-    async def told(self, count: int) -> Numbers:
-        """The numbers that the remote rank 0 tells; at the ranks above 0."""
+    async def get_result(self, count: int) -> Numbers:
+        """Receive numbers from the remote rank 0; only ranks above 0 call this."""
         return await self._receive(0, count)
 
     async def _send(self, numbers: Numbers, dest: int) -> None:
@@ -100,30 +100,30 @@ class Fan:
         await Block.holding((data,), len(data)).isend(self._channel, dest)
 
     async def _receive(self, source: int, count: int) -> Numbers:
-        slot = Block.of(NUMBER * count)
-        await slot.irecv(self._channel, source)
-        return unpack(slot.data)
+        block = Block.of(NUMBER * count)
+        await block.irecv(self._channel, source)
+        return unpack(block.data)
 
 
 async def fence(channel: Channel, tag: int) -> None:
-    """Wait until all processes of an intercommunicator do, with messages of no bytes (section 4.5)."""
-    fan = Fan(channel.tagged(tag))
-    if await fan.gather(()) is None:
-        await fan.told(0)
+    """Wait for all processes of an intercommunicator, with messages of 0 bytes (section 4.5)."""
+    exchange = RemoteExchange(channel.tagged(tag))
+    if await exchange.gather(()) is None:
+        await exchange.get_result(0)
     else:
-        await fan.swap(())
-        await fan.tell(())
+        await exchange.swap(())
+        await exchange.send_result(())
 
 
-class MergingGroups(Union):
+class ImpiMergedGroups(Participants):
     """The groups of an intercommunicator that become one (section 4.9).
 
     Args:
-        channel: to the remote group.
-        high: whether the own group wants to be the second.
+        channel: channel to the remote group.
+        high: True if the local group is to be the second.
 
     Attributes:
-        other_high: whether the rank 0 of the other group wants that, once the maximum is known.
+        other_high: the value of rank 0 of the remote group, once the maximum is known.
     """
 
     __slots__ = ("_channel", "_high", "other_high")
@@ -134,21 +134,21 @@ class MergingGroups(Union):
         self.other_high = False
 
     async def maximum(self, *numbers: int) -> Numbers:
-        """As `TwoGroupsOverClients`; those who know more of their group send its wish along."""
-        fan = Fan(self._channel.tagged(MERGE_TAG))
-        found = await fan.gather(numbers)
+        """As in `ImpiTwoGroups`; the ranks 0 also send the `high` of their group."""
+        exchange = RemoteExchange(self._channel.tagged(MERGE_TAG))
+        found = await exchange.gather(numbers)
         if found is None:
-            *highest, other = await fan.told(len(numbers) + 1)
+            *highest, other = await exchange.get_result(len(numbers) + 1)
         else:
-            *theirs, other = await fan.swap((*found, self._high))
+            *theirs, other = await exchange.swap((*found, self._high))
             highest = list(larger(found, tuple(theirs)))
-            await fan.tell((*highest, self._high))
+            await exchange.send_result((*highest, self._high))
         self.other_high = bool(other)
         return tuple(highest)
 
 
 class Row(NamedTuple):
-    """What a process gives to Comm_split; colours that are negative are UNDEFINED, whatever their number."""
+    """The arguments of a process in Comm_split; every negative colour means UNDEFINED."""
 
     color: int
     key: int
@@ -156,25 +156,25 @@ class Row(NamedTuple):
 
 
 async def split_table(channel: Channel, color: int, key: int) -> list[Row]:
-    """The rows of all processes, in rank order (section 4.7)."""
-    slots = [Block.of(_ROW.size) for _ in range(channel.size)]
-    slots[channel.rank].data[:] = _ROW.pack(color, key, channel.rank)
-    await allgather(channel, slots)
-    return [Row(*_ROW.unpack(slot.data)) for slot in slots]
+    """Return the rows of all processes, in rank order (section 4.7)."""
+    blocks = [Block.of(_ROW.size) for _ in range(channel.size)]
+    blocks[channel.rank].data[:] = _ROW.pack(color, key, channel.rank)
+    await allgather(channel, blocks)
+    return [Row(*_ROW.unpack(block.data)) for block in blocks]
 
 
-class MeetingGroups(Union):
+class ImpiSeparateGroups(Participants):
     """Two groups that do not know each other yet, whose leaders can communicate (section 4.8).
 
     Args:
-        local: channel of the own group, in one client or in several.
-        bridge: channel between the leaders; used only by them.
-        leader: rank of the leader in the own group.
-        remote_leader: rank of the other leader on the bridge.
-        own: world ranks of the own group.
+        local: channel of the local group, in one client or in several.
+        bridge: channel between the leaders; only they use it.
+        leader: rank of the leader in the local group.
+        remote_leader: rank of the remote leader on the bridge.
+        own: world ranks of the local group.
 
     Attributes:
-        others: world ranks of the other group, once the maximum is known.
+        others: world ranks of the remote group, once the maximum is known.
     """
 
     __slots__ = ("_bridge", "_leader", "_local", "_own", "_remote_leader", "others")
@@ -188,14 +188,16 @@ class MeetingGroups(Union):
         self.others: tuple[int, ...] = ()
 
     async def maximum(self, *numbers: int) -> Numbers:
-        """Reduce to the leader, who exchanges the maxima and the size of the group, and spreads what he gets; then he
-        does the same with the members."""
-        operand = ObjectAccumulator(numbers, larger, NUMBERS)
+        """Reduce to the leader, exchange maxima and group sizes between the leaders, and broadcast the result.
+
+        Then the leaders exchange the members of the groups and broadcast them.
+        """
+        accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
         combine = native_reduce if self._local.comm.native else reduce.commutative
-        await combine(self._local, operand, self._leader)
-        ours = pack((*operand.value, len(self._own)))
+        await combine(self._local, accumulator, self._leader)
+        ours = pack((*accumulator.value, len(self._own)))
         *theirs, size = unpack(await self._exchange(ours, len(ours)))
-        highest = larger(tuple(operand.value), tuple(theirs))
+        highest = larger(tuple(accumulator.value), tuple(theirs))
         *final, size = unpack(await self._spread(pack((*highest, size))))
         self._check(size <= self._local.comm.engine.size, f"a group of {size}")
         members = await self._exchange(struct.pack(f">{len(self._own)}i", *self._own), 4 * size)
@@ -205,7 +207,7 @@ class MeetingGroups(Union):
         return tuple(final)
 
     def _check(self, valid: bool, what: str) -> None:
-        """Refuse what the other leader has told that cannot be."""
+        """Refuse impossible values from the remote leader."""
         if not valid:
             world = self._local.comm.engine.size
             raise RemoteProtocolError(f"{self._local.where}: the other leader has {what} in a world of {world}")
@@ -215,7 +217,7 @@ class MeetingGroups(Union):
         return self._local.rank == self._leader
 
     async def _exchange(self, data: bytes, nbytes: int) -> bytes:
-        """What the other leader gives, of this length; elsewhere anything of this length."""
+        """Exchange data with the remote leader; a rank that is not the leader gets as many zero bytes."""
         if not self._is_leader:
             return bytes(nbytes)
         answer = Block.of(nbytes)
@@ -225,7 +227,7 @@ class MeetingGroups(Union):
         return bytes(answer.data)
 
     async def _spread(self, data: bytes) -> bytes:
-        """What the leader gives, at all processes of the group, of the length of the data here."""
-        slot = Block.holding((data,), len(data)) if self._is_leader else Block.of(len(data))
-        await (native_bcast if self._local.comm.native else bcast)(self._local, slot, self._leader)
-        return bytes(slot.data)
+        """Broadcast the data of the leader in the local group; all ranks know the length."""
+        block = Block.holding((data,), len(data)) if self._is_leader else Block.of(len(data))
+        await (native_bcast if self._local.comm.native else bcast)(self._local, block, self._leader)
+        return bytes(block.data)

@@ -1,4 +1,4 @@
-"""Those who make a communicator together: the members of one group, or of two that are about to meet."""
+"""The processes that make a communicator together: the members of one group, or of two groups."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from aiompi.wire.frame import Payload
 
 Numbers: TypeAlias = tuple[int, ...]
 
-#: bytes of one of them in a message
+#: bytes of a number in a message
 NUMBER: Final = 8
 
 
-class Union(ABC):
+class Participants(ABC):
     """Processes that all call the same constructor."""
 
     __slots__ = ()
 
     @abstractmethod
     async def maximum(self, *numbers: int) -> Numbers:
-        """The largest of the numbers that the processes give, place by place; 0..2**64-1, as many everywhere."""
+        """Return the element-wise maximum of the numbers, 0..2**64-1; all processes give equally many."""
 
 
-class OneGroup(Union):
+class OneGroup(Participants):
     """The members of one group.
 
     Args:
-        channel: among them.
+        channel: channel between the members.
     """
 
     __slots__ = ("_channel",)
@@ -47,14 +47,14 @@ class OneGroup(Union):
         return await _maximum(self._channel, numbers)
 
 
-class TwoGroups(Union):
+class TwoGroups(Participants):
     """The members of two groups, whose leaders can communicate with each other.
 
     Args:
-        local: channel among the own group.
-        bridge: channel between the leaders; used only by them.
-        leader: rank of the leader in the own group.
-        remote_leader: rank of the other leader on the bridge.
+        local: channel between the members of the local group.
+        bridge: channel between the leaders; only they use it.
+        leader: rank of the leader in the local group.
+        remote_leader: rank of the remote leader on the bridge.
     """
 
     __slots__ = ("_bridge", "_leader", "_local", "_remote_leader")
@@ -71,14 +71,14 @@ class TwoGroups(Union):
         return larger(ours, theirs)
 
     async def local_maximum(self, *numbers: int) -> Numbers:
-        """The same for the own group alone."""
+        """Return the element-wise maximum within the local group."""
         return await _maximum(self._local, numbers)
 
     async def exchange(self, data: bytes) -> bytes:
-        """What the leader of the other group gives.
+        """Exchange data between the leaders, and broadcast what the remote leader has sent.
 
         Args:
-            data: for the other group; that of the leader counts.
+            data: data for the remote group; only the argument of the leader counts.
         """
         answer = Block()
         if self._local.rank == self._leader:
@@ -90,15 +90,15 @@ class TwoGroups(Union):
 
 
 async def collect(channel: Channel, data: bytes) -> list[bytes]:
-    """What each process of a group gives, of any length, in rank order."""
-    slots = [Block() for _ in range(channel.size)]
-    slots[channel.rank] = Block.holding((data,), len(data))
-    await ring(channel, slots)
-    return [bytes(slot.data) for slot in slots]
+    """Gather data of any length from each process of a group, in rank order."""
+    blocks = [Block() for _ in range(channel.size)]
+    blocks[channel.rank] = Block.holding((data,), len(data))
+    await ring(channel, blocks)
+    return [bytes(block.data) for block in blocks]
 
 
 def pack(numbers: Numbers) -> bytes:
-    """Numbers as unsigned integers of 8 bytes."""
+    """Pack numbers as big-endian unsigned integers of 8 bytes."""
     return struct.pack(f">{len(numbers)}Q", *numbers)
 
 
@@ -106,7 +106,7 @@ def unpack(data: bytes | memoryview) -> Numbers:
     """Undo `pack`.
 
     Raises:
-        InvalidCountError: no message of numbers.
+        InvalidCountError: the length is not a multiple of 8 bytes.
     """
     count, rest = divmod(len(data), NUMBER)
     if rest:
@@ -115,18 +115,18 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    operand = ObjectAccumulator(numbers, larger, NUMBERS)
-    await recursive_doubling(channel, operand)
-    return tuple(operand.value)
+    accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
+    await recursive_doubling(channel, accumulator)
+    return tuple(accumulator.value)
 
 
 def larger(one: Numbers, other: Numbers) -> Numbers:
-    """The larger of two numbers, place by place."""
+    """Return the element-wise maximum."""
     return tuple(map(max, one, other))
 
 
 class _NumbersCodec:
-    """Makes messages of numbers."""
+    """Codec that makes messages of numbers."""
 
     def dumps(self, obj: Numbers) -> tuple[Payload, int]:
         return (pack(obj),), 8 * len(obj)
@@ -135,5 +135,5 @@ class _NumbersCodec:
         return unpack(data)
 
 
-#: codec of numbers
+#: the codec
 NUMBERS: Final = _NumbersCodec()
