@@ -62,7 +62,7 @@ class Numbers:
 
 
 def talk(world, comms):
-    """All members tell each other who they are."""
+    """All members send each other their ranks."""
     requests = [objects.allgather(comm, Numbers(), comm.engine.rank) for comm in comms]
     world.run()
     assert all(request.result() == list(comm.targets) for comm, request in zip(comms, requests, strict=True))
@@ -446,7 +446,7 @@ PAIRS = [
 ]
 
 
-def fan(world, groups, tag, context, contents):
+def exchanges(world, groups, tag, context, contents):
     """Messages between two groups: to the other's rank 0, between these, to the others.
 
     Args:
@@ -471,7 +471,7 @@ def test_a_free_of_an_intercommunicator(clients, order, groups):
     context = made[0].context_id + 1
     world.messages.clear()
     messages = recorded(world, [free(comm) for comm in made.values()])
-    assert sorted(messages) == fan(world, groups, 230, context, lambda step, rank: b"")
+    assert sorted(messages) == exchanges(world, groups, 230, context, lambda step, rank: b"")
     assert all(context not in comm.engine.contexts for comm in made.values())
 
 
@@ -493,7 +493,7 @@ def test_a_dup_of_an_intercommunicator(clients, order, groups):
         found = max(values[own[0]], *(values[r] for r in other[1:]), 0)
         return uint8({"in": values[rank], "swap": found, "out": max(values.values())}[step])
 
-    assert sorted(messages) == fan(world, groups, 210, context, contents)
+    assert sorted(messages) == exchanges(world, groups, 210, context, contents)
     assert {copy.result().context_id for copy in copies.values()} == {max(values.values()) + 1}
     for rank, copy in copies.items():
         assert (copy.result().group, copy.result().remote) == (made[rank].group, made[rank].remote)
@@ -521,7 +521,7 @@ def test_an_intercomm_merge(clients, order, groups, highs):
         numbers = {"in": (values[rank],), "swap": (found, high[rank]), "out": (max(values.values()), high[rank])}
         return uint8(*numbers[step])
 
-    assert sorted(messages) == fan(world, groups, 220, context, contents)
+    assert sorted(messages) == exchanges(world, groups, 220, context, contents)
     first, second = groups if highs[0] < highs[1] else groups[::-1]
     if highs[0] == highs[1]:
         first, second = sorted(groups, key=lambda group: world.order[group[0]])

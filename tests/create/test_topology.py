@@ -59,13 +59,13 @@ def test_sub_grids(family: Families) -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 5), st.booleans(), st.data())
 def test_distributed_graphs(size: int, weighted: bool, data: st.DataObject) -> None:
-    """However the edges are spread over those who name them, each process learns of its own."""
+    """Each process learns its edges, whichever processes name them."""
     f = Family(size, data.draw(st.integers(0, 9)))
     ranks = st.integers(0, size - 1)
     edges = data.draw(st.lists(st.tuples(ranks, ranks, ranks, st.integers(0, 9)), max_size=12))
 
     def call(comm: Communicator) -> Any:
-        named = [(tail, head, weight) for who, tail, head, weight in edges if who == comm.rank]
+        named = [(tail, head, weight) for namer, tail, head, weight in edges if namer == comm.rank]
         tails, heads, weights = ([edge[i] for edge in named] for i in range(3))
         return dist_graph(comm, tails, [1] * len(named), heads, weights if weighted else None)
 

@@ -1,4 +1,4 @@
-"""Grids: where processes are, who is beside them, and what is left when dimensions are cut."""
+"""Grids: coordinates of processes, their neighbours, and the subgrids that remain when dimensions are dropped."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_nothing_to_do(nnodes: int, dims: list[int]) -> None:
     ("nnodes", "dims", "text"),
     [
         (7, [0, 3, 0], r"7 processes cannot be distributed over a grid of \[0, 3, 0\]"),
-        (6, [0, -1], "none that is negative"),
+        (6, [0, -1], "no negative one"),
         (6, [2, 2], "6 processes cannot be distributed"),
         (12, [2, 2], "12 processes cannot be distributed"),
         (2, [], "2 processes cannot be distributed"),

@@ -81,7 +81,7 @@ NAMED = st.lists(st.tuples(RANKS, st.lists(st.tuples(RANKS, st.integers(0, 9)), 
 
 @given(st.lists(NAMED, min_size=5, max_size=5), st.booleans())
 def test_edges_come_to_both_ends(named: list[list[tuple[int, list[tuple[int, int]]]]], weighted: bool) -> None:
-    """Whoever names them: in the order of the ranks that name them, and in their order there."""
+    """Edges come in the order of the ranks that name them, and in the order in which each rank names them."""
     sent = []
     for edges in named:
         heads = [head for _, ends in edges for head, _ in ends]
