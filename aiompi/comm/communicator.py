@@ -136,12 +136,6 @@ class Communicator:
     def _conversion(self) -> Conversion:
         return NATIVE_FORM
 
-    def derive(self, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
-        """Make a communicator that inherits the error handler, and nothing else (section 7.2)."""
-        comm = make_communicator(self.engine, group, context_id, "", remote, self.ids)
-        comm.errhandler = Errhandler(self.errhandler)
-        return comm
-
     def wake(self, dest: int) -> None:
         """Wake up a rank that sleeps, because a message to it is about to be made.
 
@@ -532,23 +526,6 @@ class Communicator:
     def __repr__(self) -> str:
         remote = "" if self.remote is None else f", remote group of {self.remote.size}"
         return f"<{self.label}: rank {self.rank} of {self.size}{remote}>"
-
-
-def make_communicator(
-    engine: Engine,
-    group: Group,
-    context_id: int,
-    name: str,
-    remote: Group | None = None,
-    ids: ContextIds | None = None,
-) -> Communicator:
-    """Make a communicator of the class that its members need; see `Communicator` for the arguments."""
-    gateway = engine.gateway
-    if gateway is not None and any(map(gateway.reaches, (*group.members, *(remote.members if remote else ())))):
-        from aiompi.comm.impi_communicator import ImpiCommunicator  # only such jobs need it
-
-        return ImpiCommunicator(engine, group, context_id, name, remote, ids)
-    return Communicator(engine, group, context_id, name, remote, ids)
 
 
 async def _after(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from aiompi.arguments import instance
-from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.constants import UNDEFINED
 from aiompi.create.agreement import Agreement, agreement_of, alike, construct, participants_of
@@ -45,7 +45,7 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
             await _check_alike(channel, group, apart=remote is None)
         if group.rank == UNDEFINED or remote == Group.of(()):
             return None
-        return comm.derive(group, pair, remote)
+        return derive(comm, group, pair, remote)
 
     return construct(comm, run, "Comm_create")
 
@@ -58,7 +58,7 @@ def dup(comm: Communicator) -> Request[Communicator]:
     """
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
-        copy = comm.derive(comm.group, await agreement.reach(participants_of(channel)), comm.remote)
+        copy = derive(comm, comm.group, await agreement.reach(participants_of(channel)), comm.remote)
         copy.topology = comm.topology
         copy.hints = dict(comm.hints)
         return copy
@@ -92,7 +92,7 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
             if group.rank == UNDEFINED:
                 return None
             channel = Channel.within(comm, group, tag, "Comm_create_group")
-            return comm.derive(group, await agreement.reach(OneGroup(channel)))
+            return derive(comm, group, await agreement.reach(OneGroup(channel)))
         finally:
             agreement.end()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.arguments import integer
-from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiSeparateGroups
@@ -43,10 +43,10 @@ def create_intercomm(
         if spans_clients:
             groups = ImpiSeparateGroups(channel, bridge, leader, remote_leader, comm.group.members)
             pair = await agreement.reach(groups)
-            return comm.derive(comm.group, pair, _apart(where, comm, Group.of(groups.others)))
+            return derive(comm, comm.group, pair, _apart(where, comm, Group.of(groups.others)))
         participants = TwoGroups(channel, bridge, leader, remote_leader)
         remote = _apart(where, comm, Group.of(unpack(await participants.exchange(pack(comm.group.members)))))
-        return comm.derive(comm.group, await agreement.reach(participants), remote)
+        return derive(comm, comm.group, await agreement.reach(participants), remote)
 
     return construct(comm, run, operation, spans_clients)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiMergedGroups
 from aiompi.create.participants import TwoGroups, pack, unpack
@@ -35,7 +35,7 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
             other_high = participants.other_high
         first = comm.group.members[0] < remote.members[0] if bool(high) == other_high else not high
         both = (comm.group, remote) if first else (remote, comm.group)
-        return comm.derive(Group.Union(*both), pair)
+        return derive(comm, Group.Union(*both), pair)
 
     return construct(comm, run, "Intercomm_merge")
 

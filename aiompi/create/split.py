@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from aiompi.arguments import integer
-from aiompi.comm import Channel, Communicator, Group
+from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
 from aiompi.create.agreement import Agreement, construct, participants_of
 from aiompi.create.impi import INT, ImpiOneGroup, Row, split_table
@@ -53,7 +53,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         if color == UNDEFINED or remote == Group.of(()):
             return None
         group = Group.of(_members(comm.group, map(_ENTRY.unpack, table), color), comm.group.own)
-        return comm.derive(group, pair, remote)
+        return derive(comm, group, pair, remote)
 
     return construct(comm, run, "Comm_split")
 
@@ -89,8 +89,8 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
             remote = Group.of(_members(comm.remote, map(_entry_of_type, theirs), here))
         if kind == UNDEFINED or remote == Group.of(()):
             return None
-        return comm.derive(
-            Group.of(_members(comm.group, map(_entry_of_type, entries), here), comm.group.own), pair, remote
+        return derive(
+            comm, Group.of(_members(comm.group, map(_entry_of_type, entries), here), comm.group.own), pair, remote
         )
 
     return construct(comm, run, operation)
@@ -101,7 +101,7 @@ def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Commun
     if color < 0:
         return None
     rows = sorted((row.key, rank) for rank, row in enumerate(table) if row.color == color)
-    return comm.derive(Group.of((comm.group.members[rank] for _, rank in rows), comm.group.own), pair)
+    return derive(comm, Group.of((comm.group.members[rank] for _, rank in rows), comm.group.own), pair)
 
 
 def _checked_entry(comm: Communicator, color: int, key: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from aiompi import errors
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
-from aiompi.comm import Channel, Communicator
+from aiompi.comm import Channel, Communicator, derive
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
 from aiompi.create.agreement import Agreement, alike, construct, participants_of
 from aiompi.create.participants import pack, unpack
@@ -86,7 +86,7 @@ def dist_graph_adjacent(
     topology = _checked(comm, operation, DistributedGraph.adjacent, *ends, comm.size)
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
-        made = comm.derive(comm.group, await agreement.reach(participants_of(channel)))
+        made = derive(comm, comm.group, await agreement.reach(participants_of(channel)))
         made.topology = topology
         return made
 
@@ -115,7 +115,7 @@ def dist_graph(
         outgoing = [Block.holding((data,), len(data)) for data in map(_packed, parts)]
         incoming = [Block() for _ in parts]
         await linear(channel, outgoing, incoming)
-        made = comm.derive(comm.group, await agreement.reach(participants))
+        made = derive(comm, comm.group, await agreement.reach(participants))
         made.topology = DistributedGraph.gathered([_edges(block.data) for block in incoming], bool(any_weighted))
         return made
 
@@ -156,7 +156,7 @@ def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) ->
             )
         if comm.rank >= topology.nnodes:
             return None
-        made = comm.derive(comm.group.Incl(range(topology.nnodes)), pair)
+        made = derive(comm, comm.group.Incl(range(topology.nnodes)), pair)
         made.topology = topology
         return made
 

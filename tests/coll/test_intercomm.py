@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.coll import buffers, objects
-from aiompi.comm import Group
+from aiompi.comm import Group, derive
 from aiompi.constants import PROC_NULL, ROOT
 from aiompi.datatype import IN_PLACE, INT
 from aiompi.errors import (
@@ -39,7 +39,7 @@ class Between:
             members[side].append(rank)
         self.sides = [
             [
-                self.world.comms[rank].derive(Group.of(members[side], rank), 20, Group.of(members[1 - side]))
+                derive(self.world.comms[rank], Group.of(members[side], rank), 20, Group.of(members[1 - side]))
                 for rank in ranks
             ]
             for side, ranks in enumerate(members)

@@ -9,6 +9,7 @@ import pytest
 from aiompi import settings
 from aiompi.coll import buffers, select
 from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
+from aiompi.comm import derive
 from aiompi.errors import InternalError, InvalidArgumentError
 
 
@@ -51,7 +52,7 @@ def choose(world, monkeypatch):
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
         if homes is not None:
             comm.engine.shm_domains[:] = homes
-            comm = comm.derive(comm.group, 100)
+            comm = derive(comm, comm.group, 100)
         return select.select(comm, FAKE, **call)
 
     return choose

@@ -10,7 +10,7 @@ from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, e
 
 from aiompi.coll import buffers, objects
 from aiompi.coll.block import Block
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator, Group, derive
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
 from aiompi.constants import IMPI_CLIENT_COLOR, IMPI_HOST_COLOR, UNDEFINED
 from aiompi.create import (
@@ -435,7 +435,7 @@ def test_a_leader_that_tells_nonsense_is_noticed(size, members, message):
 
 def dup_alone(world):
     """A communicator of rank 0 alone."""
-    return world.comms[0].derive(Group.of([0], 0), 2**40)
+    return derive(world.comms[0], Group.of([0], 0), 2**40)
 
 
 PAIRS = [
