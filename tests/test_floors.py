@@ -208,7 +208,6 @@ KNOWN_CIRCLES = {
         "aiompi.datatype.precision",
         "aiompi.datatype.predefined",
     ),
-    ("aiompi.objects.arrays", "aiompi.objects.decode", "aiompi.objects.encode"),
 }
 
 

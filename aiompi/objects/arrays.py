@@ -6,14 +6,16 @@ import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from aiompi.objects import type_tags
-from aiompi.objects.decode import DecodeFunction, Decoder
-from aiompi.objects.encode import Encoder
 from aiompi.objects.type_tags import InexpressibleError
+
+if TYPE_CHECKING:
+    from aiompi.objects.decode import DecodeFunction, Decoder
+    from aiompi.objects.encode import Encoder
 
 #: codes of dtypes that memoryview can cast to bytes
 _MEMORYVIEWS: Final = frozenset("?bBhHiIlLqQefd")
