@@ -1,4 +1,4 @@
-"""Datatypes, and the buffers that hold items of them (sections 3.2.2, 3.12, 3.13 and 4.9.3; chapter 4 of MPI-3.1)."""
+"""Datatypes, and buffers of their items (sections 3.2.2, 3.12, 3.13 and 4.9.3; chapter 4 of MPI-3.1)."""
 
 from aiompi.datatype import deprecated, predefined
 from aiompi.datatype.buffer.address import BOTTOM, Aint_add, Aint_diff, Free_address, Get_address

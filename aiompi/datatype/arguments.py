@@ -1,4 +1,4 @@
-"""Checks of the arguments that datatype constructors take."""
+"""Checks of the arguments of datatype constructors, and the error classes of datatypes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aiompi.errors import InvalidArgumentError, InvalidCountError, InvalidTypeEr
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# What callers may pass as a sequence of integers.
+# Sequences of integers that callers may pass.
 Numbers: TypeAlias = Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
-# These are errors of Python's for mpi4py, and so they are here as well.
+# mpi4py raises built-in Python exceptions in these cases, so these classes derive from them as well.
 
 
 class UnknownFormatError(InvalidTypeError, BufferError):
@@ -28,18 +28,18 @@ class InvalidCodeError(InvalidTypeError, KeyError):
 
 
 class SpecificationError(TypeError, ValueError):
-    """A list or tuple is no buffer specification."""
+    """A list or tuple is not a buffer specification."""
 
 
 _LARGEST: Final = 2**63 - 1
 
 
 def count(value: object, name: str) -> int:
-    """A number of copies.
+    """Return a checked number of copies.
 
     Raises:
-        InvalidCountError: it is negative.
-        TypeError: not an integer.
+        InvalidCountError: the number is negative.
+        TypeError: the value is not an integer.
     """
     number = integer(value, name)
     if number < 0:
@@ -48,11 +48,11 @@ def count(value: object, name: str) -> int:
 
 
 def integers(values: object, name: str) -> Integers:
-    """A copy of a sequence of integers, shape (n,), which cannot be changed.
+    """Return a read-only copy of a sequence of integers, shape (n,).
 
     Raises:
-        InvalidArgumentError: a value takes more than 64 bits.
-        TypeError: not a sequence of integers.
+        InvalidArgumentError: a value needs more than 64 bits.
+        TypeError: `values` is not a sequence of integers.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} is {values!r}: expected a sequence of integers, such as a list or a numpy array")
@@ -60,7 +60,7 @@ def integers(values: object, name: str) -> Integers:
         values = list(values)
     try:
         given = np.asarray(values)
-    except (ValueError, OverflowError):  # of several lengths, or too large
+    except (ValueError, OverflowError):  # rows of different lengths, or numbers that are too large
         given = np.empty(len(values), object)
     if given.ndim != 1:
         raise TypeError(f"{name} has {given.ndim} dimensions: expected a sequence of integers")
@@ -73,11 +73,11 @@ def integers(values: object, name: str) -> Integers:
 
 
 def counts(values: object, name: str) -> Integers:
-    """A copy of a sequence of numbers of copies, shape (n,).
+    """Return a read-only copy of a sequence of numbers of copies, shape (n,).
 
     Raises:
-        InvalidCountError: one is negative.
-        As `integers`.
+        InvalidCountError: a number is negative.
+        InvalidArgumentError, TypeError: see `integers`.
     """
     array = integers(values, name)
     if array.size and array.min() < 0:
@@ -87,22 +87,22 @@ def counts(values: object, name: str) -> Integers:
 
 
 def same_length(**sequences: Any) -> None:
-    """Check that sequences, given by their names, have one entry for each block or dimension.
+    """Check that sequences, given by name, have equal lengths.
 
     Raises:
-        InvalidArgumentError: they differ in length.
+        InvalidArgumentError: the lengths differ.
     """
     lengths = {name: len(sequence) for name, sequence in sequences.items()}
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{name} has {n}" for name, n in lengths.items())
-        raise InvalidArgumentError(f"sequences of one length are expected, with an entry for each block, but {given}")
+        raise InvalidArgumentError(f"sequences of equal length are expected, one entry per block, but {given}")
 
 
 def check_reach(displacements: Integers, lengths: Integers | int, scale: int, extent: int) -> None:
     """Check that blocks of `lengths` items of `extent` bytes at `displacements * scale` have 64-bit addresses.
 
     Raises:
-        InvalidArgumentError: they have not.
+        InvalidArgumentError: an address needs more than 64 bits.
     """
     if not displacements.size:
         return

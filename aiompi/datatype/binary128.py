@@ -1,14 +1,14 @@
-"""The long double of this machine and IEEE 754 binary128, which is its form in external32 (section 4.3).
+"""Conversion between long double and IEEE 754 binary128, its form in external32 (section 4.3 of MPI-3.1).
 
                    sign  exponent  significand
     x87 (80 bits)     1        15  64: the bit before the point is stored, then 63 of fraction
     binary128         1        15  112 of fraction; the bit before the point is 1 unless the exponent is 0
 
-Both have the exponent bias 16383. So every x87 value has its binary128 of the same value, and in the other
-direction the fraction is rounded to 63 bits, to nearest and ties to even, as the processor would.
+Both have the exponent bias 16383, so every x87 value has an equal binary128 value. In the other direction the fraction
+is rounded to 63 bits, to nearest with ties to even, as the processor does.
 
-Numbers are taken as structured arrays of their bits: no arithmetic is done on them, and the payload of a NaN
-survives. `NATIVE` is None where long double is neither of the two formats.
+Numbers are structured arrays of their bits. No arithmetic is done on them, so NaNs keep their payload. `NATIVE` is None
+if long double has neither of the two formats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 _LONG_DOUBLE: Final = np.dtype(np.longdouble)
 _FRACTION_BITS: Final = int(np.finfo(np.longdouble).nmant)
 
-# What follows the ten bytes depends on the ABI: 12 or 16 bytes in all.
+# The padding after the ten bytes depends on the ABI: the total is 12 or 16 bytes.
 _PADDING: Final = (_LONG_DOUBLE.itemsize if _FRACTION_BITS == 63 else 16) - 10
 X87: Final = np.dtype([("significand", "<u8"), ("top", "<u2"), ("padding", f"V{_PADDING}")])
 EXTERNAL: Final = np.dtype([("high", ">u8"), ("low", ">u8")])
@@ -40,7 +40,7 @@ _INFINITE: Final = np.uint64(0x7FFF)  # the exponent of infinities and NaNs
 _LEADING: Final = np.uint64(1 << 63)  # x87: the bit before the point
 _QUIET: Final = np.uint64(1 << 62)  # x87: the first bit of the fraction, set in quiet NaNs
 _FRACTION: Final = np.uint64((1 << 63) - 1)
-_LOST: Final = np.uint64((1 << 49) - 1)  # what binary128 has beyond the fraction of x87
+_LOST: Final = np.uint64((1 << 49) - 1)  # bits of a binary128 fraction that x87 does not have
 _HIGH_FRACTION: Final = np.uint64((1 << 48) - 1)
 
 
@@ -49,7 +49,7 @@ def _u(number: int) -> np.uint64:
 
 
 def to_binary128(numbers: Bits) -> Bits:
-    """Binary128 of native long doubles, exactly.
+    """Convert native long doubles to binary128, exactly.
 
     Args:
         numbers: array of dtype `NATIVE`, any shape.
@@ -65,7 +65,7 @@ def to_binary128(numbers: Bits) -> Bits:
 
 
 def from_binary128(numbers: Bits, native: np.dtype[Any]) -> Bits:
-    """Native long doubles of binary128, rounded to nearest if they have less fraction.
+    """Convert binary128 to native long doubles, rounded to nearest if their fraction is shorter.
 
     Args:
         numbers: array of dtype `EXTERNAL`, any shape.
@@ -90,9 +90,9 @@ def _reordered(numbers: Bits, dtype: np.dtype[Any]) -> Bits:
 def _widen(significand: Words, top: Words) -> tuple[Words, Words]:
     sign, exponent = top >> _u(15), top & _INFINITE
     leading, fraction = significand >> _u(63), significand & _FRACTION
-    # With exponent 0 the leading bit has the weight it has with exponent 1 (a pseudo-denormal if set).
+    # With exponent 0 the leading bit has the same weight as with exponent 1 (a pseudo-denormal if set).
     exponent = np.where(exponent == 0, leading, exponent)
-    # Otherwise the leading bit must be set: what the processor refuses to load is not a number.
+    # Otherwise the leading bit must be set. The processor does not load other patterns, so they become NaNs.
     invalid = (exponent != 0) & (leading == 0)
     exponent = np.where(invalid, _INFINITE, exponent)
     fraction = np.where(invalid, fraction | _QUIET, fraction)
@@ -105,10 +105,10 @@ def _narrow(high: Words, low: Words) -> tuple[Words, Words]:
     lost, half = low & _LOST, _u(1 << 48)
     special = exponent == _INFINITE
     up = ~special & ((lost > half) | ((lost == half) & (fraction & _u(1) == 1)))
-    # A carry out of the fraction is one more in the exponent: the next binade, up to infinity.
+    # A carry out of the fraction increments the exponent, possibly up to infinity.
     fraction = fraction + up
     exponent = exponent + (fraction >> _u(63))
     fraction = fraction & _FRACTION
-    # A NaN whose payload is cut off must not become infinite.
+    # A NaN whose payload is truncated must not become infinity.
     fraction = np.where(special & (fraction == 0) & (lost != 0), _QUIET, fraction)
     return np.where(exponent != 0, fraction | _LEADING, fraction), sign << _u(15) | exponent

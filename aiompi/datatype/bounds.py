@@ -1,8 +1,8 @@
 """Bounds of a type map (sections 3.12.2 and 3.12.3; 4.1.6 of MPI-3.1).
 
-Without markers a type map reaches from its first byte to its last, and its upper bound is padded (eps in the
-standard) until the extent is a multiple of the strictest alignment. A marker replaces the bound, unpadded.
-Markers are entries like others: they are moved and repeated with the rest, and the outermost counts.
+Without markers, a type map extends from its first byte to its last, and its upper bound is padded (eps in the standard)
+until the extent is a multiple of the strictest alignment. A marker replaces the bound, without padding. Markers are
+entries like others: they are moved and repeated with the rest, and the outermost marker determines the bound.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Bounds(NamedTuple):
     """Bounds in bytes, relative to the address of the item.
 
     Attributes:
-        first: where the lowest entry begins; None: there is no entry.
-        last: where the highest entry ends; None: there is no entry.
+        first: start of the lowest entry; None if there is no entry.
+        last: end of the highest entry; None if there is no entry.
         alignment: strictest alignment of an entry, 1 if there is none.
         lower: position of the lowest LB marker, or None.
         upper: position of the highest UB marker, or None.
@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
 
     @property
     def lb(self) -> int:
-        """Lower bound. A type map that has only an upper marker begins there."""
+        """Lower bound. A type map that has only an upper marker begins at the marker."""
         if self.lower is not None:
             return self.lower
         if self.first is not None:
@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 
     @property
     def ub(self) -> int:
-        """Upper bound, eps included. A type map that has only a lower marker ends there."""
+        """Upper bound, eps included. A type map that has only a lower marker ends at the marker."""
         if self.upper is not None:
             return self.upper
         if self.last is None:
@@ -51,14 +51,14 @@ class Bounds(NamedTuple):
         return self.last + (self.lb - self.last) % self.alignment
 
     def repeat(self, count: int, stride: int) -> Bounds:
-        """Bounds of `count` copies, at 0, stride, 2 * stride ... bytes."""
+        """Return the bounds of `count` copies, at 0, stride, 2 * stride ... bytes."""
         if count == 0:
             return EMPTY
         end = (count - 1) * stride
         return self._spread(min(0, end), max(0, end))
 
     def place(self, displacements: Integers, lengths: Integers | int, extent: int) -> Bounds:
-        """Bounds of blocks: of `lengths[i]` copies, `extent` bytes apart, the first at `displacements[i]`."""
+        """Return the bounds of blocks of `lengths[i]` copies, `extent` bytes apart, the first at `displacements[i]`."""
         if isinstance(lengths, int):
             if lengths == 0 or not displacements.size:
                 return EMPTY
@@ -72,12 +72,12 @@ class Bounds(NamedTuple):
         return self._spread(int(min(starts.min(), ends.min())), int(max(starts.max(), ends.max())))
 
     def shift(self, nbytes: int) -> Bounds:
-        """Bounds of the same type map, `nbytes` higher."""
+        """Return the bounds of the same type map, moved up by `nbytes`."""
         return self._spread(nbytes, nbytes)
 
     @staticmethod
     def concat(parts: Iterable[Bounds]) -> Bounds:
-        """Bounds of several type maps together."""
+        """Return the bounds of several type maps together."""
         columns = list(zip(*parts, strict=True)) or [()] * 5
         first, last, alignment, lower, upper = ([value for value in column if value is not None] for column in columns)
         return Bounds(
@@ -89,11 +89,11 @@ class Bounds(NamedTuple):
         )
 
     def marked(self, lb: int, ub: int) -> Bounds:
-        """The same entries between new markers; earlier markers are erased."""
+        """Return the bounds of the same entries with new markers instead of the earlier ones."""
         return self._replace(lower=lb, upper=ub)
 
     def _spread(self, lowest: int, highest: int) -> Bounds:
-        """Bounds of copies of which the lowest and the highest begin there."""
+        """Return the bounds of copies, of which the lowest begins at `lowest` and the highest at `highest`."""
         return Bounds(
             None if self.first is None else self.first + lowest,
             None if self.last is None else self.last + highest,

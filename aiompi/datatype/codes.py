@@ -1,4 +1,4 @@
-"""Between the types of numpy, PEP 3118 and mpi4py's type codes, and datatypes."""
+"""Conversions between datatypes and numpy types, PEP 3118 formats and the type codes of mpi4py."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ CODES: Final[dict[str, Datatype]] = {
     f"c{mpi.C_LONG_DOUBLE_COMPLEX.size}": mpi.C_LONG_DOUBLE_COMPLEX,
 }  # fmt: skip
 
-# numpy's one-letter type characters of the types that have one size. Eight-bit integers are numbers in
-# numpy, so they map to the types that can be reduced; section 4.9.2 excludes the C characters.
+# numpy's type characters of the types with a fixed size. Eight-bit integers are numbers in numpy, so they map to types
+# that can be reduced; section 4.9.2 excludes the C characters.
 BY_CHAR: Final[dict[str, Datatype]] = {
     **{char: CODES[char] for char in "?hilqHILQefdgFDGcmM"},
     "b": mpi.INT8_T,
     "B": mpi.UINT8_T,
 }
 
-# The types of arrays whose memory is the message; so is that of datetimes, but no memoryview exports them.
+# Types of arrays that a memoryview exports and whose memory is the message. No memoryview exports datetimes.
 SIMPLE: Final = frozenset(np.dtype(char) for char in BY_CHAR if char not in "cmM")
 
-# Formats of memory that is not a numpy array: bytes are numbers, and "u" is what ctypes calls wchar_t.
+# Formats of memory other than numpy arrays: bytes are numbers, and ctypes exports wchar_t as "u".
 _FORMATS: Final = CODES | {"B": mpi.UINT8_T, "b": mpi.INT8_T, "u": mpi.WCHAR}
 
-# Elements of a fixed number of these, by numpy's kind: strings, and memory of unknown content.
+# Element types of strings and void memory, which have a fixed number of elements, by numpy's kind.
 _FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
 
 _ORDERS: Final = "@=|<>!"
@@ -67,7 +67,7 @@ _FOREIGN_ORDERS: Final = ">!" if sys.byteorder == "little" else "<"
 
 
 def _split(code: str) -> tuple[str, str]:
-    """Byte order, or nothing, and the rest of a code."""
+    """Return the byte order of a code, or "", and the rest of the code."""
     return (code[0], code[1:]) if code[:1] and code[0] in _ORDERS else ("", code)
 
 
@@ -76,18 +76,18 @@ def _foreign(order: str) -> bool:
 
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:
-    """Size, types and offsets of a structured type; the size alone for any other."""
+    """Return the size, field types and offsets of a structured type; only the size of any other type."""
     return dtype.itemsize, *((field.str, field.shape, offset) for field, offset in fields_of(dtype))
 
 
 def fields_of(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
-    """Type and offset of each field of a structured type, in the order of their definition."""
+    """Yield the type and offset of each field of a structured type, in the order of definition."""
     for name in dtype.names or ():
         assert dtype.fields is not None
         yield dtype.fields[name][0], dtype.fields[name][1]
 
 
-# Pairs are recognised by layout, whatever their fields are called. 2INTEGER has the layout of 2INT.
+# Pairs are recognised by layout; the names of the fields do not matter. 2INTEGER has the layout of 2INT.
 _PAIRS: Final[dict[tuple[object, ...], Datatype]] = {
     _layout(pair.dtype): pair
     for pair in (
@@ -99,10 +99,10 @@ _PAIRS: Final[dict[tuple[object, ...], Datatype]] = {
 
 
 def from_code(code: str) -> Datatype:
-    """Datatype of a type code.
+    """Return the datatype of a type code.
 
     Args:
-        code: as in mpi4py: a letter of PEP 3118 or numpy ("d", "i", "Zd"), or numpy's letter and
+        code: a code of mpi4py: a letter of PEP 3118 or numpy ("d", "i", "Zd"), or numpy's letter and
             size ("i4", "f8", "c16"); a prefix for the native byte order is allowed.
 
     Raises:
@@ -120,23 +120,23 @@ def from_code(code: str) -> Datatype:
 
 
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
-    """Datatype of a numpy type, ready for use.
+    """Return the committed datatype of a numpy type.
 
-    A structured type becomes the pair of section 4.9.3 that has its layout, or else a struct of its fields with
-    the same offsets and extent: aligned or packed, nested, with sub-arrays. Strings become so many characters,
-    and void so many bytes. What is made here is kept, so that equal types give the same object.
+    A structured type becomes the pair of section 4.9.3 with the same layout, or else a struct of its fields with the
+    same offsets and extent; it may be aligned, packed or nested, and have sub-arrays. Strings become arrays of
+    characters, and void types arrays of bytes. Results are cached, so equal types give the same object.
 
     Args:
         dtype: numpy type or anything numpy.dtype() takes.
 
     Raises:
-        InvalidTypeError: not in native byte order, or no datatype corresponds.
+        InvalidTypeError: the type is not in native byte order, or no datatype corresponds to it.
     """
     dtype = np.dtype(dtype)
     datatype = BY_CHAR.get(dtype.char) if dtype.isnative else None
     if datatype is None:
         datatype = _made(dtype)
-        if not datatype:  # somebody has freed it
+        if not datatype:  # the program has freed it
             _made.cache_clear()
             datatype = _made(dtype)
     return datatype
@@ -171,7 +171,7 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
-    """Datatype and number of the equal elements that follow each other in one item of a numpy type."""
+    """Return the datatype and the number of the equal elements in one item of a numpy type."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         element, count = _elements(base)
@@ -181,7 +181,7 @@ def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
         return element, dtype.itemsize // element.size
     if dtype.names is None and dtype.char not in BY_CHAR:
         raise UnknownFormatError(
-            f"no MPI datatype corresponds to numpy type {dtype}; name one, as in [array, BYTE] for raw bytes, "
+            f"no MPI datatype corresponds to numpy type {dtype}; pass one, as in [array, BYTE] for raw bytes, "
             "or use the methods for objects (lower-case names)"
         )
     return from_dtype(dtype), 1
@@ -194,19 +194,18 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 
 
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
-    """numpy type of one item of a datatype: the same elements in the same places.
+    """Return the numpy type of one item of a datatype: the same elements in the same places.
 
-    It is as long as the extent, or up to the upper bound where data that begin behind the address go beyond that.
-
-    Derived types become structured types whose fields are the blocks, named f0, f1 ... unless the datatype was made
-    of a numpy type, and aligned if they can be; contiguous ones, and subarrays that are whole, become sub-arrays.
+    The length of the type is the extent of the datatype, or its upper bound if data begin after the address and reach
+    beyond the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and named
+    f0, f1 ... unless the datatype was made from a numpy type. Contiguous types and whole subarrays become sub-arrays.
 
     Raises:
-        InvalidTypeError: no numpy type can describe it: it has data before its address or beyond its upper bound, or it
-            is null, a marker, a part of an array or a distributed array.
+        InvalidTypeError: no numpy type can describe the datatype. It has data before its address or beyond its upper
+            bound, or it is null, a marker, a part of an array or a distributed array.
     """
     if not datatype:
-        raise InvalidTypeError("DATATYPE_NULL, or a datatype that was freed, has no numpy type")
+        raise InvalidTypeError("the datatype is DATATYPE_NULL or was freed, and has no numpy type")
     if datatype.dtype is not None:
         return datatype.dtype
     old, combiner, given = datatype.decode()
@@ -242,12 +241,12 @@ def _structured(datatype: Datatype) -> np.dtype[Any]:
 
 
 def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
-    """A sub-array; one of sub-arrays has more dimensions."""
+    """Return a sub-array type; the dimensions of a sub-array of sub-arrays are joined."""
     return np.dtype((dtype.base, shape + dtype.shape))
 
 
 def _parts(datatype: Datatype) -> tuple[list[str], list[tuple[np.dtype[Any], int]]] | None:
-    """Names of the fields of a structured type for a datatype, and their types and offsets; None if it has no such."""
+    """Return the field names, and the field types with offsets, of a structured type; None if there is no such type."""
     if datatype.dtype is not None:
         return None if datatype.dtype.names is None else (list(datatype.dtype.names), list(fields_of(datatype.dtype)))
     old, combiner, given = datatype.decode()
@@ -264,7 +263,7 @@ def _parts(datatype: Datatype) -> tuple[list[str], list[tuple[np.dtype[Any], int
 
 
 def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[int], list[int], list[Datatype]] | None:
-    """Lengths, offsets in bytes and types of the blocks of a derived type; None if they are not simple."""
+    """Return the lengths, offsets in bytes and types of the blocks of a derived type; None if it has no such blocks."""
     scale = 1 if combiner.startswith("H") or combiner == "STRUCT" else old.extent
     if combiner == "RESIZED":
         return [1], [0], [old]
@@ -276,16 +275,16 @@ def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[i
         return None
     lengths = given["blocklengths"] if "blocklengths" in given else [given["blocklength"]] * len(offsets)
     blocks = zip(lengths, offsets, given.get("datatypes", [old] * len(offsets)), strict=True)
-    # Markers, and blocks of nothing, are not elements; their displacements mean nothing.
+    # Markers and empty blocks are not elements; their displacements have no meaning.
     there = [block for block in blocks if block[0] and block[2].size]
     return [block[0] for block in there], [block[1] for block in there], [block[2] for block in there]
 
 
 def from_format(view: memoryview) -> Datatype:
-    """Datatype of the elements of a memoryview, by its PEP 3118 format; bytes are numbers.
+    """Return the datatype of the elements of a memoryview, by its PEP 3118 format; bytes are numbers.
 
     Raises:
-        InvalidTypeError: as `from_dtype`.
+        InvalidTypeError: see `from_dtype`.
     """
     order, plain = _split(view.format)
     datatype = _FORMATS.get(plain)
@@ -295,6 +294,6 @@ def from_format(view: memoryview) -> Datatype:
         dtype = _exported(view)
     except (TypeError, ValueError, NotImplementedError):
         raise UnknownFormatError(
-            f"no MPI datatype corresponds to the format {view.format!r}; name one, as in [buffer, BYTE]"
+            f"no MPI datatype corresponds to the format {view.format!r}; pass one, as in [buffer, BYTE]"
         ) from None
     return from_dtype(dtype)

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class ArgumentNames(NamedTuple):
-    """The arguments of a constructor, in the order in which contents list them.
+    """Names of the arguments of a constructor, in the order in which `Get_contents` lists their values.
 
     Attributes:
-        integers: names of those in the list of integers; "n" stands for the length of the sequences.
-        addresses: names of those in the list of addresses.
+        integers: arguments in the list of integers; "n" is the length of the sequences.
+        addresses: arguments in the list of addresses.
     """
 
     integers: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
 
 
-# The table of section 4.1.13. Of types there are as many as were passed.
+# The table of section 4.1.13 of MPI-3.1. The list of datatypes has as many entries as were passed.
 ARGUMENT_NAMES: Final = {
     mpi.COMBINER_NAMED: ArgumentNames(),
     mpi.COMBINER_DUP: ArgumentNames(),
@@ -47,12 +47,12 @@ ARGUMENT_NAMES: Final = {
 
 
 class Decoding(TypeHandle):
-    """What a datatype tells of the call that made it."""
+    """Methods of a datatype that describe the call that made it."""
 
     __slots__ = ()
 
     def Get_envelope(self) -> tuple[int, int, int, int, int]:
-        """Numbers of arguments, and the combiner (MPI_Type_get_envelope).
+        """Return the numbers of arguments, and the combiner (MPI_Type_get_envelope).
 
         Returns:
             (integers, addresses, counts, datatypes, combiner): the lengths of the lists of `Get_contents`, and
@@ -67,30 +67,30 @@ class Decoding(TypeHandle):
         return ni, na, 0, len(typemap.types), typemap.combiner
 
     def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
-        """Arguments of the call that made the type (MPI_Type_get_contents).
+        """Return the arguments of the call that made the type (MPI_Type_get_contents).
 
         Returns:
-            (integers, addresses, counts, datatypes), in the order of the standard's table; counts are those of
-            large-count calls, which do not exist here. Predefined types are the constants themselves, others are
-            new handles, which may be freed.
+            (integers, addresses, counts, datatypes), in the order of the standard's table. `counts` is empty, because
+            it belongs to large-count calls. Predefined types are the constants themselves; others are new handles,
+            which may be freed.
 
         Raises:
-            InvalidTypeError: the type is null or freed, or it is predefined: no call made it.
+            InvalidTypeError: the type is null, freed or predefined.
         """
         typemap = self._valid()
         if typemap.combiner == mpi.COMBINER_NAMED:
-            raise InvalidTypeError(f"{self} is predefined and has no contents; ask for is_named first")
+            raise InvalidTypeError(f"{self} is predefined and has no contents; check is_named first")
         integers, addresses = (
             [n for name in names for n in _values(typemap, name)] for names in ARGUMENT_NAMES[typemap.combiner]
         )
         return integers, addresses, [], [self._handle_of(old) for old in typemap.types]
 
     def decode(self) -> tuple[Datatype, str, dict[str, Any]]:
-        """The call that made the type, ready to be repeated.
+        """Return the call that made the type in a form that can be repeated.
 
         Returns:
             (datatype, combiner, arguments): `getattr(datatype, "Create_" + combiner.lower())(**arguments)` makes
-            an equivalent type. A predefined type gives itself, "NAMED" and no arguments.
+            an equivalent type. A predefined type returns itself, "NAMED" and no arguments.
 
         Raises:
             InvalidTypeError: the type is null or freed.
@@ -119,16 +119,16 @@ class Decoding(TypeHandle):
 
     @property
     def combiner(self) -> int:
-        """Which call made the type: one of the COMBINER_ constants."""
+        """The call that made the type: one of the COMBINER_ constants."""
         return self._valid().combiner
 
     @property
     def is_named(self) -> bool:
-        """Whether the type is a constant of the standard."""
+        """True if the type is a constant of the standard."""
         return self._valid().combiner == mpi.COMBINER_NAMED
 
     def _handle_of(self, typemap: TypeMap) -> Datatype:
-        """The constant, or a new handle."""
+        """Return the constant of a predefined type map, or a new handle of a derived one."""
         if typemap.constant is not None:
             return typemap.constant
         return cast("Datatype", self._of(typemap))
@@ -140,7 +140,7 @@ def _length(typemap: TypeMap, name: str) -> int:
 
 
 def _values(typemap: TypeMap, name: str) -> list[int]:
-    """The numbers that an argument contributes."""
+    """Return the numbers that one argument contributes to its list."""
     if name == "n":
         return [next(len(value) for value in typemap.arguments.values() if not isinstance(value, int))]
     value = typemap.arguments[name]

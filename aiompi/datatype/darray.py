@@ -1,7 +1,7 @@
-"""Parts of arrays that are distributed over a grid of processes, as in HPF (section 4.1.4 of MPI-3.1).
+"""Arrays distributed over a grid of processes, as in HPF (section 4.1.4 of MPI-3.1).
 
-Every distribution is a cyclic one. Of an array of 11 elements, over 2 processes in blocks of 3, process 1 owns the
-elements marked #: a full block and, in the last round, what is left of one.
+Every distribution is treated as cyclic. When 11 elements are distributed over 2 processes in blocks of 3, process 1
+owns the elements marked #: a full block, and a partial block in the last round.
 
     0 0 0 # # # 0 0 0 # #
 """
@@ -27,15 +27,15 @@ from aiompi.errors import InvalidArgumentError
 
 
 class Cyclic(NamedTuple):
-    """What a process owns of one dimension.
+    """The part of one dimension that a process owns.
 
     Attributes:
         size: elements of the whole array.
         start: first element owned.
         block: elements of a full block.
-        period: elements from block to block.
+        period: distance from block to block, in elements.
         full: number of full blocks.
-        rest: elements of the last block, if it is short, otherwise 0.
+        rest: elements of a partial last block, otherwise 0.
     """
 
     size: int
@@ -47,14 +47,14 @@ class Cyclic(NamedTuple):
 
     @classmethod
     def of(cls, size: int, block: int, position: int, processes: int) -> Cyclic:
-        """The part of the process at a position in the grid."""
+        """Return the part of the process at a position in the grid."""
         start, period = position * block, processes * block
         rounds, left = divmod(size, period)
         last = min(max(left - start, 0), block)
         return cls(size, start, block, period, rounds + (last == block), last % block)
 
     def compose(self, kind: type[F], element: F, stride: int) -> F:
-        """The owned elements, `stride` bytes apart."""
+        """Return the form of the owned elements, `stride` bytes apart."""
         full = element.repeat(self.block, stride).repeat(self.full, self.period * stride)
         if self.rest:
             rest = element.repeat(self.rest, stride).shift(self.full * self.period * stride)
@@ -72,7 +72,7 @@ def distributed(
     psizes: object,
     order: object,
 ) -> TypeMap:
-    """Type map of what one process owns, see `Datatype.Create_darray`."""
+    """Return the type map of the elements that one process owns; see `Datatype.Create_darray`."""
     grid = {
         "gsizes": check.integers(gsizes, "gsizes"),
         "distribs": check.integers(distribs, "distribs"),
@@ -102,7 +102,7 @@ def distributed(
 
 
 def _position(size: int, rank: int, psizes: list[int]) -> list[int]:
-    """Coordinates of a process in the grid, which is row-major for both orders."""
+    """Return the coordinates of a process in the grid, which is row-major for both orders."""
     for axis, psize in enumerate(psizes):
         if psize < 1:
             raise InvalidArgumentError(f"psizes[{axis}] is {psize}: expected 1 or more")
@@ -118,7 +118,7 @@ def _position(size: int, rank: int, psizes: list[int]) -> list[int]:
 
 
 def _block(axis: int, gsize: int, distrib: int, darg: int, psize: int) -> int:
-    """Elements of a block in one dimension."""
+    """Return the number of elements of a block in one dimension."""
     if gsize < 1:
         raise InvalidArgumentError(f"gsizes[{axis}] is {gsize}: expected 1 or more")
     if distrib == DISTRIBUTE_NONE:
@@ -135,6 +135,6 @@ def _block(axis: int, gsize: int, distrib: int, darg: int, psize: int) -> int:
         raise InvalidArgumentError(f"dargs[{axis}] is {darg}: expected 1 or more, or DISTRIBUTE_DFLT_DARG")
     if distrib == DISTRIBUTE_BLOCK and darg * psize < gsize:
         raise InvalidArgumentError(
-            f"dargs[{axis}] is {darg}: {psize} blocks of so many elements do not cover the {gsize} of the array"
+            f"dargs[{axis}] is {darg}: {psize} blocks of {darg} elements do not cover the {gsize} elements of the array"
         )
     return darg

@@ -20,13 +20,12 @@ from aiompi.opaque import same_kind
 class Datatype(Constructors, Decoding, Packing):
     """A datatype: a sequence of basic types at displacements from the address of an item.
 
-    Derived types are made by the methods `Create_...` of the type that they take copies of, and committed before
-    use:
+    The methods `Create_...` of a type make derived types, which must be committed before use:
 
         column = MPI.DOUBLE.Create_vector(rows, 1, columns).Commit()
 
     Args:
-        datatype: type of which this is another handle; DATATYPE_NULL by default.
+        datatype: the type to which the new handle refers; DATATYPE_NULL by default.
     """
 
     __slots__ = ()
@@ -42,19 +41,19 @@ class Datatype(Constructors, Decoding, Packing):
             self._null = datatype._null
         return self
 
-    # What it is (sections 3.12.2 and 3.12.3).
+    # Size, bounds and layout (sections 3.12.2 and 3.12.3).
 
     def Get_size(self) -> int:
-        """Bytes of data in one item, gaps not counted (MPI_Type_size)."""
+        """Return the bytes of data in one item, gaps not counted (MPI_Type_size)."""
         return self._valid().size
 
     def Get_extent(self) -> tuple[int, int]:
-        """Lower bound and extent in bytes (MPI_Type_get_extent)."""
+        """Return the lower bound and the extent in bytes (MPI_Type_get_extent)."""
         self._valid()
         return self.lb, self.extent
 
     def Get_true_extent(self) -> tuple[int, int]:
-        """Where the data begin, and bytes to their end; markers and padding do not count (MPI_Type_get_true_extent)."""
+        """Return the lower bound and extent of the data, without markers and padding (MPI_Type_get_true_extent)."""
         self._valid()
         return self.true_lb, self.true_extent
 
@@ -90,16 +89,16 @@ class Datatype(Constructors, Decoding, Packing):
 
     @property
     def layout(self) -> Layout:
-        """What bytes of memory go where in a message of one item; computed by Commit, or at the first use."""
+        """Position of each byte of memory in a message of one item; computed by Commit, or at the first use."""
         return self._map.layout
 
     @property
     def external(self) -> Layout:
-        """What bytes of memory go where in one item in external32; computed at the first use."""
+        """Position of each byte of memory in one item in external32; computed at the first use."""
         return self._map.external
 
     def layout_of(self, count: int) -> Layout:
-        """Layout of `count` items, an extent apart (section 3.12.5)."""
+        """Return the layout of `count` items, one extent apart (section 3.12.5)."""
         if count == 1:
             return self._map.layout
         if self._several is None or self._several[0] != count:
@@ -126,10 +125,10 @@ class Datatype(Constructors, Decoding, Packing):
     def Free(self) -> None:
         """Turn the handle into DATATYPE_NULL (MPI_Type_free).
 
-        Communication in progress completes, and types that were made of this one remain.
+        Communication in progress completes, and types derived from this one stay valid.
 
         Raises:
-            InvalidTypeError: the type is predefined, or null or freed already.
+            InvalidTypeError: the type is predefined, null or already freed.
         """
         self._valid()
         if self.is_predefined:
@@ -138,7 +137,7 @@ class Datatype(Constructors, Decoding, Packing):
         self._null = True
 
     def free(self) -> None:
-        """Free the type, unless it is one of the constants or null; another handle of a constant becomes null."""
+        """Free the type, unless it is a constant or null. Another handle of a constant becomes null."""
         if self._null or self is self._map.constant:
             return
         if self.is_predefined:
@@ -148,22 +147,22 @@ class Datatype(Constructors, Decoding, Packing):
 
     @property
     def is_committed(self) -> bool:
-        """Whether the type may be used in communication; predefined types always may."""
+        """True if the type may be used in communication, as predefined types always may."""
         return self._state.committed and not self._null
 
     @property
     def is_predefined(self) -> bool:
-        """Whether the type is a constant, or one of those that Create_f90_... give: they cannot be freed."""
+        """True if the type is a constant or made by Create_f90_...; such types cannot be freed."""
         return self._map.constant is not None
 
-    # Predefined types by what they hold.
+    # Predefined types by precision, size or parts.
 
     @classmethod
     def Create_f90_integer(cls, r: int) -> Datatype:
-        """The type of integers of `r` decimal digits (MPI_Type_create_f90_integer); it is committed and stays.
+        """Return the predefined type of integers with `r` decimal digits (MPI_Type_create_f90_integer).
 
         Raises:
-            InvalidArgumentError: no type has so many.
+            InvalidArgumentError: no type has that many digits.
         """
         from aiompi.datatype import precision
 
@@ -171,14 +170,14 @@ class Datatype(Constructors, Decoding, Packing):
 
     @classmethod
     def Create_f90_real(cls, p: int, r: int) -> Datatype:
-        """The type of reals of `p` digits up to 10**r (MPI_Type_create_f90_real); it is committed and stays.
+        """Return the predefined type of reals with `p` digits up to 10**r (MPI_Type_create_f90_real).
 
         Args:
             p: decimal digits, or UNDEFINED.
             r: range of the exponent, or UNDEFINED, but not both.
 
         Raises:
-            InvalidArgumentError: no type has so many, or both are UNDEFINED.
+            InvalidArgumentError: no type has that precision and range, or both are UNDEFINED.
         """
         from aiompi.datatype import precision
 
@@ -186,10 +185,10 @@ class Datatype(Constructors, Decoding, Packing):
 
     @classmethod
     def Create_f90_complex(cls, p: int, r: int) -> Datatype:
-        """The type of complex numbers whose parts are those of `Create_f90_real` (MPI_Type_create_f90_complex).
+        """Return the type of complex numbers with parts as in `Create_f90_real` (MPI_Type_create_f90_complex).
 
         Raises:
-            InvalidArgumentError: as `Create_f90_real`.
+            InvalidArgumentError: see `Create_f90_real`.
         """
         from aiompi.datatype import precision
 
@@ -197,7 +196,7 @@ class Datatype(Constructors, Decoding, Packing):
 
     @classmethod
     def Get_value_index(cls, value: Datatype, index: Datatype) -> Datatype:
-        """The predefined pair for MINLOC and MAXLOC of these two types (MPI_Type_get_value_index, of MPI-4.1).
+        """Return the predefined pair of two types for MINLOC and MAXLOC (MPI_Type_get_value_index, of MPI-4.1).
 
         Returns:
             The pair, or DATATYPE_NULL if there is none.
@@ -211,14 +210,14 @@ class Datatype(Constructors, Decoding, Packing):
 
     @classmethod
     def Match_size(cls, typeclass: int, size: int) -> Datatype:
-        """The predefined Fortran type of a class that takes so many bytes (MPI_Type_match_size).
+        """Return the predefined Fortran type of a class and size (MPI_Type_match_size).
 
         Args:
             typeclass: TYPECLASS_INTEGER, TYPECLASS_REAL or TYPECLASS_COMPLEX.
             size: bytes.
 
         Raises:
-            InvalidArgumentError: there is none.
+            InvalidArgumentError: there is no such type.
         """
         from aiompi.datatype import precision
 
@@ -227,14 +226,14 @@ class Datatype(Constructors, Decoding, Packing):
     # Names.
 
     def Get_name(self) -> str:
-        """Name of a predefined type, or the one that was given (MPI_Type_get_name); empty if there is none."""
+        """Return the name of the type (MPI_Type_get_name); empty if it has none."""
         return "MPI_DATATYPE_NULL" if self._null else self._state.name
 
     def Set_name(self, name: str) -> None:
-        """Give the type a name, for messages (MPI_Type_set_name).
+        """Name the type; messages show the name (MPI_Type_set_name).
 
         Raises:
-            InvalidTypeError: the type is null or freed, or it is predefined and the name another.
+            InvalidTypeError: the type is null or freed, or it is predefined and has another name.
         """
         self._valid()
         if self.is_predefined and name != self._state.name:
@@ -243,7 +242,7 @@ class Datatype(Constructors, Decoding, Packing):
 
     @property
     def name(self) -> str:
-        """As `Get_name`."""
+        """Result of `Get_name`."""
         return self.Get_name()
 
     @name.setter
@@ -254,23 +253,23 @@ class Datatype(Constructors, Decoding, Packing):
 
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
-        """Predefined type of a type code, such as "d" or "i4".
+        """Return the predefined type of a type code, such as "d" or "i4".
 
         Raises:
-            InvalidTypeError: no such code; it is a ValueError, too.
+            InvalidTypeError: there is no such code.
         """
         from aiompi.datatype.codes import from_code
 
         return from_code(code)
 
     def tocode(self) -> str:
-        """Type code: that of which `fromcode` makes the same type, or one that is laid out alike.
+        """Return the type code from which `fromcode` makes the same type, or one with the same layout.
 
         Raises:
-            InvalidTypeError: it has none: its items are not numbers or characters. It is a ValueError, too.
+            InvalidTypeError: the type has no code, because its items are not numbers or characters.
         """
         if self.typechar in ("", "V"):
-            raise InvalidCodeError(f"{self} has no type code; only predefined types of one element have")
+            raise InvalidCodeError(f"{self} has no type code; only predefined types of one element have one")
         return self.typestr if any(map(str.isdigit, self._original_name())) else self.typechar
 
     @property
@@ -290,7 +289,7 @@ class Datatype(Constructors, Decoding, Packing):
         return _LETTERS.get(self._original_name(), self.dtype.char)
 
     def _original_name(self) -> str:
-        """Name of the predefined type that this is, or is a duplicate of."""
+        """Return the name of the predefined type that this is, or that it duplicates."""
         typemap = self._map
         while typemap.combiner == COMBINER_DUP:
             (typemap,) = typemap.types
@@ -307,7 +306,7 @@ class Datatype(Constructors, Decoding, Packing):
         return _repeat, (old, combiner, given, self._state.name, self._state.committed)
 
 
-# Letters of types whose numpy type is that of others.
+# Letters of types that share their numpy type with other types.
 _LETTERS: Final = {
     "MPI_CHAR": "c", "MPI_CHARACTER": "c", "MPI_AINT": "p", "MPI_OFFSET": "p", "MPI_COUNT": "n",
 }  # fmt: skip
@@ -318,7 +317,7 @@ def _by_name(name: str) -> Datatype:
 
 
 def _repeat(old: Datatype, combiner: str, given: dict[str, Any], name: str, committed: bool) -> Datatype:
-    """Make a type by the call that `Datatype.decode` tells of."""
+    """Make a type by the call that `Datatype.decode` returned."""
     made: Datatype = getattr(old, f"Create_{combiner.lower()}")(**given)
     if not made.is_predefined:
         made.Set_name(name)

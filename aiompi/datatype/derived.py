@@ -1,7 +1,7 @@
 """Constructors of derived datatypes (section 3.12.1; 4.1.2 to 4.1.7 of MPI-3.1).
 
-Arguments are copied. Counts and block lengths may be 0, which makes no entries; strides and displacements may be
-anything. What is made must be committed before it is used in communication, but not to make others of it.
+Arguments are copied. Counts and block lengths may be 0, which makes no entries; strides and displacements may have any
+value. A derived type must be committed before it is used in communication, but not to derive other types from it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class Constructors(TypeHandle):
-    """The constructors, as methods of the type that they take copies of.
+    """The constructors, as methods of the old datatype.
 
     All of them
 
     Raises:
         InvalidArgumentError: sequences of different lengths, or displacements of more than 64 bits.
         InvalidCountError: a count or block length is negative.
-        InvalidTypeError: this type, or one of those of a struct, is null or freed, or it is a marker.
+        InvalidTypeError: this type, or a type of a struct, is null, freed or a marker.
         TypeError: an argument is not an integer, or not a sequence of integers.
     """
 
     __slots__ = ()
 
     def Dup(self) -> Self:
-        """A type of its own with the same type map, bounds and committed state (section 4.1.10 of MPI-3.1)."""
+        """Make a new type with the same type map, bounds and committed state (section 4.1.10 of MPI-3.1)."""
         old = self._component()
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
@@ -51,10 +51,10 @@ class Constructors(TypeHandle):
     Create_dup = Dup
 
     def Create_contiguous(self, count: int) -> Self:
-        """Copies one after the other (MPI_Type_contiguous).
+        """Make a type of copies one after the other (MPI_Type_contiguous).
 
         Args:
-            count: number of copies, which are an extent apart.
+            count: number of copies, one extent apart.
         """
         old = self._component()
         count = check.count(count, "count")
@@ -65,67 +65,67 @@ class Constructors(TypeHandle):
         return self._derive(constants.COMBINER_CONTIGUOUS, {"count": count}, old, compose)
 
     def Create_vector(self, count: int, blocklength: int, stride: int) -> Self:
-        """Blocks at equal distances (MPI_Type_vector).
+        """Make a type of blocks at equal distances (MPI_Type_vector).
 
         Args:
             count: number of blocks.
-            blocklength: copies in each block, which are an extent apart.
+            blocklength: copies in each block, one extent apart.
             stride: distance from block to block, in extents; it may be negative, 0, or less than a block.
         """
         return self._vector(constants.COMBINER_VECTOR, count, blocklength, stride, self._component().extent)
 
     def Create_hvector(self, count: int, blocklength: int, stride: int) -> Self:
-        """Blocks at equal distances (MPI_Type_create_hvector).
+        """Make a type of blocks at equal distances (MPI_Type_create_hvector).
 
         Args:
             count: number of blocks.
-            blocklength: copies in each block, which are an extent apart.
+            blocklength: copies in each block, one extent apart.
             stride: distance from block to block, in bytes.
         """
         return self._vector(constants.COMBINER_HVECTOR, count, blocklength, stride, 1)
 
     def Create_indexed(self, blocklengths: Numbers, displacements: Numbers) -> Self:
-        """Blocks of any length anywhere, in the order listed (MPI_Type_indexed).
+        """Make a type of blocks with their own lengths and displacements, in the order listed (MPI_Type_indexed).
 
         Args:
-            blocklengths: shape (count,), copies in each block, which are an extent apart.
+            blocklengths: shape (count,), copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in extents.
         """
         return self._indexed(constants.COMBINER_INDEXED, blocklengths, displacements, self._component().extent)
 
     def Create_hindexed(self, blocklengths: Numbers, displacements: Numbers) -> Self:
-        """Blocks of any length anywhere, in the order listed (MPI_Type_create_hindexed).
+        """Make a type of blocks with their own lengths and displacements, as listed (MPI_Type_create_hindexed).
 
         Args:
-            blocklengths: shape (count,), copies in each block, which are an extent apart.
+            blocklengths: shape (count,), copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in bytes.
         """
         return self._indexed(constants.COMBINER_HINDEXED, blocklengths, displacements, 1)
 
     def Create_indexed_block(self, blocklength: int, displacements: Numbers) -> Self:
-        """Blocks of one length anywhere, in the order listed (MPI_Type_create_indexed_block).
+        """Make a type of blocks of equal length with their own displacements (MPI_Type_create_indexed_block).
 
         Args:
-            blocklength: copies in each block, which are an extent apart.
+            blocklength: copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in extents.
         """
         return self._blocks(constants.COMBINER_INDEXED_BLOCK, blocklength, displacements, self._component().extent)
 
     def Create_hindexed_block(self, blocklength: int, displacements: Numbers) -> Self:
-        """Blocks of one length anywhere, in the order listed (MPI_Type_create_hindexed_block).
+        """Make a type of blocks of equal length with their own displacements (MPI_Type_create_hindexed_block).
 
         Args:
-            blocklength: copies in each block, which are an extent apart.
+            blocklength: copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in bytes.
         """
         return self._blocks(constants.COMBINER_HINDEXED_BLOCK, blocklength, displacements, 1)
 
     @classmethod
     def Create_struct(cls, blocklengths: Numbers, displacements: Numbers, datatypes: Sequence[Datatype]) -> Self:
-        """Blocks of different types (MPI_Type_create_struct, MPI_Type_struct).
+        """Make a type of blocks of different types (MPI_Type_create_struct, MPI_Type_struct).
 
         Args:
-            blocklengths: shape (count,), copies in each block, which are an extent of its type apart.
+            blocklengths: shape (count,), copies in each block, one extent of its type apart.
             displacements: shape (count,), where each block begins, in bytes.
             datatypes: (count) types; LB and UB set the bounds of the struct.
         """
@@ -154,17 +154,17 @@ class Constructors(TypeHandle):
         starts: Numbers,
         order: int = constants.ORDER_C,
     ) -> Self:
-        """A block of an array; the extent is that of the whole array (MPI_Type_create_subarray).
+        """Make the type of a block of an array, with the extent of the whole array (MPI_Type_create_subarray).
 
         Args:
             sizes: shape (ndims,), elements of the array in each dimension.
-            subsizes: shape (ndims,), elements of the block, from 1 to those of the array.
+            subsizes: shape (ndims,), elements of the block, from 1 to the size of the array.
             starts: shape (ndims,), indices of the first element of the block.
-            order: ORDER_C, the last index is the fastest, or ORDER_FORTRAN, the first one is.
+            order: ORDER_C (the last index varies fastest) or ORDER_FORTRAN (the first index does).
 
         Raises:
-            InvalidArgumentError: the block does not lie in the array, there are no dimensions, or `order` is
-                none of the two.
+            InvalidArgumentError: the block is not within the array, there are no dimensions, or `order` is
+                unknown.
         """
         return self._of(subarray(self._component(), sizes, subsizes, starts, order))
 
@@ -178,32 +178,32 @@ class Constructors(TypeHandle):
         psizes: Numbers,
         order: int = constants.ORDER_C,
     ) -> Self:
-        """What one process owns of an array that is distributed over a grid (MPI_Type_create_darray).
+        """Make the type of one process's part of an array distributed over a grid (MPI_Type_create_darray).
 
-        The extent is that of the whole array. A process that owns nothing gets a type of size 0.
+        The type has the extent of the whole array. Its size is 0 if the process owns no element.
 
         Args:
             size: number of processes.
-            rank: process whose part this is, in a row-major grid.
+            rank: rank of the process in the row-major grid.
             gsizes: shape (ndims,), elements of the array in each dimension.
             distribs: shape (ndims,), DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE.
             dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored where there is no
                 distribution.
             psizes: shape (ndims,), processes in each dimension of the grid.
-            order: ORDER_C, the last index is the fastest, or ORDER_FORTRAN, the first one is.
+            order: ORDER_C (the last index varies fastest) or ORDER_FORTRAN (the first index does).
 
         Raises:
-            InvalidArgumentError: the grid has not `size` processes, the rank is none of them, blocks do not cover
-                the array, or another argument has no meaning.
+            InvalidArgumentError: the grid does not have `size` processes, `rank` is out of range, blocks do not
+                cover the array, or another argument is invalid.
         """
         return self._of(distributed(self._component(), size, rank, gsizes, distribs, dargs, psizes, order))
 
     def Create_resized(self, lb: int, extent: int) -> Self:
-        """The same entries between other bounds (MPI_Type_create_resized).
+        """Make a type with the same entries and new bounds (MPI_Type_create_resized).
 
         Args:
             lb: lower bound in bytes; markers in the old type no longer count.
-            extent: bytes from one item to the next; it may be less than the data take, 0, or negative.
+            extent: bytes from one item to the next; may be less than the size of the data, 0, or negative.
         """
         old = self._component()
         lb, extent = integer(lb, "lb"), integer(extent, "extent")
@@ -217,7 +217,7 @@ class Constructors(TypeHandle):
     Resized = Create_resized
 
     def _vector(self, combiner: int, count: int, blocklength: int, stride: int, unit: int) -> Self:
-        """Blocks at a distance of `stride` units of so many bytes."""
+        """Make a type of blocks that are `stride` units of `unit` bytes apart."""
         old = self._component()
         count, blocklength = check.count(count, "count"), check.count(blocklength, "blocklength")
         stride = integer(stride, "stride")
@@ -229,7 +229,7 @@ class Constructors(TypeHandle):
         return self._derive(combiner, given, old, compose)
 
     def _indexed(self, combiner: int, blocklengths: Any, displacements: Any, unit: int) -> Self:
-        """Blocks at displacements in units of so many bytes."""
+        """Make a type of blocks at displacements in units of `unit` bytes."""
         old = self._component()
         lengths = check.counts(blocklengths, "blocklengths")
         starts = check.integers(displacements, "displacements")
@@ -242,7 +242,7 @@ class Constructors(TypeHandle):
         return self._derive(combiner, {"blocklengths": lengths, "displacements": starts}, old, compose)
 
     def _blocks(self, combiner: int, blocklength: int, displacements: Any, unit: int) -> Self:
-        """Blocks of one length at displacements in units of so many bytes."""
+        """Make a type of blocks of equal length at displacements in units of `unit` bytes."""
         old = self._component()
         blocklength = check.count(blocklength, "blocklength")
         starts = check.integers(displacements, "displacements")
@@ -255,7 +255,7 @@ class Constructors(TypeHandle):
 
 
 def _components(datatypes: Iterable[object]) -> list[TypeMap]:
-    """Type maps of the types of a struct, among which markers are allowed."""
+    """Return the type maps of the types of a struct; markers are allowed."""
     if not isinstance(datatypes, Iterable):
         raise TypeError(f"datatypes is {datatypes!r}: expected a sequence of Datatypes")
     handles: list[Any] = list(datatypes)
@@ -268,7 +268,7 @@ def _components(datatypes: Iterable[object]) -> list[TypeMap]:
 
 
 def _same_types(maps: list[TypeMap], starts: Integers, lengths: Integers) -> Iterator[tuple[TypeMap, Any, Any]]:
-    """Type, displacements and lengths of the runs of blocks of one type; plain integers for a single block."""
+    """Yield (type, displacements, lengths) for each run of blocks of one type; integers for a single block."""
     first = 0
     for last, old in enumerate(maps):
         if last + 1 < len(maps) and maps[last + 1] is old:

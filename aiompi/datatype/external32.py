@@ -1,11 +1,11 @@
-"""The external32 representation: the bytes by which machines of any kind understand each other (section 4.3).
+"""The external32 representation, which machines of any architecture can exchange (section 4.3 of MPI-3.1).
 
-Big-endian, two's complement, IEEE 754; no padding between elements, no header. Characters are ISO 8859-1, LOGICAL
-is 0 or 1, a complex number is its two parts, and long double is binary128. A few types are shorter than in
-memory: of LONG, UNSIGNED_LONG and WCHAR the low bytes travel, and LONG keeps its sign, so that what fits survives.
+Numbers are big-endian, in two's complement or IEEE 754, without padding or header. Characters are ISO 8859-1, LOGICAL
+is 0 or 1, a complex number is its two parts, and long double is binary128. Only the low bytes of LONG, UNSIGNED_LONG
+and WCHAR are sent, and LONG keeps its sign, so values that fit are preserved.
 
-`pack` and `unpack` do for the external form of a layout (`Datatype.external`) what those of `move` do for the
-native form.
+`pack` and `unpack` work on the external form of a layout (`Datatype.external`). The functions of the same names in
+`move` work on the native form.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ __all__ = [
 DATAREP: Final = "external32"
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-
-#: what selects the parts of an element in an array of elements
+#: indices that select the parts of an element in an array of elements
 Parts: TypeAlias = tuple[Any, ...]
 _WHOLE: Final[Parts] = (...,)
 _COMPLEX: Final[Parts] = ("real", "imag")
@@ -47,22 +45,22 @@ def _unchanged(values: Array) -> Array:
 
 
 class Element:
-    """How one basic element lies in memory and in external32.
+    """The conversion of one basic element between memory and external32.
 
-    Bits are moved as unsigned integers, so that NaNs keep their payload; assigning to the other type reverses the
-    bytes and cuts or extends.
+    Bits are copied as unsigned integers, so NaNs keep their payload. Assignment to the other type reverses the bytes,
+    and truncates or extends them.
 
     Args:
         native: type of a part in memory.
         external: type of a part in external32.
-        parts: what selects the parts: the fields of complex numbers, or all of the element.
-        encode: native parts to what is assigned to the external ones.
-        decode: external parts to what is assigned to the native ones.
+        parts: indices of the parts: the fields of complex numbers, or the whole element.
+        encode: converts native parts to the values assigned to external ones.
+        decode: converts external parts to the values assigned to native ones.
 
     Attributes:
         native, external: types of an element.
         nbytes: bytes of an element in external32.
-        same: whether it lies in memory as in external32.
+        same: whether both forms have the same bytes.
     """
 
     __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same")
@@ -97,7 +95,7 @@ def _nonzero(values: Array) -> Array:
 
 
 def _narrow(values: Array) -> Array:
-    """The low bytes, with the sign of the whole in place of their highest bit."""
+    """Return the low 4 bytes, with the sign of the whole value in their highest bit."""
     if values.dtype.itemsize == 4:
         return values
     result: Array = values & 0x7FFF_FFFF | values >> 63 << 31
@@ -152,10 +150,10 @@ ELEMENTS: Final[dict[str, Element]] = {
 
 
 def element_of(basic: object) -> Element:
-    """How a basic type is converted.
+    """Return the conversion of a basic type.
 
     Raises:
-        InvalidTypeError: not a basic type.
+        InvalidTypeError: the type is not basic.
     """
     element = ELEMENTS.get(getattr(basic, "name", ""))
     if element is None:
@@ -164,26 +162,26 @@ def element_of(basic: object) -> Element:
 
 
 def size_of(basic: Datatype) -> int:
-    """Bytes of one element of a basic type in external32.
+    """Return the bytes of one element of a basic type in external32.
 
     Raises:
-        InvalidTypeError: not a basic type.
+        InvalidTypeError: the type is not basic.
     """
     return element_of(basic).nbytes
 
 
 def packed_size(count: int, datatype: Datatype) -> int:
-    """Bytes of `count` items of any datatype in external32."""
+    """Return the bytes of `count` items of a datatype in external32."""
     return count * datatype.external.size
 
 
 def is_native(datatype: Datatype) -> bool:
-    """Whether a packed message of the datatype is the same bytes in external32 as in the form of this machine."""
+    """Return True if a packed message of the datatype has the same bytes in external32 and in native form."""
     return all(element_of(block.kind).same for block in datatype.external.blocks)
 
 
 def packed_layout(datatype: Datatype, count: int) -> Layout:
-    """The external form of `count` items that are packed in memory: their elements follow each other without gaps."""
+    """Return the external layout of `count` items whose elements are packed in memory without gaps."""
     parts, at = [], 0
     for basic, number in datatype.signature:
         parts.append(basic.external.repeat(number, basic.size).shift(at))
@@ -192,39 +190,35 @@ def packed_layout(datatype: Datatype, count: int) -> Layout:
 
 
 def check_datarep(datarep: object) -> None:
-    """Refuse a data representation that is not there (section 12.2 of MPI-3.1).
-
-    Raises:
-        InvalidArgumentError: a data representation other than "external32".
-    """
+    """Raise InvalidArgumentError for a data representation other than "external32" (section 12.2 of MPI-3.1)."""
     if datarep != DATAREP:
         raise InvalidArgumentError(f"datarep is {datarep!r}: the only data representation is {DATAREP!r}")
 
 
 def to_external32(layout: Layout, memory: Memory, base: int = 0) -> memoryview:
-    """The external32 bytes of what a layout describes, see `pack`."""
+    """Return the external32 bytes of the elements of a layout; see `pack`."""
     out = np.empty(layout.size, np.uint8).data
     pack(layout, memory, base, out)
     return out
 
 
 def from_external32(layout: Layout, payload: memoryview, memory: Memory, base: int = 0) -> None:
-    """Put external32 bytes into the places that a layout describes, see `unpack`."""
+    """Convert external32 bytes to the elements of a layout; see `unpack`."""
     unpack(layout, payload, memory, base)
 
 
 def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
-    """Convert what a layout describes to external32.
+    """Convert the elements of a layout to external32.
 
     Args:
-        layout: in external form, as `Datatype.external`.
-        memory: bytes among which the elements lie.
+        layout: a layout in external form, such as `Datatype.external`.
+        memory: memory that contains the elements.
         base: position in `memory` of address 0 of the layout, bytes.
         out: (layout.size) bytes, writable.
 
     Raises:
         InvalidBufferError: an element is not within the memory.
-        InvalidTypeError: long double has a format on this machine that cannot be converted.
+        InvalidTypeError: the long double of this machine cannot be converted.
     """
     move.check(layout, memory, base, out)
     for block in layout.blocks:
@@ -235,23 +229,22 @@ def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
 
 
 def unpack(layout: Layout, payload: memoryview, memory: Memory, base: int) -> None:
-    """Convert external32 to what a layout describes.
+    """Convert external32 to the elements of a layout.
 
     Args:
-        layout: in external form, as `Datatype.external`.
-        payload: at most layout.size bytes. Elements that are not complete in it are left alone, as is all memory
-            that the layout does not describe.
-        memory: bytes among which the elements lie, writable.
+        layout: a layout in external form, such as `Datatype.external`.
+        payload: at most layout.size bytes. Elements that are incomplete in it are not written.
+        memory: writable memory that contains the elements.
         base: position in `memory` of address 0 of the layout, bytes.
 
     Raises:
         InvalidBufferError: an element is not within the memory, the memory is read-only, or the payload is longer
             than the layout.
-        InvalidTypeError: as `pack`.
+        InvalidTypeError: see `pack`.
     """
     if len(payload) > layout.size:
         raise InvalidBufferError(
-            f"{len(payload)} bytes of {DATAREP} were to be unpacked into items that take {layout.size}; pass a prefix"
+            f"{len(payload)} bytes of {DATAREP} cannot be unpacked into items of {layout.size} bytes; pass a prefix"
         )
     layout = layout.prefix(len(payload))
     move.check(layout, memory, base, payload, unpacking=True)

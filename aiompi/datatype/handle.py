@@ -1,4 +1,4 @@
-"""Handles of datatypes: naming, freeing and comparing what a type map describes (sections 2.4.1 and 3.12.4)."""
+"""Handles of datatypes: their names, attributes, validity and comparison (sections 2.4.1 and 3.12.4)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ DATATYPE_KEYVALS: Final = Keyvals("datatype")
 
 
 class TypeState:
-    """What the handles of one type share.
+    """The state that all handles of one datatype share.
 
     Attributes:
-        map: what it describes.
-        name: the name that it was given, or nothing.
-        committed: whether it may be used in communication.
-        attributes: what the program caches on it; None: nothing so far.
+        map: type map of the datatype.
+        name: name of the datatype; empty if it has none.
+        committed: whether the datatype may be used in communication.
+        attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None: none so far.
     """
 
     __slots__ = ("__weakref__", "attributes", "committed", "map", "name")
@@ -48,16 +48,16 @@ class TypeState:
 
 
 class TypeHandle(Opaque, attribute.Caching):
-    """By what a datatype is known. Handles are equal if they are copies of each other, or null.
+    """A reference to a datatype. Handles are equal if they refer to the same datatype, or if both are null.
 
-    A freed handle equals DATATYPE_NULL, and no call takes it. Its attributes stay, for the sake of the operations
-    that are still in progress.
+    A freed handle equals DATATYPE_NULL, and no call accepts it. Its Python attributes remain, because operations in
+    progress still use them.
 
     Attributes:
         size: bytes of data in one item, gaps not counted.
-        lb: lower bound in bytes: where an item starts, counted from its address.
+        lb: lower bound: where an item starts, in bytes from its address.
         extent: bytes from one item to the next.
-        dense: whether any number of items is known to be contiguous without a look at the type map.
+        dense: whether any number of items is contiguous; False if that depends on the type map.
         dtype: numpy type of one item, `extent` bytes long; None when there is none.
     """
 
@@ -75,7 +75,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @classmethod
     def _of(cls, typemap: TypeMap, state: TypeState | None = None) -> Self:
-        """A handle of a new type, or of the one to which a state belongs."""
+        """Return a handle of a new type, or of the type to which `state` belongs."""
         self = object.__new__(cls)
         self._set(typemap, state or TypeState())
         return self
@@ -104,7 +104,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @property
     def identity(self) -> TypeState:
-        """What is the same for all handles of the type, and can be a key."""
+        """An object that is the same for all handles of the type, usable as a dictionary key."""
         return self._state
 
     def _derive(
@@ -115,11 +115,11 @@ class TypeHandle(Opaque, attribute.Caching):
         compose: Compose,
         markers: tuple[int, int] | None = None,
     ) -> Self:
-        """A new handle of a type that is made of this one."""
+        """Return a handle of a new type that is derived from this one."""
         return self._of(TypeMap.derived(combiner, arguments, (old,), compose, markers=markers))
 
     def _valid(self) -> TypeMap:
-        """The type map, to ask for what it is.
+        """Return the type map for a query.
 
         Raises:
             InvalidTypeError: the handle is null.
@@ -129,7 +129,7 @@ class TypeHandle(Opaque, attribute.Caching):
         return self._map
 
     def _component(self, name: str = "the datatype") -> TypeMap:
-        """The type map, to make another of it.
+        """Return the type map for deriving another type.
 
         Raises:
             InvalidTypeError: the handle is null, or a marker.
@@ -190,7 +190,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
 
 def described(typemap: TypeMap) -> str:
-    """How a type was made, in a few words: "vector of MPI_INT", "struct of 3 blocks"."""
+    """Describe how a type was made in a few words: "vector of MPI_INT", "struct of 3 blocks"."""
     call = COMBINERS[typemap.combiner].lower()
     if typemap.combiner == constants.COMBINER_STRUCT:
         return f"{call} of {len(typemap.types)} blocks"

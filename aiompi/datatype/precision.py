@@ -1,4 +1,4 @@
-"""Predefined types by what they hold: by decimal precision and range as Fortran has it, by size, by parts."""
+"""Predefined types found by decimal precision and range as in Fortran, by size, or by the parts of a pair."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def value_index(value: Datatype, index: Datatype) -> Datatype:
     return _PAIRS.get((value.identity, index.identity), predefined.DATATYPE_NULL)
 
 
-# Each call with the same arguments gives the same type: these types are never freed.
+# Calls with the same arguments return the same type, because these types are never freed.
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def f90_complex(p: int, r: int) -> Datatype:
 
 
 def _kind(p: int, r: int) -> int:
-    """Index of the smallest real type that has `p` digits and reaches 10**r."""
+    """Return the index of the smallest real type with `p` digits and values up to 10**r."""
     if p == mpi.UNDEFINED and r == mpi.UNDEFINED:
         raise InvalidArgumentError("p and r are both UNDEFINED: give the precision, the range, or both")
     for kind, datatype in enumerate(_REALS):
@@ -102,7 +102,7 @@ def _kind(p: int, r: int) -> int:
 
 
 def _constant(combiner: int, arguments: dict[str, int], base: Datatype) -> Datatype:
-    """A type like another, but predefined under the arguments that led to it."""
+    """Return a predefined type that is equivalent to `base` and records the arguments of the call."""
 
     def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
         return form(base._map)

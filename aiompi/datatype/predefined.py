@@ -1,6 +1,6 @@
 """The predefined datatypes (sections 3.2.2 and 4.9.3).
 
-Sizes and alignments are those of the C types of this machine, taken from numpy; pairs are laid out as C structs.
+Sizes and alignments are those of the C types of this machine, taken from numpy. Pairs have the layout of C structs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Datatype:
-    """The constant of a name and a type map, each of which knows the other."""
+    """Define the constant of a name and a type map, which refer to each other."""
     if constant is None:
         constant = Datatype()
     constant._set(typemap, TypeState(name, committed=True))
@@ -69,7 +69,7 @@ def _marker(name: str, bounds: Bounds) -> Datatype:
 
 DATATYPE_NULL: Final = _null()
 
-# Markers, which have a meaning only in a struct (section 3.12.3).
+# Markers, valid only in a struct (section 3.12.3).
 LB: Final = _marker("MPI_LB", Bounds(lower=0))
 UB: Final = _marker("MPI_UB", Bounds(upper=0))
 
@@ -169,7 +169,7 @@ F_COMPLEX: Final = COMPLEX
 F_FLOAT_COMPLEX: Final = COMPLEX
 F_DOUBLE_COMPLEX: Final = DOUBLE_COMPLEX
 
-# Numbers that neither C nor numpy has on this machine: no type, as with a compiler that lacks them.
+# Neither C nor numpy has these types on this machine, so they are null, as with a compiler that lacks them.
 BFLOAT16_T: Final = DATATYPE_NULL
 INTEGER16: Final = DATATYPE_NULL
 LOGICAL16: Final = DATATYPE_NULL

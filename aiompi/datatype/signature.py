@@ -1,7 +1,7 @@
 """Type signatures: the sequence of basic types in a type map (sections 3.12 and 3.12.5).
 
-A signature is kept as it was built, as parts with repetition counts, so that it takes no more room than the calls
-that made it: a billion repetitions of a struct are one part.
+A signature is stored as parts with repetition counts, as it was built. It needs no more memory than the calls that made
+it: a billion repetitions of a struct are one part.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# A sequence is known by its fingerprint, a polynomial whose coefficients stand for the basic types: those of
-# repetitions and concatenations follow from those of the parts. Sequences that differ have the same one with a
+# The fingerprint of a sequence is a polynomial whose coefficients represent the basic types. The fingerprints of
+# repetitions and concatenations follow from those of the parts. Two different sequences have equal fingerprints with a
 # probability of length / _MODULUS.
 _MODULUS: Final = 2**127 - 1
 _POINT: Final = 0x5851F42D4C957F2D14057B7EF767814F
 
 
 class Signature:
-    """Sequence of basic types; equal if the sequences are, however they were put together.
+    """A sequence of basic types. Two signatures are equal if their sequences are, however they were built.
 
-    Iterating yields runs, `(basic, n)`: `n` times the basic type, as long as possible.
+    Iteration yields maximal runs `(basic, n)`: the basic type `n` times.
 
     Attributes:
-        size: bytes of all elements.
+        size: size of all elements, bytes.
         count: number of basic elements.
     """
 
@@ -48,7 +48,7 @@ class Signature:
 
     @classmethod
     def of(cls, basic: Datatype, name: str, size: int) -> Signature:
-        """The signature of the basic type of that name, of `size` bytes."""
+        """Return the signature of the basic type with a name and a size in bytes."""
         self = cls.__new__(cls)
         digest = hashlib.blake2b(name.encode(), digest_size=15).digest()
         self._basic, self._parts, self.size, self.count = basic, (), size, 1
@@ -70,7 +70,7 @@ class Signature:
         return self
 
     def repeat(self, count: int, stride: int = 0) -> Signature:
-        """The sequence `count` times; distances do not matter."""
+        """Return the sequence `count` times; `stride` has no effect."""
         if count == 0 or not self.count:
             return EMPTY
         if len(self._parts) == 1:
@@ -79,7 +79,7 @@ class Signature:
         return Signature._of_parts(((self, count),))
 
     def place(self, displacements: Integers, lengths: Integers | int, extent: int) -> Signature:
-        """The sequence as often as there are copies in all blocks together."""
+        """Return the sequence once for each copy in all blocks."""
         if isinstance(lengths, int):
             return self.repeat(lengths * displacements.size)
         longest = int(lengths.max(initial=0))
@@ -90,7 +90,7 @@ class Signature:
 
     @staticmethod
     def concat(parts: Iterable[Signature]) -> Signature:
-        """One sequence after the other."""
+        """Return the concatenation of several signatures."""
         merged: list[tuple[Signature, int]] = []
         for signature in parts:
             if not signature.count:
@@ -102,10 +102,10 @@ class Signature:
         return Signature._of_parts(tuple(merged))
 
     def elements(self, nbytes: int, external: bool = False) -> int:
-        """Number of basic elements in the first bytes of a message of such items.
+        """Return the number of basic elements in the first bytes of a message of items with this signature.
 
         Args:
-            nbytes: length of the message, of any number of items.
+            nbytes: length of the message, which may hold any number of items.
             external: whether the message is in external32.
 
         Returns:
@@ -141,13 +141,13 @@ class Signature:
         return sum(part._external_size() * n for part, n in self._parts)
 
     def nbytes(self, elements: int) -> int:
-        """Length of a message of so many basic elements: the opposite of `elements`.
+        """Return the length of a message of `elements` basic elements, the inverse of `elements()`.
 
         Raises:
-            ValueError: there are no elements in the type.
+            ValueError: the type has no elements.
         """
         if elements and not self.count:
-            raise ValueError("a type without elements has no message of some")
+            raise ValueError(f"a message of {elements} elements cannot be made of a type without elements")
         total, node = 0, self
         while elements:
             items, elements = divmod(elements, node.count)
@@ -176,7 +176,7 @@ class Signature:
             yield run, length
 
     def _runs(self) -> Iterator[tuple[Datatype, int]]:
-        """Runs that may continue each other."""
+        """Yield runs; neighbouring runs may have the same basic type."""
         stack: list[Iterator[tuple[Signature, int]]] = [iter([(self, 1)])]
         while stack:
             for part, n in stack[-1]:
@@ -211,7 +211,7 @@ def _power(count: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _series(count: int, n: int) -> int:
-    """1 + x + ... + x**(n - 1), where x is the power by which `count` elements move those before them."""
+    """1 + x + ... + x**(n - 1), where x is the factor by which `count` elements shift the elements before them."""
     return (_power(count * n) - 1) * pow(_power(count) - 1, -1, _MODULUS) % _MODULUS
 
 

@@ -13,7 +13,7 @@ from aiompi.errors import InvalidArgumentError
 
 
 def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, order: object) -> TypeMap:
-    """Type map of a block of an array, see `Datatype.Create_subarray`."""
+    """Return the type map of a block of an array; see `Datatype.Create_subarray`."""
     given = {
         "sizes": check.integers(sizes, "sizes"),
         "subsizes": check.integers(subsizes, "subsizes"),
@@ -41,20 +41,16 @@ def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, orde
 
 
 def check_dimensions(ndims: int) -> None:
-    """Refuse an array without dimensions.
-
-    Raises:
-        InvalidArgumentError: there are none.
-    """
+    """Raise InvalidArgumentError if an array has no dimensions."""
     if ndims < 1:
         raise InvalidArgumentError("an array has at least 1 dimension, but the sequences are empty")
 
 
 def direction(order: object) -> int:
-    """Step through the dimensions of an array that begins with the fastest one.
+    """Return the slice step that lists the dimensions of an array with the fastest one first.
 
     Raises:
-        InvalidArgumentError: no such order.
+        InvalidArgumentError: `order` is neither ORDER_C nor ORDER_FORTRAN.
     """
     steps = {ORDER_C: -1, ORDER_FORTRAN: 1}
     number = integer(order, "order")

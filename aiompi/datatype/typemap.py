@@ -1,8 +1,8 @@
-"""Type maps: what a datatype describes, apart from the handle by which users know it (section 3.12).
+"""Type maps: the sequence of basic types at displacements that a datatype describes (section 3.12).
 
-A type map is never changed. It consists of the call that made it, from which everything else follows. What a
-constructor does is said once, as a composition of four steps - repeat, place, shift, concat - and performed with
-each form of the map: its bounds, its signature, its layout in memory, its layout in external32.
+A type map is immutable. It stores the call that made it, from which everything else follows. A constructor defines its
+result once, as a composition of four steps: repeat, place, shift and concat. The composition is applied to each form of
+the map: its bounds, its signature, its layout in memory and its layout in external32.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Form(Protocol):
-    """What a type map can be taken as: Bounds, Signature or Layout."""
+    """A form of a type map: Bounds, Signature or Layout."""
 
     def repeat(self, count: int, stride: int, /) -> Self: ...
     def place(self, displacements: Integers, lengths: Integers | int, extent: int, /) -> Self: ...
@@ -38,11 +38,11 @@ F = TypeVar("F", bound=Form)
 
 
 class Compose(Protocol):
-    """How a form of a type map comes from the forms of its components.
+    """Computes a form of a type map from the forms of its components.
 
     Args:
         kind: the class of the form.
-        form: gives the form of a component.
+        form: returns the form of a component.
     """
 
     def __call__(self, kind: type[F], form: Callable[[TypeMap], F], /) -> F: ...
@@ -52,12 +52,12 @@ class TypeMap:
     """A sequence of basic types at displacements.
 
     Attributes:
-        combiner: which call made it, one of the COMBINER_ constants.
-        arguments: arguments of the call by name: integers, arrays of them.
+        combiner: the call that made it, one of the COMBINER_ constants.
+        arguments: arguments of the call by name: integers and arrays of integers.
         types: the types that were passed to the call, in order.
         bounds: bounds and alignment.
         signature: basic types in order.
-        constant: the predefined datatype that it belongs to, if it does.
+        constant: the predefined datatype to which it belongs, or None.
         dtype: numpy type of an item, or None.
     """
 
@@ -80,7 +80,7 @@ class TypeMap:
 
     @classmethod
     def basic(cls, signature: Signature, dtype: np.dtype[Any]) -> TypeMap:
-        """The type map of a basic type: {(type, 0)}."""
+        """Return the type map of a basic type: {(type, 0)}."""
         self = cls._leaf(Bounds(0, signature.size, dtype.alignment), signature)
         self.dtype = dtype
         self._layout = Layout.run(signature.size)
@@ -88,7 +88,7 @@ class TypeMap:
 
     @classmethod
     def empty(cls, bounds: Bounds) -> TypeMap:
-        """A type map without entries: that of the null type, or of a marker."""
+        """Return a type map without entries, for the null type or a marker."""
         self = cls._leaf(bounds, Signature.concat(()))
         self._layout = self._external = Layout.concat(())
         return self
@@ -113,11 +113,11 @@ class TypeMap:
         components: Iterable[TypeMap] | None = None,
         dtype: np.dtype[Any] | None = None,
     ) -> TypeMap:
-        """What a constructor makes.
+        """Return the type map that a constructor makes.
 
         Args:
-            markers: lower and upper bound that replace those that follow from the components.
-            components: what it is composed of, if these are not `types`.
+            markers: lower and upper bound, in place of those that follow from the components.
+            components: type maps of which it is composed; `types` by default.
             dtype: numpy type of an item.
         """
         self = cls.__new__(cls)
@@ -132,7 +132,7 @@ class TypeMap:
 
     @classmethod
     def named(cls, made: TypeMap, dtype: np.dtype[Any]) -> TypeMap:
-        """The same entries as those of a derived type, but predefined."""
+        """Return a predefined type map with the entries of a derived one."""
         assert made._compose is not None
         return cls.derived(COMBINER_NAMED, {}, (), made._compose, components=made.types, dtype=dtype)
 
@@ -148,12 +148,12 @@ class TypeMap:
 
     @property
     def is_marker(self) -> bool:
-        """Whether it is that of LB or UB."""
+        """True for the type maps of LB and UB."""
         return self.constant is not None and (self.bounds.lower is None) != (self.bounds.upper is None)
 
     @property
     def layout(self) -> Layout:
-        """What bytes of memory go where in a message; computed at the first use."""
+        """Position in a message of each byte of memory; computed at the first use."""
         if self._layout is None:
             self._complete("_layout")
         assert self._layout is not None
@@ -161,18 +161,18 @@ class TypeMap:
 
     @property
     def external(self) -> Layout:
-        """What bytes of memory go where in external32 (section 4.3 of MPI-3.1); computed at the first use."""
+        """Position in external32 of each byte of memory (section 4.3 of MPI-3.1); computed at the first use."""
         if self._external is None:
             self._complete("_external")
         assert self._external is not None
         return self._external
 
     def _complete(self, form: str) -> None:
-        """Compute a layout, those of the components first: they may be nested deeper than Python's stack."""
+        """Compute a layout after those of the components, without recursion: they may be nested too deeply for it."""
         stack = [self]
         while stack:
             typemap = stack[-1]
-            if getattr(typemap, form) is not None:  # needed by several, and done for another
+            if getattr(typemap, form) is not None:  # needed by several parents, and computed for another one
                 stack.pop()
                 continue
             missing = [part for part in typemap._components if getattr(part, form) is None]

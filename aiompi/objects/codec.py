@@ -164,7 +164,7 @@ class Codec:
         return None
 
     def _looks_simple(self, items: Iterable[Any]) -> bool:
-        """Whether it will not be in vain to pack the items of a container, as far as their types tell."""
+        """Return True if it will not be in vain to pack the items of a container, as far as their types tell."""
         simple = _may_be_simple(map(type, items))
         self._wary = self._wary - 1 if simple else _WARY
         return simple
@@ -260,7 +260,7 @@ class Codec:
 
 
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:
-    """Whether bytes begin and end as a plain pickle does, which no message of the codec does.
+    """Return True if bytes begin and end as a plain pickle does, which no message of the codec does.
 
     Protocols 0 and 1 begin with a letter, which as a message is all of a small number.
     """
@@ -268,7 +268,7 @@ def is_pickle(data: bytes | bytearray | memoryview) -> bool:
 
 
 def _is_flat(obj: Any) -> bool:
-    """Whether a list, a tuple or a dict holds nothing but atoms."""
+    """Return True if a list, a tuple or a dict holds nothing but atoms."""
     return _are_atoms(map(type, obj)) and (type(obj) is not dict or _are_atoms(map(type, obj.values())))
 
 

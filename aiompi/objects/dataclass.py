@@ -100,7 +100,7 @@ def _inspect(cls: type) -> _Layout | None:
 
 
 def _has_own_ways(cls: type) -> bool:
-    """Whether pickle would do anything but copy the state of an instance."""
+    """Return True if pickle would do anything but copy the state of an instance."""
     if cls in copyreg.dispatch_table or hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__"):
         return True
     if any(getattr(cls, name) is not getattr(object, name) for name in ("__new__", "__reduce__", "__reduce_ex__")):

@@ -52,7 +52,7 @@ class Operation:
         self.function = function
 
     def takes(self, datatype: Datatype) -> bool:
-        """Whether it is defined on a datatype."""
+        """Return True if it is defined on a datatype."""
         return self._identities is None or datatype.identity in self._identities
 
 
@@ -91,7 +91,7 @@ class Op(Reference[Operation]):
 
     @property
     def commute(self) -> bool:
-        """Whether the order of the operands does not matter."""
+        """True if the order of the operands does not matter."""
         return self._valid.commute
 
     @classmethod
@@ -129,17 +129,17 @@ class Op(Reference[Operation]):
         self._denoted = None
 
     def Is_commutative(self) -> bool:
-        """Whether the order of the operands does not matter (MPI_Op_commutative, MPI-2.2)."""
+        """Return True if the order of the operands does not matter (MPI_Op_commutative, MPI-2.2)."""
         return self.commute
 
     @property
     def is_commutative(self) -> bool:
-        """Whether the order of the operands does not matter."""
+        """True if the order of the operands does not matter."""
         return self.commute
 
     @property
     def is_predefined(self) -> bool:
-        """Whether the operation is a named constant, which cannot be freed."""
+        """True if the operation is a named constant, which cannot be freed."""
         return self._denoted is None or self._denoted.function is None
 
     def check(self, datatype: Datatype | None = None) -> None:

@@ -140,7 +140,7 @@ class ArrayBuffer(Buffer):
 
     @property
     def _is_item_per_cell(self) -> bool:
-        """Whether each element of the array holds an item, not a piece of one or several."""
+        """True if each element of the array holds an item, not a piece of one or several."""
         return self._cells.unit is self.datatype.layout
 
     def array(self) -> Array:

@@ -103,7 +103,7 @@ class Buffer:
 
     @property
     def lies_external(self) -> bool:
-        """Whether the message in external32 is the memory itself."""
+        """True if the message in external32 is the memory itself."""
         return self.contiguous and external32.is_native(self.datatype)
 
     @property
@@ -201,7 +201,7 @@ class AbsoluteBuffer(Buffer):
 
 
 def is_gapless(datatype: Datatype) -> bool:
-    """Whether any number of items is contiguous and starts at the address of the first."""
+    """Return True if any number of items is contiguous and starts at the address of the first."""
     if datatype.dense:
         return True
     return datatype.size == datatype.extent and datatype.layout.contiguous and datatype.layout.lb == 0

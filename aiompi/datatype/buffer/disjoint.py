@@ -36,7 +36,7 @@ FEW_PAIRS: Final = 9
 
 
 def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
-    """Whether a byte belongs to both of two buffers, or memories.
+    """Return True if a byte belongs to both of two buffers, or memories.
 
     Exact for a few strided blocks, and for anything of up to `MOST_RUNS` runs of bytes; beyond that only disjoint
     bounds are seen, and buffers whose bounds meet are taken to be disjoint.
@@ -55,7 +55,7 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Whether a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
+    """Return True if a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
     pairs = len(some) * len(others)
     if pairs == 1:
         return shares_memory(some[0], others[0])
@@ -76,7 +76,7 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 
 
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Whether even the bytes among which the items lie do not meet; blocks of one buffer have the same."""
+    """Return True if even the bytes among which the items lie do not meet; blocks of one buffer have the same."""
     memories: list[dict[int, memoryview]] = [{}, {}]
     for known, group in zip(memories, (some, others), strict=True):
         for buffer in group:
@@ -174,7 +174,7 @@ def _meet(a: Piece, b: Piece) -> bool:
 
 
 def _regular(a: Piece, b: Piece) -> bool | None:
-    """Whether two pieces of few strided blocks meet, which numpy finds out by arithmetic; None: not known."""
+    """Return True if two pieces of few strided blocks meet, which numpy finds out by arithmetic; None: not known."""
     views_a, views_b = _views(a), _views(b)
     if views_a is None or views_b is None:
         return None

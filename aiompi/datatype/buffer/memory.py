@@ -105,7 +105,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
     @property
     def readonly(self) -> bool:
-        """Whether it cannot be written."""
+        """True if it cannot be written."""
         return not self._released and not self.flags.writeable
 
     @property

@@ -1,1 +1,1 @@
-"""Layouts: type maps flattened into strided blocks, and the copies that they stand for (section 3.12)."""
+"""Layouts: type maps flattened into strided blocks, and the copies that they describe (section 3.12)."""

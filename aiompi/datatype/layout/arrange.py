@@ -1,4 +1,4 @@
-"""From arrays of displacements to blocks: runs that continue each other are merged, regularity becomes strides."""
+"""Conversion of arrays of displacements to blocks: adjacent runs are merged, and regular distances become strides."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, ScatteredRuns, StridedBlock
 
-#: irregular runs are single blocks below, and one ScatteredRuns from here on
+#: number of irregular runs from which they become one ScatteredRuns instead of single blocks
 _FEW: Final = 8
-#: merging some of many runs of the same length makes their lengths different, and such are slower to move: it must
-#: make them fewer by this factor
+#: runs of different lengths are slower to copy, so runs of equal length are merged only if that reduces their number by
+#: this factor
 _MANY: Final = 8
 
 
 def placed(part: Part, where: IntArray, packed: IntArray) -> Iterator[Part]:
-    """A part repeated at given places.
+    """Yield a part, repeated at given places.
 
     Args:
-        part: what to repeat.
+        part: the part to repeat.
         where: (n,) distances in memory, bytes; n >= 1.
         packed: (n,) distances in the packed stream, bytes.
     """
@@ -45,13 +45,13 @@ def placed(part: Part, where: IntArray, packed: IntArray) -> Iterator[Part]:
 
 
 def runs(where: IntArray, packed: IntArray, sizes: IntArray, dims: tuple[Dim, ...] = ()) -> Iterator[Part]:
-    """Runs of plain bytes.
+    """Yield runs of plain bytes as parts.
 
     Args:
         where: (n,) places in memory, bytes; n >= 1.
         packed: (n,) places in the packed stream, bytes.
         sizes: (n,) lengths, bytes, at least 1.
-        dims: repetitions of all of them.
+        dims: repetitions of all runs.
     """
     joined = _joined(where, packed, sizes)
     if len(joined[0]) * _MANY <= len(where) or len(where) < _MANY * _FEW or (sizes != sizes[0]).any():
@@ -63,12 +63,12 @@ def runs(where: IntArray, packed: IntArray, sizes: IntArray, dims: tuple[Dim, ..
     if not long.any() or long.all():
         yield from _few(ScatteredRuns(where, packed, sizes, dims))
         return
-    for chosen in (long, ~long):  # which are not moved in the same way
+    for chosen in (long, ~long):  # they are copied in different ways
         yield from runs(where[chosen], packed[chosen], sizes[chosen], dims)
 
 
 def _joined(where: IntArray, packed: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Neighbours that continue each other on both sides are one run."""
+    """Merge neighbouring runs that are adjacent on both sides."""
     apart = where[1:] != where[:-1] + sizes[:-1]
     apart |= packed[1:] != packed[:-1] + sizes[:-1]
     if apart.all():
@@ -78,10 +78,10 @@ def _joined(where: IntArray, packed: IntArray, sizes: IntArray) -> tuple[IntArra
 
 
 def scattered(block: StridedBlock, where: IntArray, packed: IntArray) -> Iterator[Part]:
-    """A block at given places; what is regular in them becomes dims.
+    """Yield a block at given places; regular distances become dims.
 
     Args:
-        block: length, dims and kind of the runs; its own place does not count.
+        block: length, dims and kind of the runs; its own place is ignored.
         where: (n,) places in memory, bytes; n >= 1.
         packed: (n,) places in the packed stream, bytes, ascending.
     """
@@ -94,12 +94,12 @@ def scattered(block: StridedBlock, where: IntArray, packed: IntArray) -> Iterato
 
 
 def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
-    """The dim of the first places, at least 2, which lie in regular strides."""
+    """Return the dim of the first `count` places, at least 2, which lie in regular strides."""
     return Dim(count, int(where[1] - where[0]), int(packed[1] - packed[0]))
 
 
 def _period(where: IntArray, packed: IntArray) -> int:
-    """How many places from the first on lie in regular strides, if this repeats to the end; otherwise 1."""
+    """Return the number of places at the start that lie in regular strides, if that repeats to the end; otherwise 1."""
     count = len(where)
     if count < 2:
         return 1
@@ -115,7 +115,7 @@ def _period(where: IntArray, packed: IntArray) -> int:
 
 
 def _few(scatter: ScatteredRuns) -> Iterator[Part]:
-    """A ScatteredRuns, as single blocks when they are few."""
+    """Yield scattered runs, as single blocks if they are few."""
     if len(scatter.offsets) >= _FEW:
         yield scatter
     else:
@@ -123,15 +123,15 @@ def _few(scatter: ScatteredRuns) -> Iterator[Part]:
 
 
 def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
-    """Different numbers of copies at each place, as the same number of copies at some places.
+    """Split different numbers of copies at each place into groups of places with equal numbers.
 
-    With few different numbers, these; with many, the powers of two in them, of which there are at most 63.
+    A few different numbers are groups themselves. Many are split into powers of two, at most 63 groups.
 
     Args:
         times: (n,) number of copies at each place, at least 1.
 
     Yields:
-        indices of places; the number of copies before at each of them; the number of copies there.
+        indices of places; number of earlier copies at each of them; number of copies in this group.
     """
     numbers = np.unique(times).tolist()
     if len(numbers) <= _FEW:
@@ -147,7 +147,7 @@ def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
 
 
 def merged(parts: Sequence[Part]) -> Iterator[Part]:
-    """Parts with those that continue each other made one, and many small ones put together."""
+    """Yield parts after merging those that continue each other and combining many small ones."""
     groups: dict[tuple[object, ...], list[StridedBlock]] = {}
     for part in _continued(parts):
         if isinstance(part, ScatteredRuns):
@@ -160,7 +160,7 @@ def merged(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _together(group: list[StridedBlock]) -> Iterator[Part]:
-    """Blocks of the same dims and kind as one, if that makes fewer."""
+    """Combine blocks of the same dims and kind if that reduces their number."""
     first = group[0]
     if len(group) == 1:
         yield first
@@ -186,7 +186,7 @@ def _continued(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _join(first: StridedBlock, second: StridedBlock) -> StridedBlock | None:
-    """One block for two when the second continues the first on both sides."""
+    """Return one block for two if the second continues the first on both sides, otherwise None."""
     if first.kind is not second.kind:
         return None
     memory, packed = second.memory - first.memory, second.packed - first.packed

@@ -18,7 +18,7 @@ class Dim(NamedTuple):
     """A repetition.
 
     Attributes:
-        count: how often, at least 2 in blocks.
+        count: number of repetitions, at least 2 in blocks.
         memory: distance between repetitions in memory, bytes; may be zero or negative.
         packed: distance in the packed stream, bytes.
     """
@@ -36,18 +36,18 @@ class Span(NamedTuple):
 
 
 def reach(dims: Sequence[Dim]) -> Span:
-    """How far repetitions lie from the first one in memory: smallest and largest distance, bytes."""
+    """Return the smallest and largest distance of a repetition from the first one in memory, bytes."""
     steps = [(dim.count - 1) * dim.memory for dim in dims]
     return Span(sum(step for step in steps if step < 0), sum(step for step in steps if step > 0))
 
 
 def packed_reach(dims: Sequence[Dim]) -> int:
-    """How far the last repetition lies from the first one in the packed stream, bytes."""
+    """Return the distance of the last repetition from the first one in the packed stream, bytes."""
     return sum((dim.count - 1) * dim.packed for dim in dims)
 
 
 def positions(dims: Sequence[Dim]) -> tuple[IntArray, IntArray]:
-    """Where all repetitions lie relative to the first one: in memory and packed, bytes, the last dim fastest."""
+    """Return the offsets of all repetitions from the first, in memory and packed, bytes, with the last dim fastest."""
     memory = packed = np.zeros(1, np.int64)
     for dim in dims:
         index = np.arange(dim.count, dtype=np.int64)
@@ -56,23 +56,23 @@ def positions(dims: Sequence[Dim]) -> tuple[IntArray, IntArray]:
     return memory, packed
 
 
-#: runs up to this length, bytes, are elements of views; longer ones numpy copies faster as a dimension of bytes
+#: runs up to this length, bytes, are elements of views; numpy copies longer ones faster as a dimension of bytes
 LONGEST_ELEMENT: Final = 512
 
 _WORDS: Final = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}
 
 
 def element_dtype(nbytes: int) -> np.dtype[Any]:
-    """The type by which numpy copies so many bytes at once: an unsigned integer, or opaque bytes."""
+    """Return the type with which numpy copies `nbytes` bytes at once: an unsigned integer, or opaque bytes."""
     return np.dtype(_WORDS.get(nbytes, f"V{nbytes}"))
 
 
 class Grid(NamedTuple):
-    """Repeated runs as numpy has them.
+    """Repeated runs, described for numpy.
 
     Attributes:
         dtype: type of the elements.
-        shape: of the views on both sides.
+        shape: shape of the views on both sides.
         memory, packed: strides of the views, bytes.
     """
 
@@ -83,7 +83,7 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, dims: Sequence[Dim], run: int) -> Grid:
-        """That of runs of plain bytes."""
+        """Return the grid of runs of plain bytes."""
         if run > LONGEST_ELEMENT:
             dims, run = (*dims, Dim(run, 1, 1)), 1
         shape, memory, packed = zip(*dims, strict=True)
@@ -95,11 +95,11 @@ class StridedBlock:
     """A run of bytes, repeated in regular strides.
 
     Attributes:
-        memory: where the first run lies in memory, bytes.
-        packed: where it lies in the packed stream, bytes.
+        memory: position of the first run in memory, bytes.
+        packed: position of the first run in the packed stream, bytes.
         dims: repetitions, the outermost first; strides add up.
         run: bytes of one run in memory.
-        kind: None for plain bytes. Otherwise a run is one element of that kind, whose packed form is its own.
+        kind: None for plain bytes. Otherwise a run is one element of that kind, with its own packed form.
         packed_run: bytes of one run in the packed stream; `run` for plain bytes.
     """
 
@@ -115,7 +115,7 @@ class StridedBlock:
             object.__setattr__(self, "packed_run", self.run)
 
     def normal(self) -> StridedBlock:
-        """The same copies with as few dims as possible: those that continue each other are one."""
+        """Return the same copies with as few dims as possible; dims that continue each other are merged."""
         run, packed_run = self.run, self.packed_run
         dims: list[Dim] = []
         for dim in reversed(self.dims):
@@ -132,7 +132,7 @@ class StridedBlock:
         return StridedBlock(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
 
     def shifted(self, memory: int, packed: int) -> StridedBlock:
-        """The same copies elsewhere.
+        """Return the same copies at another place.
 
         Args:
             memory, packed: distances, bytes.
@@ -140,32 +140,32 @@ class StridedBlock:
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
-        """The copies repeated, in normal form."""
+        """Return the repeated copies, in normal form."""
         return dataclasses.replace(self, dims=(dim, *self.dims)).normal()
 
     def span(self) -> Span:
-        """The bytes of memory between which it lies."""
+        """Return the span of its bytes in memory."""
         low, high = reach(self.dims)
         return Span(self.memory + low, self.memory + high + self.run)
 
     @functools.cached_property
     def grid(self) -> Grid:
-        """How numpy moves it; of plain bytes, with dims."""
+        """The grid with which numpy copies the block, which has dims and is of plain bytes."""
         return Grid.of(self.dims, self.run)
 
     def expand(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Every run: where in memory, where packed, and how long in memory, bytes."""
+        """Return, for every run, its position in memory, its position packed, and its length in memory, bytes."""
         memory, packed = positions(self.dims)
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """What of it lies in the first bytes of the packed stream; of elements with a kind, whole ones only.
+        """Yield the part in the first bytes of the packed stream; only whole elements if they have a kind.
 
         Args:
             nbytes: length of the prefix.
 
         Yields:
-            At most one block more than it has dims.
+            At most one block more than the number of dims.
         """
         room = nbytes - self.packed
         if room <= 0:
@@ -191,13 +191,13 @@ class StridedBlock:
 
 
 class Steps(NamedTuple):
-    """How irregular places lie.
+    """The distances between irregular places.
 
     Attributes:
-        origin: the first of them in memory, bytes.
-        step: a divisor of all their distances from there, bytes.
-        places: number of places that are so far apart, from the first to the last of them in memory.
-        regular: whether each is `step` behind the one before.
+        origin: the first place in memory, bytes.
+        step: a common divisor of all distances from there, bytes.
+        places: number of places at this distance, from the first to the last in memory.
+        regular: whether each place is `step` after the previous one.
     """
 
     origin: int
@@ -207,10 +207,10 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, places: IntArray, nbytes: int) -> Steps:
-        """That of runs at some places, (n,) bytes.
+        """Return the steps of runs at some places, (n,) bytes.
 
         Args:
-            nbytes: of each run; the step, if that divides the distances.
+            nbytes: length of each run; it is the step if it divides the distances.
         """
         steps = np.diff(places)
         if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
@@ -222,15 +222,15 @@ class Steps(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScatteredRuns:
-    """Runs of bytes at irregular places, all together repeated in regular strides.
+    """Runs of bytes at irregular places; the whole set may be repeated in regular strides.
 
     Attributes:
-        offsets: (n,) where the runs lie in memory, bytes.
-        packed: (n,) where they lie in the packed stream, bytes.
-        runs: (n,) bytes of each run in memory, or an int when all are the same.
+        offsets: (n,) positions of the runs in memory, bytes.
+        packed: (n,) positions of the runs in the packed stream, bytes.
+        runs: (n,) bytes of each run in memory, or an int if all are equal.
         dims: repetitions of the whole; strides add up to the offsets.
-        kind: as that of a `StridedBlock`; then `runs` is an int.
-        packed_run: bytes of one run in the packed stream for elements with a kind; -1 for plain bytes: as in memory.
+        kind: see `StridedBlock`; if it is not None, `runs` is an int.
+        packed_run: bytes of one run in the packed stream for elements with a kind; -1 for plain bytes.
     """
 
     offsets: IntArray
@@ -241,7 +241,7 @@ class ScatteredRuns:
     packed_run: int = -1
 
     def shifted(self, memory: int, packed: int) -> ScatteredRuns:
-        """The same copies elsewhere.
+        """Return the same copies at another place.
 
         Args:
             memory, packed: distances, bytes.
@@ -249,16 +249,16 @@ class ScatteredRuns:
         return dataclasses.replace(self, offsets=self.offsets + memory, packed=self.packed + packed)
 
     def repeated(self, dim: Dim) -> ScatteredRuns:
-        """The copies repeated."""
+        """Return the repeated copies."""
         return self if dim.count == 1 else dataclasses.replace(self, dims=(dim, *self.dims))
 
     def take(self, chosen: slice | IntArray | npt.NDArray[np.bool_]) -> ScatteredRuns:
-        """Some of the runs, with all their repetitions."""
+        """Return some of the runs, with all their repetitions."""
         runs = self.runs if isinstance(self.runs, int) else self.runs[chosen]
         return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=runs)
 
     def block(self, index: int) -> StridedBlock:
-        """One of the runs, with all its repetitions."""
+        """Return one of the runs, with all its repetitions."""
         run = self.runs if isinstance(self.runs, int) else int(self.runs[index])
         memory, packed = int(self.offsets[index]), int(self.packed[index])
         return StridedBlock(memory, packed, self.dims, run, self.kind, self.packed_run).normal()
@@ -269,23 +269,23 @@ class ScatteredRuns:
         return Span(int(self.offsets.min()) + low, int((self.offsets + self.runs).max()) + high)
 
     def span(self) -> Span:
-        """The bytes of memory between which it lies."""
+        """Return the span of its bytes in memory."""
         return self._span
 
     @property
     def uniform(self) -> bool:
-        """Whether all runs have the same length."""
+        """True if all runs have the same length."""
         return isinstance(self.runs, int)
 
     @property
     def run(self) -> int:
-        """The length of all runs, which must be uniform, bytes."""
+        """The length of every run, bytes; the runs must be uniform."""
         assert isinstance(self.runs, int)
         return self.runs
 
     @functools.cached_property
     def mean_run(self) -> float:
-        """The length of a run on average, bytes."""
+        """The average length of a run, bytes."""
         return self.runs if isinstance(self.runs, int) else float(self.runs.mean())
 
     @functools.cached_property
@@ -301,35 +301,35 @@ class ScatteredRuns:
 
     @functools.cached_property
     def repetitions(self) -> int:
-        """How often each run occurs."""
+        """The number of repetitions of each run."""
         return math.prod(dim.count for dim in self.dims)
 
     @functools.cached_property
     def grid(self) -> Grid:
-        """How numpy moves each run with its repetitions; of uniform plain bytes, with dims."""
+        """The grid with which numpy copies each run with its repetitions, for uniform plain bytes with dims."""
         return Grid.of(self.dims, self.run)
 
     @functools.cached_property
     def memory_steps(self) -> Steps:
-        """How the runs lie in memory."""
+        """Steps of the runs in memory."""
         return Steps.of(self.offsets, self.run)
 
     @functools.cached_property
     def packed_steps(self) -> Steps:
-        """How the runs lie in the packed stream."""
+        """Steps of the runs in the packed stream."""
         return Steps.of(self.packed, self.run if self.kind is None else self.packed_run)
 
     def of_length(self, nbytes: int) -> ScatteredRuns:
-        """The runs of that length."""
+        """Return the runs of one length."""
         chosen = np.flatnonzero(np.broadcast_to(self.runs, self.offsets.shape) == nbytes)
         return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=nbytes)
 
     def packed_runs(self) -> IntArray | int:
-        """Bytes of each run in the packed stream: an array, or an int when all are the same."""
+        """Return the bytes of each run in the packed stream: an array, or an int if all are equal."""
         return self.runs if self.kind is None else self.packed_run
 
     def expand(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Every run: where in memory, where packed, and how long in memory, bytes."""
+        """Return, for every run, its position in memory, its position packed, and its length in memory, bytes."""
         memory, packed = positions(self.dims)
         runs = np.broadcast_to(np.asarray(self.runs, np.int64), self.offsets.shape)
         return (
@@ -339,7 +339,7 @@ class ScatteredRuns:
         )
 
     def prefix(self, nbytes: int) -> Iterator[Part]:
-        """What of it lies in the first bytes of the packed stream, as `StridedBlock.prefix`."""
+        """Yield the part in the first bytes of the packed stream, like `StridedBlock.prefix`."""
         if not self.dims:
             yield from self._prefix_of_runs(nbytes)
             return

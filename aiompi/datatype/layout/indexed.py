@@ -1,8 +1,8 @@
 """Copies between memory and a message at irregular places: by index arrays, or one by one.
 
-Index arrays are made chunk by chunk, so that they stay in the cache and need no memory to speak of. They pay for
-short runs: an element of a uniform run costs numpy some nanoseconds, while a copy of its own costs as much as some
-dozens of elements. Runs of different lengths are cut into words, or taken length by length.
+Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. They pay off for short
+runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as several
+dozen elements. Runs of different lengths are cut into words, or copied in groups of equal length.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from aiompi.datatype.layout.strided import Array, Memory
 #: bytes of a chunk, and indices in it
 _CHUNK_BYTES: Final = 2**20
 _CHUNK: Final = 2**16
-#: bounds from which on something else is faster: runs that are few, repetitions of them that are many, words in a
-#: run on average, and runs per length of run
+#: thresholds at which another method becomes faster: a small number of runs, a large number of repetitions, the average
+#: number of words in a run, and the number of runs per distinct length
 _FEW: Final = 32
 _REPETITIONS: Final = 256
 _WORDS: Final = 16
@@ -32,7 +32,7 @@ class Window:
 
     Args:
         view: (m,) elements.
-        index: (n,) which of them; None when it is all.
+        index: (n,) indices into the view; None for all elements.
     """
 
     __slots__ = ("index", "view")
@@ -42,38 +42,38 @@ class Window:
         self.index = index
 
     def room(self) -> Array:
-        """(n,) Where elements may be put before they are written: in place if they lie in regular strides."""
+        """Return an array (n,) for elements to be written: in place if they lie in regular strides."""
         return self.view if self.index is None else np.empty(len(self.index), self.view.dtype)
 
     def read(self) -> Array:
-        """(n,) The elements: in place if they lie in regular strides, otherwise copied."""
+        """Return the elements (n,): in place if they lie in regular strides, otherwise copied."""
         return self.view if self.index is None else self.view[self.index]
 
     def write(self, elements: Array) -> None:
-        """Put elements, (n,), into their places."""
+        """Write elements (n,) to their places."""
         if self.index is not None:
             self.view[self.index] = elements
         elif elements is not self.view:
             self.view[...] = elements
 
     def copy_to(self, target: Window) -> None:
-        """Copy the elements to other places, as many."""
+        """Copy the elements to the same number of other places."""
         flags = self.view.flags
         if target.index is None and self.index is not None and flags.c_contiguous and flags.aligned:
-            # Without "clip" numpy would fill a copy of the target first. No index is outside.
+            # Without "clip" numpy would fill a copy of the target first. No index is out of range.
             self.view.take(self.index, out=target.view, mode="clip")
         else:
             target.write(self.read())
 
 
 class Places(NamedTuple):
-    """Where elements begin.
+    """The places at which elements begin.
 
     Attributes:
         origin: the first place in memory, bytes.
-        step: distance between the places that `chosen` tells apart, bytes.
-        places: number of these.
-        chosen: (n,) which of them; None when it is all.
+        step: distance between the places that `chosen` indexes, bytes.
+        places: number of these places.
+        chosen: (n,) indices of the places in use; None for all.
     """
 
     origin: int
@@ -83,12 +83,12 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, places: IntArray, steps: Steps, room: IntArray) -> Places:
-        """Those of uniform runs.
+        """Return the places of uniform runs.
 
         Args:
             places: (n,) bytes.
-            steps: how these and others lie.
-            room: (n or more,) to be overwritten, and kept while the result is in use.
+            steps: the steps of all runs.
+            room: (n or more,) scratch memory, in use as long as the result.
         """
         if steps.regular:
             return cls(int(places[0]), steps.step, len(places), None)
@@ -97,10 +97,10 @@ class Places(NamedTuple):
 
     @classmethod
     def of_words(cls, places: IntArray, counts: IntArray, grain: int) -> Places:
-        """Those of the words of runs.
+        """Return the places of the words of runs.
 
         Args:
-            places: (n,) of runs, bytes.
+            places: (n,) places of the runs, bytes.
             counts: (n,) length of each, words.
             grain: length of a word, which divides the distances of the runs, bytes.
         """
@@ -114,18 +114,18 @@ class Places(NamedTuple):
         return cls(origin, grain, int((firsts + counts).max()), chosen)
 
     def window(self, memory: Memory, dtype: np.dtype[Any], shift: int) -> Window:
-        """The elements there.
+        """Return the elements at these places.
 
         Args:
             memory: contiguous bytes.
             dtype: type of the elements.
-            shift: position from which the places count, bytes.
+            shift: position of place 0, bytes.
         """
         return Window(np.ndarray((self.places,), dtype, memory, shift + self.origin, (self.step,)), self.chosen)
 
 
 def _divided(numbers: IntArray, divisor: int) -> IntArray:
-    """The quotients, in place."""
+    """Divide in place and return the quotients."""
     if divisor & (divisor - 1):
         numbers //= divisor
     else:
@@ -134,7 +134,7 @@ def _divided(numbers: IntArray, divisor: int) -> IntArray:
 
 
 def move(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
-    """Copy runs of plain bytes at irregular places; as `strided.move`."""
+    """Copy runs of plain bytes at irregular places; for the arguments see `strided.move`."""
     if one_by_one(block):
         _move_one_by_one(block, memory, base, packed, unpacking)
     elif block.uniform:
@@ -147,7 +147,7 @@ def move(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpack
 
 
 def one_by_one(block: ScatteredRuns) -> bool:
-    """Whether runs are too few, too long, or too often repeated, for index arrays to pay."""
+    """Return True if the runs are too few, too long or repeated too often for index arrays to pay off."""
     repetitions = block.repetitions
     few = len(block.offsets) <= max(_FEW, 8 * repetitions)
     return few or repetitions >= _REPETITIONS or block.mean_run > LONGEST_ELEMENT
@@ -161,20 +161,20 @@ def windows(
     memory_dtype: np.dtype[Any],
     packed_dtype: np.dtype[Any],
 ) -> Iterator[tuple[Window, Window]]:
-    """Where the elements of uniform runs lie.
+    """Yield the places of the elements of uniform runs.
 
     Args:
         block: which bytes go where.
-        memory, base, packed: as for `strided.move`.
-        memory_dtype, packed_dtype: types of a run in memory and in the message, as long as it is there.
+        memory, base, packed: see `strided.move`.
+        memory_dtype, packed_dtype: types of a run in memory and in the message, with its size there.
 
     Yields:
-        For each part of the block, where it lies in memory and in the message.
+        Places in memory and in the message for each part of the block.
     """
     shifts = _shifts(block)
     longest = max(memory_dtype.itemsize, packed_dtype.itemsize)
     count = min(len(block.offsets), _CHUNK, _CHUNK_BYTES // longest)
-    rooms = np.empty((2, count), np.int64)  # not one per chunk, for which the kernel would have to clear pages
+    rooms = np.empty((2, count), np.int64)  # shared by all chunks: the kernel would clear new pages for each
     for chunk in _chunks(block, count):
         inside = Places.of(chunk.offsets, block.memory_steps, rooms[0])
         outside = Places.of(chunk.packed, block.packed_steps, rooms[1])
@@ -183,7 +183,7 @@ def windows(
 
 
 def _words(block: ScatteredRuns, memory: Memory, base: int, packed: Memory) -> Iterator[tuple[Window, Window]]:
-    """As `windows`, for short runs of different lengths, cut into words that are the same."""
+    """Do the same as `windows` for short runs of different lengths, cut into words of equal length."""
     shifts, grain = _shifts(block), block.grain
     dtype = element_dtype(grain)
     for chunk in _chunks(block, max(1, _CHUNK * grain // block.longest_run)):
@@ -202,7 +202,7 @@ def _copy(pairs: Iterator[tuple[Window, Window]], unpacking: bool) -> None:
 
 
 def _move_by_length(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
-    """Runs of the same length at once, if there are many of most lengths."""
+    """Copy runs of the same length at once if most lengths occur many times."""
     for chunk in _chunks(block, _CHUNK):
         lengths = np.unique(chunk.runs).tolist()
         if len(lengths) * _SAME_LENGTH > len(chunk.offsets):
@@ -229,7 +229,7 @@ def _move_one_by_one(block: ScatteredRuns, memory: Memory, base: int, packed: Me
 
 
 def _chunks(block: ScatteredRuns, count: int) -> Iterator[ScatteredRuns]:
-    """A block in parts of so many runs."""
+    """Yield a block in parts of `count` runs."""
     if len(block.offsets) <= count:
         yield block
         return
@@ -238,6 +238,6 @@ def _chunks(block: ScatteredRuns, count: int) -> Iterator[ScatteredRuns]:
 
 
 def _shifts(block: ScatteredRuns) -> list[tuple[int, int]]:
-    """How far each repetition lies from the first one, in memory and packed, bytes."""
+    """Return the distance of each repetition from the first one, in memory and packed, bytes."""
     shifts, packed_shifts = positions(block.dims)
     return list(zip(shifts.tolist(), packed_shifts.tolist(), strict=True))

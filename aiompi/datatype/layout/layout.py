@@ -7,8 +7,8 @@ so their order does not matter. Address 0 of a layout is where the buffer argume
     vector(3 blocks of 2 doubles, stride 4)        memory  [aa..bb..cc]     packed  [aabbcc]
     StridedBlock(memory=0, packed=0, dims=(Dim(count=3, memory=32, packed=16),), run=16)
 
-Runs that continue each other on both sides are merged, and regular displacements are strides, however they were
-said: a type without gaps is a single run, and an indexed type with regular displacements is a vector.
+Runs that are adjacent on both sides are merged, and regular displacements become strides. So a type without gaps is a
+single run, and an indexed type with regular displacements is a vector.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _LIMIT: Final = 2**62
 
 
 class Layout:
-    """The copies between memory and the packed stream that a datatype stands for; immutable.
+    """The copies between memory and the packed stream that a datatype describes; immutable.
 
     Attributes:
         size: bytes in the packed stream.
-        lb, ub: the bytes of memory lie in [lb, ub); 0, 0 when there are none.
+        lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
         blocks: the copies.
-        contiguous: whether the packed stream is the memory in [lb, ub) as it lies there.
+        contiguous: whether the packed stream equals the memory in [lb, ub).
     """
 
     __slots__ = ("_overlapping", "blocks", "contiguous", "lb", "size", "ub")
 
     def __init__(self, size: int, span: Span, blocks: tuple[Part, ...]) -> None:
-        """For blocks whose span is known; see `of` for others, and the constructors below.
+        """Make a layout of blocks whose span is known; see also `of` and the constructors below.
 
         Args:
             size: bytes in the packed stream.
-            span: the bytes of memory between which the blocks lie.
-            blocks: the copies; none touches a byte of the packed stream that another does.
+            span: the span of the blocks in memory.
+            blocks: the copies, which are disjoint in the packed stream.
 
         Raises:
-            InvalidArgumentError: it reaches beyond addresses of 64 bits.
+            InvalidArgumentError: an address needs more than 64 bits.
         """
         self.size = size
         self.lb, self.ub = span
@@ -61,7 +61,7 @@ class Layout:
 
     @staticmethod
     def of(size: int, blocks: Sequence[Part]) -> Layout:
-        """Some blocks of a packed stream, which they need not fill.
+        """Return the layout of some blocks of a packed stream, which they need not fill.
 
         Args:
             size: bytes in the packed stream.
@@ -71,22 +71,22 @@ class Layout:
 
     @staticmethod
     def run(nbytes: int) -> Layout:
-        """Contiguous bytes at address 0."""
+        """Return the layout of contiguous bytes at address 0."""
         return Layout(nbytes, Span(0, nbytes), (StridedBlock(0, 0, (), nbytes),)) if nbytes else EMPTY
 
     @staticmethod
     def element(kind: object, memory_nbytes: int, packed_nbytes: int) -> Layout:
-        """One element at address 0 whose packed form is not that of memory.
+        """Return the layout of an element at address 0 whose packed form differs from its form in memory.
 
         Args:
-            kind: what it is; elements of different kinds stay apart.
+            kind: kind of the element; elements of different kinds are not merged.
             memory_nbytes, packed_nbytes: its size in memory and in the packed stream, at least 1.
         """
         block = StridedBlock(0, 0, (), memory_nbytes, kind, packed_nbytes)
         return Layout(packed_nbytes, Span(0, memory_nbytes), (block,))
 
     def repeat(self, count: int, stride: int) -> Layout:
-        """Copies at 0, stride, 2 * stride ... in packed order.
+        """Return the layout of copies at 0, stride, 2 * stride ... in packed order.
 
         Args:
             count: number of copies, at least 0.
@@ -102,7 +102,7 @@ class Layout:
         return Layout(count * self.size, span, tuple(block.repeated(dim) for block in self.blocks))
 
     def shift(self, nbytes: int) -> Layout:
-        """The same at another address.
+        """Return the same layout at another address.
 
         Args:
             nbytes: distance in memory.
@@ -115,7 +115,7 @@ class Layout:
 
     @staticmethod
     def concat(layouts: Iterable[Layout]) -> Layout:
-        """Layouts one after the other in the packed stream."""
+        """Return a layout of several layouts, one after the other in the packed stream."""
         layouts = [layout for layout in layouts if layout.blocks]
         if not layouts:
             return EMPTY
@@ -130,7 +130,7 @@ class Layout:
         return Layout(size, span, tuple(arrange.merged(parts)))
 
     def place(self, displacements: npt.ArrayLike, lengths: npt.ArrayLike, extent: int) -> Layout:
-        """Copies at given places, in the order listed: `lengths[i]` at `displacements[i] + k * extent`.
+        """Return the layout of copies in the order listed: `lengths[i]` copies at `displacements[i] + k * extent`.
 
         Args:
             displacements: (n,) bytes in memory.
@@ -138,7 +138,7 @@ class Layout:
             extent: distance in memory between the copies at one place, bytes.
 
         Raises:
-            InvalidArgumentError: it reaches beyond addresses of 64 bits.
+            InvalidArgumentError: an address needs more than 64 bits.
         """
         where = np.asarray(displacements, np.int64)
         times = np.asarray(lengths, np.int64)
@@ -153,7 +153,7 @@ class Layout:
         return self._placed_unevenly(where, times, extent)
 
     def _check_placed(self, where: IntArray, times: IntArray, extent: int) -> None:
-        """Numpy's integers have 64 bits and overflow in silence."""
+        """Check the range first, because numpy's 64-bit integers overflow silently."""
         most = int(times.max())
         furthest = max(abs(int(where.min())), abs(int(where.max())))
         _check_range(furthest + (most + 1) * abs(extent) + max(abs(self.lb), abs(self.ub)))
@@ -161,7 +161,7 @@ class Layout:
             _check_range(sum(np.broadcast_to(times, where.shape).tolist()) * self.size)
 
     def _placed(self, where: IntArray) -> Layout:
-        """One copy at each place."""
+        """Return the layout of one copy at each place."""
         packed = np.arange(len(where), dtype=np.int64) * self.size
         parts: list[Part] = []
         for block in self.blocks:
@@ -170,7 +170,7 @@ class Layout:
         return Layout(len(where) * self.size, span, tuple(parts))
 
     def _placed_unevenly(self, where: IntArray, times: IntArray, extent: int) -> Layout:
-        """Different numbers of copies at each place."""
+        """Return the layout of different numbers of copies at each place."""
         sizes = times * self.size
         packed = np.cumsum(sizes) - sizes
         reach = (times - 1) * extent
@@ -187,7 +187,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """What lies in the first bytes of the packed stream; of elements with a kind, whole ones only.
+        """Return the part in the first bytes of the packed stream; only whole elements if they have a kind.
 
         Args:
             nbytes: length of the prefix.
@@ -200,13 +200,13 @@ class Layout:
         return Layout.of(max(nbytes, 0), parts)
 
     def overlapping(self) -> bool:
-        """Whether some byte of memory occurs more than once, which a receive must not have (section 3.12.5)."""
+        """Return True if a byte of memory occurs more than once, which a receive forbids (section 3.12.5)."""
         if self._overlapping is None:
             self._overlapping = overlapping(self.blocks)
         return self._overlapping
 
     def runs(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Every run: where in memory, where in the packed stream, and how long in memory, bytes; in packed order."""
+        """Return position in memory, position packed, and length in memory of every run, bytes, in packed order."""
         if not self.blocks:
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
         columns = [np.concatenate(column) for column in zip(*(block.expand() for block in self.blocks), strict=True)]
@@ -224,7 +224,7 @@ def _is_run(part: Part, nbytes: int) -> bool:
 
 
 def span_of(parts: Sequence[Part]) -> Span:
-    """The bytes of memory between which blocks lie."""
+    """Return the span of blocks in memory."""
     spans = [part.span() for part in parts]
     return Span(min(span.low for span in spans), max(span.high for span in spans)) if spans else Span(0, 0)
 
@@ -232,7 +232,7 @@ def span_of(parts: Sequence[Part]) -> Span:
 def _check_range(reach: int) -> None:
     if reach >= _LIMIT:
         raise InvalidArgumentError(
-            f"the datatype reaches {reach} bytes far, beyond what addresses of 64 bits can tell; "
+            f"the datatype extends over {reach} bytes, which is too much for addresses of 64 bits; "
             "use smaller displacements, counts or extents"
         )
 

@@ -1,4 +1,4 @@
-"""Packing and unpacking: the copies of a `Layout`, made by numpy (section 3.13)."""
+"""Packing and unpacking: numpy makes the copies that a `Layout` describes (section 3.13)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
     """Copy from memory into a message.
 
     Args:
-        layout: which bytes go where.
+        layout: the copies to make.
         memory: contiguous bytes to read.
         base: position in it of address 0 of the layout.
         out: contiguous bytes to write, `layout.size` of them or more.
 
     Raises:
-        InvalidBufferError: a byte would lie outside of the memory, or of `out`.
+        InvalidBufferError: a byte lies outside the memory or outside `out`.
     """
     _check_room(layout, out)
     _check_bounds(layout, memory, base)
@@ -34,23 +34,23 @@ def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
 
 
 def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
-    """Copy from a message into memory; bytes that are not in the message are not touched.
+    """Copy from a message into memory; other bytes of the memory are not changed.
 
     Args:
-        layout: which bytes go where.
+        layout: the copies to make.
         payload: contiguous bytes of the message, or any first part of it.
         memory: contiguous bytes to write.
         base: position in it of address 0 of the layout.
 
     Raises:
-        InvalidBufferError: a byte would lie outside of the memory, the memory is read-only, or the message is longer
-            than the layout.
+        InvalidBufferError: a byte lies outside the memory, the memory is read-only, or the message is longer than the
+            layout.
     """
     length = len(payload)
     if length != layout.size:
         if length > layout.size:
             raise InvalidBufferError(
-                f"a message of {length} bytes was to be unpacked into {layout.size}; pass a prefix"
+                f"a message of {length} bytes cannot be unpacked into {layout.size} bytes; pass a prefix"
             )
         layout = layout.prefix(length)
     _check_bounds(layout, memory, base)
@@ -67,19 +67,19 @@ def views(
     packed_dtype: np.dtype[Any],
     unpacking: bool = False,
 ) -> Iterator[tuple[Array, Array]]:
-    """Elements of a block, on both sides, for copies that change them.
+    """Yield the elements of a block on both sides, for copies that convert them.
 
     Args:
         block: block of a layout whose bounds have been checked, see `check`.
-        memory, base: as for `pack` and `unpack`.
+        memory, base: see `pack` and `unpack`.
         packed: the message.
         memory_dtype: type of a run in memory; its size is that of the run.
         packed_dtype: type of a run in the message; its size is that of the packed run.
-        unpacking: which side is written.
+        unpacking: whether memory is written, or the message.
 
     Yields:
-        (in memory, in the message), of the same shape. What is written to the side that is to be written counts once
-        the next pair is asked for.
+        (in memory, in the message), of equal shape. Values written to the target side take effect when the next pair
+        is requested.
     """
     if isinstance(block, StridedBlock):
         shape = tuple(dim.count for dim in block.dims)
@@ -104,7 +104,7 @@ def check(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: 
     """Check that `views` of all blocks of a layout lie within the memory and the message.
 
     Raises:
-        InvalidBufferError: as `pack` or `unpack`.
+        InvalidBufferError: see `pack` and `unpack`.
     """
     _check_room(layout, packed)
     _check_bounds(layout, memory, base)

@@ -1,4 +1,4 @@
-"""Whether blocks share bytes of memory: exact, and cheap for what is strided without interleaving."""
+"""An exact test whether blocks share bytes of memory, cheap for strided blocks that do not interleave."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 
 from aiompi.datatype.layout.blocks import Dim, Part, ScatteredRuns, StridedBlock
 
-#: bytes of working memory that a run costs when runs are sorted
+#: working memory per run when runs are sorted, bytes
 _RUN: Final = 32
-#: runs are sorted anyway when there are so few per run of the parts, because memory is then in proportion to these
+#: up to this number of runs per place of the parts, runs are sorted anyway: memory is then proportional to the parts
 _FEW: Final = 8
 
 
 def overlapping(parts: Sequence[Part]) -> bool:
-    """Whether some byte of memory occurs more than once in the parts."""
+    """Return True if a byte of memory occurs more than once in the parts."""
     return any(_tangled(cluster) for cluster in _clusters(parts))
 
 
 def _clusters(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Parts that may touch each other, because the intervals in which they lie do."""
+    """Yield groups of parts whose spans overlap."""
     cluster: list[Part] = []
     high = 0
     for part in sorted(parts, key=lambda part: part.span().low):
@@ -40,7 +40,7 @@ def _clusters(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _tangled(cluster: list[Part]) -> bool:
-    """Whether parts of a cluster overlap: without the outermost stride that all share, if it is wide enough."""
+    """Return True if parts of a cluster overlap. A wide outermost stride that all parts share is left out."""
     if len(cluster) == 1 and not cluster[0].dims:
         return isinstance(cluster[0], ScatteredRuns) and _marked_twice(cluster)
     outer = _widest(cluster[0])
@@ -56,19 +56,19 @@ def _tangled(cluster: list[Part]) -> bool:
 
 
 def _widest(part: Part) -> Dim | None:
-    """The dim of the longest stride in memory; one of stride 0, if there is any."""
+    """Return the dim with the longest stride in memory, or one with stride 0 if there is any."""
     return max(part.dims, key=lambda dim: abs(dim.memory) or math.inf, default=None)
 
 
 def _without(part: Part, outer: Dim) -> Part:
-    """A part without the dim of that count and stride."""
+    """Return a part without the dim that has the count and stride of `outer`."""
     dims = list(part.dims)
     dims.remove(next(dim for dim in dims if dim[:2] == outer[:2]))
     return dataclasses.replace(part, dims=tuple(dims))
 
 
 def _marked_twice(cluster: list[Part]) -> bool:
-    """The exact answer for parts in any relation, from all their runs."""
+    """Return True if parts overlap, from all their runs; works for any parts."""
     total = sum(_touched(part) for part in cluster)
     low, high = min(part.span().low for part in cluster), max(part.span().high for part in cluster)
     if total > high - low:
@@ -87,7 +87,7 @@ def _nruns(part: Part) -> int:
 
 
 def _touched(part: Part) -> int:
-    """Bytes of memory, those that occur twice counted twice."""
+    """Return the bytes of memory, counting repeated bytes each time."""
     if isinstance(part, StridedBlock) or isinstance(part.runs, int):
         run = part.run if isinstance(part, StridedBlock) else part.runs
         return _nruns(part) * int(run)
@@ -95,7 +95,7 @@ def _touched(part: Part) -> int:
 
 
 def _lengths(part: Part, low: int) -> Iterator[int]:
-    """Lengths whose common divisor divides the place of every byte, relative to `low`."""
+    """Yield lengths whose common divisor divides the length of every run and its position relative to `low`."""
     yield from (abs(dim.memory) for dim in part.dims)
     if isinstance(part, StridedBlock):
         yield from (part.run, part.memory - low)
@@ -114,7 +114,7 @@ def _sorted_overlap(cluster: list[Part]) -> bool:
 
 
 def _marks(cluster: list[Part], low: int, high: int, grain: int) -> int:
-    """Number of grains touched."""
+    """Return the number of grains in use."""
     marks = np.zeros((high - low) // grain, np.bool_)
     for part in cluster:
         for block in _singles(part):

@@ -1,4 +1,4 @@
-"""Copies between memory and a message that numpy makes by strides."""
+"""Strided copies between memory and a message, made by numpy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def move(block: StridedBlock, memory: Memory, base: int, packed: Memory, unpacki
     """Copy a block of plain bytes.
 
     Args:
-        block: which bytes go where.
+        block: the copies to make.
         memory: contiguous bytes.
         base: position in it of address 0 of the layout.
         packed: contiguous bytes of the message.
-        unpacking: whether to copy from the message into memory, or the other way.
+        unpacking: whether to copy from the message into memory, or from memory into the message.
     """
     start, packed_start = base + block.memory, block.packed
     if block.dims:
@@ -31,7 +31,7 @@ def move(block: StridedBlock, memory: Memory, base: int, packed: Memory, unpacki
 
 
 def move_run(memory: Memory, start: int, packed: Memory, packed_start: int, nbytes: int, unpacking: bool) -> None:
-    """Copy contiguous bytes; as `move`, but it says itself where they begin on both sides."""
+    """Copy contiguous bytes that begin at given positions on both sides; see `move`."""
     if unpacking:
         memory[start : start + nbytes] = packed[packed_start : packed_start + nbytes]  # type: ignore[assignment]
     else:
@@ -39,7 +39,7 @@ def move_run(memory: Memory, start: int, packed: Memory, packed_start: int, nbyt
 
 
 def move_grid(grid: Grid, memory: Memory, start: int, packed: Memory, packed_start: int, unpacking: bool) -> None:
-    """Copy runs in regular strides; as `move`, but it says itself where they begin on both sides."""
+    """Copy runs in regular strides that begin at given positions on both sides; see `move`."""
     inside: Array = np.ndarray(grid.shape, grid.dtype, memory, start, grid.memory)
     outside: Array = np.ndarray(grid.shape, grid.dtype, packed, packed_start, grid.packed)
     if unpacking:

@@ -203,7 +203,7 @@ def test_counts_beyond_memory() -> None:
     ],
 )
 def test_beyond_64_bits(build: Callable[[], Layout]) -> None:
-    with pytest.raises(InvalidArgumentError, match="beyond what addresses of 64 bits can tell"):
+    with pytest.raises(InvalidArgumentError, match="too much for addresses of 64 bits"):
         build()
 
 

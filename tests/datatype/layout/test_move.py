@@ -200,7 +200,7 @@ def test_no_room_for_the_message() -> None:
 
 
 def test_too_long_a_message() -> None:
-    with pytest.raises(InvalidBufferError, match="a message of 17 bytes was to be unpacked into 16"):
+    with pytest.raises(InvalidBufferError, match="a message of 17 bytes cannot be unpacked into 16"):
         unpack(DOUBLE.repeat(2, 9), memoryview(bytes(17)), memoryview(bytearray(30)), 0)
 
 
