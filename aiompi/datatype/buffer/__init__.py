@@ -1,1 +1,1 @@
-"""Buffers: what a caller passes as memory, count and datatype, resolved and checked (sections 3.2.2 and 3.12.5)."""
+"""Buffers: the memory, count and datatype that a caller passes, resolved and checked (sections 3.2.2, 3.12.5)."""

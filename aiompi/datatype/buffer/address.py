@@ -1,11 +1,12 @@
-"""Addresses, and the memory behind them: Get_address, BOTTOM (sections 3.12.2 and 3.12.6).
+"""Addresses and the memory to which they refer: Get_address, BOTTOM (sections 3.12.2 and 3.12.6).
 
-An address is the real address of a byte, so that differences inside one storage are distances in bytes. But no
-address is followed blindly. `Get_address` notes in whose memory the location is; a buffer that starts at BOTTOM
-is looked up there, piece by piece, and every piece must lie in a storage that still exists. Owners are known by
-weak reference. Those that allow none, such as bytearray, are kept, and kept from moving, until `release`.
+An address is the real address of a byte, so differences within one storage are distances in bytes. Addresses are
+checked
+before use: `Get_address` registers the storage of the location, and every piece of a buffer at BOTTOM must lie in a
+registered storage that still exists. The registry holds weak references to owners. Owners without support for weak
+references, such as bytearray, are kept alive and in place until `release`.
 
-    owner      the object that frees the memory: not a slice or view of it, but what that was taken from
+    owner      the object that frees the memory, not a slice or view of it
     storage    the memory of one owner, from its first byte to its last
 """
 
@@ -32,16 +33,15 @@ __all__ = [
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-#: where runs lie in memory, where in the message, and how long they are
+#: positions of runs in memory, positions in the message, and lengths
 Runs: TypeAlias = tuple[Offsets, Offsets, Offsets]
 
-
-#: so many layouts are remembered with the storages they lie in, for programs that use them over and over
+#: number of layouts cached with their storages, for programs that use them repeatedly
 _RECENT: Final = 16
 
 
 class Bottom(Constant):
-    """Type of `BOTTOM`, the buffer from which absolute addresses count (section 3.12.2). It equals 0."""
+    """Type of `BOTTOM`, the origin of absolute addresses (section 3.12.2). It equals 0."""
 
     __slots__ = ()
 
@@ -52,23 +52,23 @@ BOTTOM: Final = Bottom()
 
 
 def owner_of(location: object) -> Any:
-    """The object that frees the memory in which a buffer lies: what it is a view of, or itself."""
+    """Return the object that frees the memory of a buffer: the object of which it is a view, or itself."""
     while (parent := _parent(location)) is not None:
         location = parent
     return location
 
 
 def _parent(location: object) -> object:
-    """What an object has its memory from; None if that is its own, or that of a stranger."""
+    """Return the object whose memory `location` uses; None if it uses its own memory or that of an unknown object."""
     if isinstance(location, np.ndarray):
         base = location.base
-        # A view made by numpy's strided tricks has a helper for its base, and the array behind that.
+        # The base of a view made by numpy's stride_tricks is a helper object, whose base is the array.
         return next(
             (it for it in (base, getattr(base, "base", None)) if isinstance(it, np.ndarray) or _exports(it)), None
         )
     if isinstance(location, memoryview):
         return location.obj
-    return getattr(location, "_b_base_", None)  # of a member of a ctypes structure or array
+    return getattr(location, "_b_base_", None)  # set for a member of a ctypes structure or array
 
 
 def _exports(candidate: object) -> bool:
@@ -80,7 +80,7 @@ def _exports(candidate: object) -> bool:
 
 
 class _Span:
-    """The bytes of an array from its first in memory to its last, to be taken up by numpy."""
+    """An array interface over the memory from the first byte of an array to its last."""
 
     def __init__(self, base: np.ndarray[Any, Any], start: int, nbytes: int) -> None:
         self.base = base
@@ -93,7 +93,7 @@ class _Span:
 
 
 def span_of(owner: object) -> Bytes:
-    """All memory of an owner, in the order of addresses; while it lives, so does the owner, which cannot move."""
+    """Return all memory of an owner in address order; the result keeps the owner alive and in place."""
     if not isinstance(owner, np.ndarray):
         memory: Any = exported(owner)
         return span_of(memory) if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
@@ -110,15 +110,15 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 class Storage:
-    """The memory of one owner as it was registered.
+    """The registered memory of one owner.
 
     Args:
-        owner: see `owner_of`.
-        forget: called when the owner is gone.
+        owner: result of `owner_of`.
+        forget: called when the owner is deleted.
 
     Attributes:
         start: address of the first byte.
-        stop: address behind the last byte.
+        stop: address after the last byte.
     """
 
     __slots__ = ("_owner", "_pin", "start", "stop")
@@ -135,7 +135,7 @@ class Storage:
             self._pin = memory
 
     def memory(self) -> Bytes | None:
-        """The memory, which stays in place while the result lives; None if it was freed or has moved."""
+        """Return the memory, which stays in place while the result lives; None if it was freed or has moved."""
         if self._owner is None:
             return self._pin
         owner = self._owner()
@@ -148,11 +148,11 @@ class Storage:
 
 
 class Piece(NamedTuple):
-    """The part of a layout that lies in one memory.
+    """The part of a layout in one memory.
 
     Attributes:
-        layout: says for every byte of the part where it is in the whole packed message.
-        memory: the bytes in which it lies.
+        layout: layout of the part; packed positions are those in the whole message.
+        memory: the memory of the part.
         base: position in `memory` of address 0 of the layout.
     """
 
@@ -162,7 +162,7 @@ class Piece(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """Storages in the order of their addresses. None contains another, so that both bounds grow."""
+    """Storages in address order. No storage contains another, so both bounds increase."""
 
     starts: Offsets
     stops: Offsets
@@ -178,18 +178,18 @@ class _Index(NamedTuple):
         return cls(starts, np.array([it.stop for it in outer], np.int64), outer)
 
     def locate(self, lows: Offsets, highs: Offsets) -> Offsets:
-        """For every range [low, high) the number of the storage it lies in, -1 where there is none."""
+        """Return, for each range [low, high), the index of the storage that contains it, or -1."""
         if not self.storages:
             return np.full(lows.shape, -1, np.int64)
-        # Of those that begin early enough, the last one reaches farthest.
+        # Of the storages that begin at or before `low`, the last one has the highest end.
         which = np.searchsorted(self.starts, lows, "right") - 1
         return np.where((which >= 0) & (highs <= self.stops[which]), which, -1)
 
     def distribute(self, layout: Layout, name: str) -> dict[Storage, Layout]:
-        """The parts of a layout by the storages they lie in; each says its place in the whole message.
+        """Return the parts of a layout by storage; packed positions are those in the whole message.
 
         Raises:
-            InvalidBufferError: a run is in none.
+            InvalidBufferError: a run is not within a storage.
         """
         found: dict[Storage, list[Part]] = {}
         spans = [part.span() for part in layout.blocks]
@@ -203,7 +203,7 @@ class _Index(NamedTuple):
         return {storage: Layout(layout.size, bounds_of(parts), tuple(parts)) for storage, parts in found.items()}
 
     def _distribute_runs(self, part: Part, name: str) -> Iterator[tuple[int, Part]]:
-        """What of one part, which does not lie in one storage as a whole, lies in which."""
+        """Yield (index of storage, part) for a part that is not within a single storage."""
         memory, packed, lengths = part.expand()
         which = self.locate(memory, memory + lengths)
         if part.kind is None and (which < 0).any():
@@ -223,7 +223,7 @@ class _Index(NamedTuple):
             yield from ((number, it) for it in parts)
 
     def _cut(self, chosen: np.ndarray[Any, np.dtype[np.bool_]], runs: Runs) -> Runs:
-        """Some runs cut where storages end: two variables may be neighbours by chance, and their runs one."""
+        """Cut some runs where storages end: two variables may happen to be adjacent, and their runs merged."""
         pieces: list[tuple[int, int, int]] = []
         for start, packed, length in zip(*(column[chosen].tolist() for column in runs), strict=True):
             stop, shift = start + length, packed - start
@@ -240,7 +240,7 @@ class _Index(NamedTuple):
 
 def _unknown(address: int, nbytes: int, name: str) -> InvalidBufferError:
     return InvalidBufferError(
-        f"{name}: {nbytes} bytes at address {address:#x} are in no memory that Get_address knows, or partly outside, "
+        f"{name}: {nbytes} bytes at address {address:#x} are not within memory that was passed to Get_address, "
         "or the memory was freed; take the address of the variable, keep the variable, and stay within it"
     )
 
@@ -250,18 +250,18 @@ def _integers(values: Iterable[int]) -> Offsets:
 
 
 class Registry:
-    """The storages that addresses were taken in."""
+    """The storages whose addresses were taken."""
 
     def __init__(self) -> None:
         self._storages: dict[int, Storage] = {}  # by id() of the owner
-        self._index: _Index | None = None  # None: must be made anew
-        self._recent: dict[Layout, dict[Storage, Layout]] = {}  # found with this index
+        self._index: _Index | None = None  # None: must be rebuilt
+        self._recent: dict[Layout, dict[Storage, Layout]] = {}  # results with this index
 
     def __len__(self) -> int:
         return len(self._storages)
 
     def add(self, location: object) -> int:
-        """Register the memory that a buffer lies in, all of its owner's.
+        """Register the storage of a buffer.
 
         Returns:
             The address of the first element.
@@ -287,7 +287,7 @@ class Registry:
             self._index = None
 
     def release(self, location: object) -> None:
-        """Forget the memory that a buffer lies in; addresses in it lead nowhere from now on."""
+        """Unregister the storage of a buffer; addresses in it become invalid."""
         self._drop(id(owner_of(location)))
 
     def _drop(self, key: int) -> None:
@@ -295,25 +295,25 @@ class Registry:
         self._index = None
 
     def resolve(self, layout: Layout, writable: bool, name: str) -> list[Piece]:
-        """The memory of a layout of absolute addresses.
+        """Return the memory of a layout of absolute addresses.
 
         Args:
-            layout: as `Datatype.layout_of` gives it.
+            layout: result of `Datatype.layout_of`.
             writable: whether it will be written.
             name: name of the argument, for messages.
 
         Returns:
-            Pieces that make up the packed message together. They keep the memory.
+            Pieces that together form the packed message. They keep the memory alive.
 
         Raises:
-            InvalidBufferError: a run is not within the memory of a living owner, or in memory that is read-only
-                and will be written.
+            InvalidBufferError: a run is not within the memory of a live owner, or is in read-only memory that
+                will be written.
         """
         while True:
             parts = self._distributed(layout, name)
             memories = {storage: storage.memory() for storage in parts}
             if gone := [storage for storage, memory in memories.items() if memory is None]:
-                # What was in their shade may still be there.
+                # Storages that they contained may still exist.
                 self._storages = {key: it for key, it in self._storages.items() if it not in gone}
                 self._index = None
                 continue
@@ -347,18 +347,18 @@ def _piece(layout: Layout, memory: Bytes, start: int, writable: bool, name: str)
 
 
 def array_of(buffer: object, name: str) -> np.ndarray[Any, Any]:
-    """The elements of a buffer; or its bytes, if it is not an array of numpy, but is contiguous.
+    """Return the elements of a buffer, or its bytes if it is contiguous and not a numpy array.
 
     Args:
         name: name of the argument, for messages.
 
     Raises:
-        InvalidTypeError: they are references to Python objects.
-        TypeError: not an object with the buffer protocol.
+        InvalidTypeError: the elements are references to Python objects.
+        TypeError: the object has no buffer protocol.
     """
     array: np.ndarray[Any, Any]
     if isinstance(buffer, np.ndarray):
-        array = np.asarray(buffer)  # a masked array, or another subclass with a mind of its own
+        array = np.asarray(buffer)  # a masked array or another subclass may behave differently
     elif isinstance(view := exported(buffer), np.ndarray):
         array = view
     elif view is None:
@@ -367,33 +367,33 @@ def array_of(buffer: object, name: str) -> np.ndarray[Any, Any]:
             "array or the like, or a slice of one"
         )
     else:
-        # Not cast(), which takes only formats of one letter.
+        # cast() accepts only formats of one letter.
         array = np.frombuffer(view, np.uint8) if view.c_contiguous and view.format != "O" else np.asarray(view)
     if array.dtype.hasobject:
-        raise InvalidTypeError(f"{name} holds references to Python objects, which mean nothing as bytes")
+        raise InvalidTypeError(f"{name} holds references to Python objects, which cannot be sent as bytes")
     return array
 
 
-#: of this process
+#: the registry of this process
 registry: Final = Registry()
 
 
 def Get_address(location: object) -> int:
-    """Address of a location in memory (MPI_Get_address, section 3.12.2; MPI_Address).
+    """Return the address of a location in memory (MPI_Get_address, section 3.12.2; MPI_Address).
 
-    From now on a buffer at BOTTOM may use addresses in the same storage, also before and behind the location. A
-    bytearray cannot be resized until `Free_address`.
+    A buffer at BOTTOM may then use all addresses in the same storage. A bytearray cannot be resized until
+    `Free_address`.
 
     Args:
-        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer. The constants that
-            stand for buffers, such as BOTTOM, are their own address, and that of None is 0.
+        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer. Constants that
+            replace buffers, such as BOTTOM, are their own address, and the address of None is 0.
 
     Returns:
         Address of its first element, bytes.
 
     Raises:
-        InvalidTypeError: it holds references to Python objects.
-        TypeError: not an object with the buffer protocol.
+        InvalidTypeError: the location holds references to Python objects.
+        TypeError: the object has no buffer protocol.
     """
     if location is None or isinstance(location, Constant):
         return int(location or 0)
@@ -401,22 +401,22 @@ def Get_address(location: object) -> int:
 
 
 def Free_address(location: object) -> None:
-    """Forget the storage of a location, so that addresses in it lead nowhere.
+    """Unregister the storage of a location; addresses in it become invalid.
 
-    Memory is forgotten when it is freed; only what allows no weak references, such as bytes and bytearray, stays,
-    and cannot be resized, until it is released.
+    Memory is unregistered when it is freed. Objects without weak references, such as bytes and bytearray, stay
+    registered and cannot be resized until this call.
 
     Args:
-        location: as for `Get_address`; any part of the storage.
+        location: see `Get_address`; any part of the storage.
     """
     registry.release(location)
 
 
 def Aint_add(base: SupportsIndex, disp: SupportsIndex) -> int:
-    """Address that is `disp` bytes after an address (MPI_Aint_add, 4.1.5 of MPI-3.1)."""
+    """Return the address `disp` bytes after an address (MPI_Aint_add, 4.1.5 of MPI-3.1)."""
     return integer(base, "base") + integer(disp, "disp")
 
 
 def Aint_diff(addr1: SupportsIndex, addr2: SupportsIndex) -> int:
-    """Bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1)."""
+    """Return the bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1)."""
     return integer(addr1, "addr1") - integer(addr2, "addr2")

@@ -1,10 +1,10 @@
-"""Memory for messages and partial results. Large blocks are used again.
+"""Memory for messages and partial results. Large blocks are reused.
 
-Fresh memory costs a page fault for every 4 KiB at its first use, which takes many times as long as copying a message
-into it does. The C library gives large blocks back to the system when they are freed, unless larger ones were before.
-So the last few blocks are kept; a new one may have the place of one that nothing refers to any more. Memory for others
-is mapped for them alone, all pages in one call, and goes back to the system when they are kept no more. It begins with
-a page, so that what is aligned in a message is aligned in memory.
+The first use of new memory costs a page fault for every 4 KiB, which takes many times as long as the copy of a message
+into it. The C library returns large blocks to the system when they are freed, unless larger ones were freed before.
+This module therefore keeps the last few blocks and reuses those without references. Other blocks are mapped separately,
+with all pages in one call, and returned to the system when they are no longer kept. A block begins at a page boundary,
+so data that are aligned in a message are aligned in memory.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from typing import Any, Final
 
 import numpy as np
 
-#: bytes from which blocks are used again
+#: smallest block that is reused, bytes
 LARGE: Final = 128 * 2**10
-#: bytes up to which they are, and how many are kept: 64 MiB at most
+#: largest block that is reused, bytes, and number of blocks kept: 64 MiB at most
 LARGEST: Final = 8 * 2**20
 KEPT: Final = 8
-#: bytes of which their sizes are multiples, so that messages of about the same size can use the same block
+#: block sizes are multiples of this, bytes, so that messages of similar size can use the same block
 GRAIN: Final = 64 * 2**10
-#: of memory that belongs to nobody else, also in the copy of a fork, and whose pages are there at once
+#: flags for memory that no other process shares, even after a fork, with all pages present
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 
-#: references to a block that nothing uses, while it is looked at
+#: reference count of an unused block while `_again` examines it
 _UNUSED: Final = 2
 
-# Operations on it are atomic: the last reference may be dropped anywhere, in another thread too.
+# Operations on the deque are atomic: the last reference may be dropped in any thread.
 _kept: Final[deque[mmap.mmap]] = deque(maxlen=KEPT)
 
 
 class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
-    """A block for as long as anything refers to it, directly or through views; afterwards it is kept.
+    """Owns a block while anything refers to it, directly or through views; afterwards the block is kept for reuse.
 
-    An array made of its memory refers to the lease and not to the block: NumPy passes over an array only for a base of
-    the same class, and the block is no array.
+    An array over its memory refers to the lease and not to the block: NumPy replaces a base array only by a base of the
+    same class, and the block is not an array.
     """
 
     def __del__(self, kept: deque[mmap.mmap] = _kept, kind: type[mmap.mmap] = mmap.mmap) -> None:
@@ -48,10 +48,10 @@ class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
 
 
 def allocate(nbytes: int) -> memoryview:
-    """Memory of unsigned bytes, not cleared.
+    """Return memory of `nbytes` unsigned bytes, not cleared.
 
     Raises:
-        MemoryError: there is none.
+        MemoryError: there is not enough memory.
     """
     if not LARGE <= nbytes <= LARGEST:
         return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
@@ -60,7 +60,7 @@ def allocate(nbytes: int) -> memoryview:
 
 
 def copied(data: bytes | memoryview) -> memoryview:
-    """A copy of bytes."""
+    """Return a copy of bytes."""
     if len(data) < LARGE:
         return memoryview(bytearray(data))
     memory = allocate(len(data))
@@ -69,7 +69,7 @@ def copied(data: bytes | memoryview) -> memoryview:
 
 
 def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
-    """A copy of pieces, which are `nbytes` together, in one piece."""
+    """Return the concatenation of pieces, which have `nbytes` bytes in total."""
     if nbytes < LARGE:
         return memoryview(bytearray().join(pieces))
     memory = allocate(nbytes)
@@ -82,14 +82,14 @@ def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
 
 
 def _again(size: int) -> mmap.mmap | None:
-    """A block of this size among those that are kept; the one that was used last, which may be in the cache."""
+    """Return the most recently used kept block of this size, which may be in the cache; None if there is none."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()
         except IndexError:
             return None
         if sys.getrefcount(block) > _UNUSED:
-            continue  # its lease was in a cycle of garbage, of which a finalizer has saved something
+            continue  # a finalizer revived a view of it from a garbage cycle
         if len(block) == size:
             return block
         _kept.appendleft(block)

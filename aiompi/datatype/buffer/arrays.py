@@ -1,7 +1,7 @@
-"""numpy arrays that are not contiguous: sliced, transposed, reversed, broadcast.
+"""Buffers of numpy arrays that are not contiguous: sliced, transposed, reversed, broadcast.
 
-They are taken as they lie, element by element in C order of the indices. Contiguous arrays need nothing of
-this: they are plain memory, also in Fortran order, in which their elements then are.
+Their elements are used in place, in C order of the indices. Contiguous arrays, also those in Fortran order, are plain
+memory and do not need this module; their elements are in the order of memory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def bytes_of(array: Array, name: str = "array") -> memoryview:
-    """The memory of a contiguous numpy array of any type, as unsigned bytes in the order of memory.
+    """Return the memory of a contiguous numpy array of any type, as unsigned bytes in the order of memory.
 
     Raises:
-        InvalidBufferError: the elements do not lie without gaps.
+        InvalidBufferError: there are gaps between the elements.
         InvalidTypeError: the elements are references to Python objects.
     """
     array = np.asarray(array)
@@ -38,21 +38,17 @@ def bytes_of(array: Array, name: str = "array") -> memoryview:
         )
     if array.nbytes == 0:
         return memoryview(bytearray() if array.flags.writeable else b"")
-    # The reversed axes of a Fortran-contiguous array are a C-contiguous one. A view as bytes also
-    # exports types that the buffer protocol does not know, such as datetime64.
+    # The transpose of a Fortran-contiguous array is C-contiguous. A view as bytes can also export types that the
+    # buffer protocol does not support, such as datetime64.
     flat = array if array.flags.c_contiguous else array.T
     return flat.reshape(-1).view(np.uint8).data
 
 
 def refuse_objects(array: Array, name: str) -> None:
-    """Refuse arrays whose memory means nothing elsewhere.
-
-    Raises:
-        InvalidTypeError: the elements are references to Python objects.
-    """
+    """Raise InvalidTypeError if the elements are references to Python objects."""
     if array.dtype.hasobject:
         raise InvalidTypeError(
-            f"{name} holds references to Python objects, which mean nothing elsewhere; use the methods for "
+            f"{name} holds references to Python objects, which are invalid in other processes; use the methods for "
             "objects (lower-case names)"
         )
 
@@ -63,7 +59,7 @@ class Cells(NamedTuple):
     Attributes:
         unit: layout of one cell, from its address.
         shape: number of cells along each axis.
-        strides: bytes from cell to cell along each axis; 0 or negative ones are possible.
+        strides: bytes from cell to cell along each axis; may be 0 or negative.
     """
 
     unit: Layout
@@ -71,7 +67,7 @@ class Cells(NamedTuple):
     strides: tuple[int, ...]
 
     def layout(self, start: int, stop: int) -> Layout:
-        """Layout of the cells `start` to `stop - 1`, from the address of cell 0."""
+        """Return the layout of the cells `start` to `stop - 1`, relative to the address of cell 0."""
         if start == stop:
             return EMPTY
         if not self.shape:
@@ -93,7 +89,7 @@ class Cells(NamedTuple):
         return Layout.concat(pieces)
 
 
-# The same slices of the same arrays are sent over and over in a program that exchanges borders.
+# Programs that exchange borders send the same slices of the same arrays repeatedly.
 _layout = functools.lru_cache(maxsize=256)(Cells.layout)
 
 
@@ -101,11 +97,11 @@ class ArrayBuffer(Buffer):
     """`count` items of a datatype in the elements of an array that is not contiguous.
 
     Args:
-        memory: the bytes from the first of the array in memory to its last.
+        memory: memory from the first byte of the array to its last.
         origin: position of the element with the indices 0.
-        cells: those of the array.
+        cells: cells of the array.
         per_item: number of cells of an item.
-        start: the first item, counted in items from the element with the indices 0.
+        start: index of the first item, counted from the element with the indices 0.
     """
 
     __slots__ = ("_cells", "_per_item", "_start")
@@ -133,14 +129,14 @@ class ArrayBuffer(Buffer):
         if self._is_item_per_cell:
             super().from_external32(message)
             return
-        # The message may end anywhere within an item: what it does not bring is written back as it was.
+        # The message may end within an item: bytes that it does not contain are written back unchanged.
         packed = self.packed()
         external32.unpack(external32.packed_layout(self.datatype, self.count), message, packed, 0)
         self.unpack(packed)
 
     @property
     def _is_item_per_cell(self) -> bool:
-        """True if each element of the array holds an item, not a piece of one or several."""
+        """True if each element of the array holds exactly one item."""
         return self._cells.unit is self.datatype.layout
 
     def array(self) -> Array:
@@ -153,10 +149,10 @@ class ArrayBuffer(Buffer):
 
 
 def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
-    """The cells of an array, and how many of them make an item of a datatype.
+    """Return the cells of an array, and the number of cells per item of a datatype.
 
-    A datatype that is as long as an element lies in each of them. Others must be without gaps, and are taken from
-    the bytes of the elements, in order.
+    If the datatype is as long as an element, each element holds one item. Other datatypes must not have gaps; their
+    items use the bytes of the elements in order.
 
     Raises:
         InvalidBufferError: the datatype has gaps, and is not as long as an element.
@@ -168,7 +164,7 @@ def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
     if not is_gapless(datatype):
         raise InvalidBufferError(
             f"{name} is an array that is not contiguous, of shape {array.shape} and strides {array.strides}, and "
-            f"{datatype} neither is without gaps nor fits its elements of {itemsize} bytes; pass contiguous "
+            f"{datatype} has gaps and does not fit its elements of {itemsize} bytes; pass contiguous "
             "memory, or the array alone"
         )
     if extent == 0:
@@ -179,6 +175,6 @@ def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
 
 
 def span(array: Array) -> tuple[memoryview, int]:
-    """The bytes from the first of an array in memory to its last, and where the element with the indices 0 is."""
+    """Return the memory from the first byte of an array to its last, and the position of the element at indices 0."""
     reach = ((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
     return span_of(array).data, -sum(step for step in reach if step < 0)

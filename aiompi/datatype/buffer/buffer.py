@@ -17,18 +17,18 @@ from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeErro
 
 
 class Buffer:
-    """`count` items of a datatype, of which item i is `i * extent` bytes from the first (section 3.12.5).
+    """`count` items of a datatype; item i is `i * extent` bytes from the first (section 3.12.5).
 
     Args:
-        memory: bytes among which those of the items lie; they stay exported while the buffer lives.
+        memory: memory that contains the items; it stays exported while the buffer lives.
         count: number of items.
         datatype: type of the items.
         base: bytes from the start of the memory to the address of the first item.
-        layout: of all items, where it is not that of the datatype repeated.
+        layout: layout of all items; by default that of the datatype, repeated.
 
     Attributes:
         nbytes: length of the message: `count * datatype.size`.
-        contiguous: whether the message is a piece of memory.
+        contiguous: whether the message is one piece of the memory.
     """
 
     __slots__ = ("_layout", "base", "contiguous", "count", "datatype", "memory", "nbytes")
@@ -46,26 +46,26 @@ class Buffer:
 
     @property
     def layout(self) -> Layout:
-        """What bytes go where in the message; its address 0 is `base`."""
+        """The layout of all items; its address 0 is at `base`."""
         if self._layout is None:
             self._layout = self.datatype.layout_of(self.count)
         return self._layout
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First byte of the memory that belongs to an item, and the one after the last; equal when there is none."""
+        """Positions of the first byte of the items in memory and after the last; equal if there is none."""
         if self._layout is None:
             return self.base, self.base + self.nbytes
         return self.base + self.layout.lb, self.base + self.layout.ub
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """The parts of the layout and the memories they lie in."""
+        """The parts of the layout, each with its memory."""
         return (Piece(self.layout, self.memory, self.base),)
 
     @property
     def view(self) -> memoryview:
-        """The memory of the items, `nbytes` long, as unsigned bytes.
+        """The memory of the items as `nbytes` unsigned bytes.
 
         Raises:
             InvalidBufferError: the items are not contiguous.
@@ -79,7 +79,7 @@ class Buffer:
         return memory[start : start + nbytes]
 
     def packed(self) -> memoryview:
-        """The message: the memory itself if it is contiguous, otherwise a copy."""
+        """Return the message: the memory itself if it is contiguous, otherwise a copy."""
         if self.contiguous:
             return self.view
         message = allocate(self.nbytes)
@@ -88,7 +88,7 @@ class Buffer:
         return message
 
     def unpack(self, message: memoryview) -> None:
-        """Put a message into its place, or the first bytes of one; no other byte of the memory is touched.
+        """Unpack a message, or its first bytes, into the items; no other byte of the memory is changed.
 
         Args:
             message: at most `nbytes` long.
@@ -99,11 +99,11 @@ class Buffer:
         for piece in self.pieces:
             move.unpack(piece.layout, message, piece.memory, piece.base)
 
-    # In external32, the form of user data that goes to other implementations (IMPI 0.0, section 1.2.2).
+    # external32 is the form of user data that is sent to other implementations (IMPI 0.0, section 1.2.2).
 
     @property
     def lies_external(self) -> bool:
-        """True if the message in external32 is the memory itself."""
+        """True if the memory itself is the message in external32."""
         return self.contiguous and external32.is_native(self.datatype)
 
     @property
@@ -113,16 +113,16 @@ class Buffer:
 
     @property
     def external_pieces(self) -> Sequence[Piece]:
-        """As `pieces`, with layouts in external form."""
+        """Like `pieces`, with layouts in external form."""
         return (Piece(self.external_layout, self.memory, self.base),)
 
     @property
     def external_layout(self) -> Layout:
-        """As `layout`, in external form."""
+        """Like `layout`, in external form."""
         return self.datatype.external.repeat(self.count, self.datatype.extent)
 
     def to_external32(self) -> memoryview:
-        """The message in external32: the memory itself if it lies there so, otherwise a copy."""
+        """Return the message in external32: the memory itself if it has that form, otherwise a copy."""
         if external32.is_native(self.datatype):
             return self.packed()
         message = allocate(self.external_nbytes)
@@ -131,10 +131,10 @@ class Buffer:
         return message
 
     def from_external32(self, message: memoryview) -> None:
-        """Put a message in external32 into its place, or the first bytes of one; no other memory is touched.
+        """Unpack a message in external32, or its first bytes, into the items; no other memory is changed.
 
         Args:
-            message: at most `external_nbytes` long; elements that are not complete in it are left alone.
+            message: at most `external_nbytes` long; elements that are incomplete in it are not written.
         """
         if external32.is_native(self.datatype):
             self.unpack(message)
@@ -143,7 +143,7 @@ class Buffer:
             external32.unpack(piece.layout, message, piece.memory, piece.base)
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The same memory as a numpy array of shape (count,); read-only if the memory is.
+        """Return the memory as a numpy array of shape (count,); it is read-only if the memory is.
 
         Raises:
             InvalidTypeError: no numpy type corresponds to the datatype.
@@ -154,7 +154,7 @@ class Buffer:
         return np.ndarray((self.count,), dtype, self.memory, self.base if self.count else 0)
 
     def part(self, start: int, count: int) -> Buffer:
-        """The items `start` to `start + count - 1`, sharing the memory."""
+        """Return the items `start` to `start + count - 1`, in the same memory."""
         return Buffer(self.memory, count, self.datatype, self.base + start * self.datatype.extent)
 
     def __repr__(self) -> str:
@@ -162,17 +162,17 @@ class Buffer:
 
 
 class AbsoluteBuffer(Buffer):
-    """Items at absolute addresses, in any number of memories (section 3.12.6).
+    """Items at absolute addresses, in any number of storages (section 3.12.6).
 
     Args:
         count: number of items.
         datatype: type of the items.
-        displ: items to skip from address 0 on.
-        writable: whether they will be written.
+        displ: items to skip, counted from address 0.
+        writable: whether the items will be written.
         name: name of the argument, for messages.
 
     Raises:
-        InvalidBufferError: an address is not in memory that `Get_address` knows, or in read-only memory.
+        InvalidBufferError: an address is not in memory passed to `Get_address`, or is in read-only memory.
     """
 
     __slots__ = ("_displ", "_name", "_pieces", "_writable")
@@ -201,14 +201,14 @@ class AbsoluteBuffer(Buffer):
 
 
 def is_gapless(datatype: Datatype) -> bool:
-    """Return True if any number of items is contiguous and starts at the address of the first."""
+    """Return True if any number of items is contiguous and starts at the address of the first item."""
     if datatype.dense:
         return True
     return datatype.size == datatype.extent and datatype.layout.contiguous and datatype.layout.lb == 0
 
 
 def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
-    """Cut a buffer into `n` blocks of equally many items, in order, sharing the memory.
+    """Cut a buffer into `n` blocks with equal numbers of items, in order, in the same memory.
 
     Args:
         buffer: (n * count) items.
@@ -216,7 +216,7 @@ def blocks(buffer: Buffer, n: int, name: str = "buffer") -> list[Buffer]:
         name: name of the argument, for messages.
 
     Raises:
-        InvalidCountError: the items cannot be shared out equally.
+        InvalidCountError: the number of items is not a multiple of `n`.
     """
     count, rest = divmod(buffer.count, n)
     if rest:

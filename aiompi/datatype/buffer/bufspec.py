@@ -1,6 +1,6 @@
-"""Buffer specifications: from what a caller passes to items of a datatype in memory.
+"""Buffer specifications: conversion of the buffer argument of a call to items of a datatype in memory.
 
-As mpi4py, a message buffer is an object with the buffer protocol, or a list or tuple:
+As in mpi4py, a message buffer is an object with the buffer protocol, or a list or tuple:
 
     buf                         count and datatype are inferred
     [buf, type]                 count is inferred
@@ -12,13 +12,12 @@ As mpi4py, a message buffer is an object with the buffer protocol, or a list or 
     None                        no memory, no items
 
 `type` is a Datatype, committed, or a type code (see `aiompi.datatype.codes`); numpy's structured types become
-datatypes by themselves. A count is inferred from the length of the memory, in extents of the type.
+datatypes automatically. A count is inferred from the length of the memory, in extents of the type.
 
-Contiguous memory is taken in the order in which it lies, also the elements of an array in Fortran order, as in
-mpi4py. Elements of any other array, a slice, a reversed or transposed one, are taken as they lie, in C order of
-the indices; they are never copied by the caller, and between rank and rank only once.
+Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other array, such as a slice or a reversed or transposed array, are used in place, in C
+order of the indices. The caller never copies them, and they are copied only once between two ranks.
 
-A buffer keeps the exporting object pinned while it lives.
+A buffer keeps the exporting object alive.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffe
     Args:
         spec: buffer specification, see the module.
         name: name of the argument, for messages.
-        nblocks: blocks that the buffer consists of. An explicit count is the count of one block, as in
-            Gather, where it is the count per rank; an inferred count covers the whole buffer.
+        nblocks: number of blocks in the buffer. An explicit count is the count of one block, like the count per
+            rank in Gather; an inferred count covers the whole buffer.
 
     Returns:
-        All blocks: `nblocks` times the explicit count, or all the memory there is.
+        All blocks: `nblocks` times the explicit count, or the whole memory.
 
     Raises:
-        InvalidBufferError: memory too small for the items, or None with a count.
-        InvalidCountError: negative count, or the memory is not a whole number of items.
+        InvalidBufferError: the memory is too small for the items, or None is passed with a count.
+        InvalidCountError: the count is negative, or the memory is not a whole number of items.
         InvalidTypeError: the datatype is null, freed or not committed, no datatype corresponds to the
             elements, or the code is unknown.
-        TypeError: not a buffer specification.
+        TypeError: `spec` is not a buffer specification.
     """
     kind = type(spec)
     if kind is ndarray:
@@ -83,7 +82,7 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     Args, Returns and Raises are those of `resolve_send`; in addition
 
     Raises:
-        InvalidBufferError: the memory is read-only, or elements of the array share it.
+        InvalidBufferError: the memory is read-only, or elements of the array share memory.
         InvalidTypeError: items of the datatype, or entries of one, overlap (section 3.12.5).
     """
     kind = type(spec)
@@ -100,14 +99,14 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
 
 
 def memory_to_send(spec: object, dest: int = 0) -> memoryview:
-    """The message of `resolve_send(spec)`, a copy if it is not contiguous: point-to-point needs no more.
+    """Return the message of `resolve_send(spec)`, a copy if it is not contiguous; enough for point-to-point sends.
 
     Args:
         spec: buffer specification.
-        dest: whom it is for, which makes no difference here.
+        dest: rank of the receiver; it has no effect here.
 
     Raises:
-        As `resolve_send`.
+        InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_send`.
     """
     kind = type(spec)
     if kind is ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
@@ -121,10 +120,10 @@ def memory_to_send(spec: object, dest: int = 0) -> memoryview:
 
 
 def memory_to_receive(spec: object) -> memoryview | Buffer:
-    """The memory of `resolve_recv(spec)`; if it is not contiguous, the buffer, which unpacks what was received.
+    """Return the memory of `resolve_recv(spec)`, or the buffer itself if it is not contiguous and must unpack.
 
     Raises:
-        As `resolve_recv`.
+        InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.
     """
     kind = type(spec)
     if kind is ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
@@ -142,21 +141,21 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
 
 
 def memory_to_replace(spec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
-    """A copy of what is in a buffer, and what `memory_to_receive` gives for it (Sendrecv_replace, section 3.10).
+    """Return a copy of the message in a buffer, and its `memory_to_receive` (Sendrecv_replace, section 3.10).
 
     Raises:
-        As `resolve_recv`.
+        InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.
     """
     target = memory_to_receive(spec)
     return memoryview(bytes(target)) if isinstance(target, memoryview) else target.packed(), target
 
 
 def memory_to_exchange(sendspec: object, recvspec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
-    """What `memory_to_send` and `memory_to_receive` give for two buffers of one call.
+    """Return the results of `memory_to_send` and `memory_to_receive` for two buffers of one call.
 
     Raises:
-        InvalidBufferError: they share memory (sections 2.2 and 3.10).
-        As `resolve_send` and `resolve_recv`.
+        InvalidBufferError: the buffers share memory (sections 2.2 and 3.10).
+        InvalidCountError, InvalidTypeError, TypeError: see `resolve_send` and `resolve_recv`.
     """
     if type(sendspec) is type(recvspec) is ndarray and sendspec.flags.c_contiguous and recvspec.flags.c_contiguous:
         if np.may_share_memory(sendspec, recvspec):  # exact, as both are contiguous
@@ -168,7 +167,7 @@ def memory_to_exchange(sendspec: object, recvspec: object, dest: int = 0) -> tup
 
 
 def check_disjoint(sendbuf: Buffer, recvbuf: Buffer, sendname: str = "sendbuf", recvname: str = "recvbuf") -> None:
-    """Refuse memory that is read and written by the same call (section 2.2).
+    """Check that a call does not read and write the same memory (section 2.2).
 
     Raises:
         InvalidBufferError: the buffers share memory.
@@ -182,7 +181,7 @@ def _shared(sendname: str, recvname: str) -> InvalidBufferError:
 
 
 def resolve_type(value: object, name: str) -> Datatype | None:
-    """The datatype that a buffer specification names; None if it names none.
+    """Return the datatype in a buffer specification; None if there is none.
 
     Args:
         value: Datatype, type code or None.
@@ -190,7 +189,7 @@ def resolve_type(value: object, name: str) -> Datatype | None:
 
     Raises:
         InvalidTypeError: the datatype is null, freed or not committed, or the code is unknown.
-        TypeError: neither a datatype nor a code.
+        TypeError: `value` is neither a datatype nor a code.
     """
     if value is None:
         return None
@@ -206,7 +205,7 @@ def resolve_type(value: object, name: str) -> Datatype | None:
 
 
 def _fast_array(array: np.ndarray[Any, np.dtype[Any]]) -> Buffer | None:
-    """Buffer of an array of a common kind; None leaves the array, and any error, to the general way."""
+    """Return the buffer of a common kind of array; None if `_resolve` must handle the array or report an error."""
     dtype = array.dtype
     if dtype not in SIMPLE:
         return None
@@ -235,7 +234,7 @@ def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
 
 
 def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | None, int, Datatype | None]:
-    """Memory, count of one block, displacement in items, datatype."""
+    """Return memory, count of one block, displacement in items, and datatype."""
     forms = "a buffer specification: pass [buf, type], [buf, count], [buf, count, type] or [buf, (count, displ), type]"
     memory, count, displ, datatype = parts(spec, name, forms)
     if count is not None:
@@ -245,15 +244,15 @@ def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | 
 
 
 def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[object, Any, Any, Any]:
-    """Memory, counts, displacements and datatype; None for what is not given.
+    """Return memory, counts, displacements and datatype; None for parts that are not given.
 
     Args:
         spec: the specification.
-        name: of the argument, for messages.
-        forms: what it should be, and the forms of that.
+        name: name of the argument, for messages.
+        forms: description of the expected forms, for messages.
 
     Raises:
-        SpecificationError: it has none of them.
+        SpecificationError: `spec` has none of these forms.
     """
     counts: Any = None
     displs: Any = None

@@ -1,4 +1,4 @@
-"""Constants that stand in the place of a buffer and are none (section 2.5.4): as in C they are addresses."""
+"""Constants that are passed in place of a buffer (section 2.5.4). As in C, they are addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar, Final, NoReturn, Self
 
 
 class Constant(int):
-    """An address that is a name for something else. It equals its number, and cannot be reckoned with."""
+    """A special address. It equals its number, but arithmetic with it is an error."""
 
     __slots__ = ()
 
@@ -17,7 +17,7 @@ class Constant(int):
         return super().__new__(cls, cls._value)
 
     def _refuse(self, other: object) -> NoReturn:
-        raise TypeError(f"{self._name} stands for a buffer: use Aint_add and Aint_diff to reckon with addresses")
+        raise TypeError(f"{self._name} stands for a buffer: use Aint_add and Aint_diff for address arithmetic")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
 
@@ -29,7 +29,7 @@ class Constant(int):
 
 
 class InPlace(Constant):
-    """Type of `IN_PLACE`, which stands for a send buffer that is the receive buffer."""
+    """Type of `IN_PLACE`, which replaces a send buffer that is the receive buffer."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class InPlace(Constant):
 
 
 class BufferAutomatic(Constant):
-    """Type of `BUFFER_AUTOMATIC`, which stands for memory that grows with the messages (MPI-4.1)."""
+    """Type of `BUFFER_AUTOMATIC`, which selects memory that grows with the messages (MPI-4.1)."""
 
     __slots__ = ()
 

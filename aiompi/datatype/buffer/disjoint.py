@@ -1,7 +1,7 @@
-"""Which items share memory: what is read and written by one call, or written twice (sections 2.2 and 3.12.5).
+"""Checks for shared memory: one call must not read and write a byte, or write it twice (sections 2.2 and 3.12.5).
 
-Disjoint bounds decide most cases. Where the bounds meet, items that lie in between each other, as two columns
-of one table do, are told apart by their strides, or run by run.
+Disjoint bounds decide most cases. If the bounds overlap, interleaved items, such as two columns of one table, are
+compared by their strides, or run by run.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ from aiompi.errors import InvalidBufferError, InvalidTypeError
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# More irregular runs than these are not compared: it would take longer than the copy that they are for.
+# Larger numbers of irregular runs are not compared, because that would take longer than the copy itself.
 MOST_RUNS: Final = 64 * 2**10
 
-# Strided blocks are compared pair by pair up to this number, and with this effort of numpy for each.
+# Up to this number, strided blocks are compared pair by pair, each with this limit of work in numpy.
 MOST_BLOCKS: Final = 8
 MOST_WORK: Final = 1000
 
-# Of groups of buffers so many pairs are compared one by one; above, those whose bounds do not meet are told apart by
-# sorting.
+# Up to this number, pairs of buffers from two groups are compared one by one; larger groups are sorted by their bounds.
 FEW_PAIRS: Final = 9
 
 
 def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
-    """Return True if a byte belongs to both of two buffers, or memories.
+    """Return True if a byte belongs to both of two buffers or memoryviews.
 
-    Exact for a few strided blocks, and for anything of up to `MOST_RUNS` runs of bytes; beyond that only disjoint
-    bounds are seen, and buffers whose bounds meet are taken to be disjoint.
+    The result is exact for a few strided blocks, and for any buffers of up to `MOST_RUNS` runs of bytes. Larger buffers
+    whose bounds overlap are assumed to be disjoint.
     """
-    if type(one) is Buffer and type(other) is Buffer:  # others may lie in several memories
+    if type(one) is Buffer and type(other) is Buffer:  # other classes may have several memories
         some: object = one.memory.obj
         others: object = other.memory.obj
         if type(some) is ndarray and type(others) is ndarray and not np.may_share_memory(some, others):
-            return False  # the usual case, known in a quarter of the time that memoryviews take
+            return False  # the usual case, decided in a quarter of the time that memoryviews take
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
         return np.may_share_memory(one, other)  # compares bounds
@@ -55,7 +54,7 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Return True if a byte belongs to one of some buffers and to one of others; as exact as `shares_memory`."""
+    """Return True if a byte belongs to a buffer of both groups; as exact as `shares_memory`."""
     pairs = len(some) * len(others)
     if pairs == 1:
         return shares_memory(some[0], others[0])
@@ -76,11 +75,11 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 
 
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Return True if even the bytes among which the items lie do not meet; blocks of one buffer have the same."""
+    """Return True if the memories of two groups are disjoint; the blocks of one buffer have the same memory."""
     memories: list[dict[int, memoryview]] = [{}, {}]
     for known, group in zip(memories, (some, others), strict=True):
         for buffer in group:
-            if type(buffer) is not Buffer:  # others may lie in several
+            if type(buffer) is not Buffer:  # other classes may have several memories
                 return False
             known[id(buffer.memory)] = buffer.memory
     first, second = (known.values() for known in memories)
@@ -94,7 +93,7 @@ def _all(buffers: Sequence[Buffer]) -> list[Piece]:
 
 
 def _plain(buffer: memoryview | Buffer) -> memoryview | Buffer:
-    """The memory, if that says it all."""
+    """Return the memory of a contiguous buffer, and any other argument unchanged."""
     return buffer.view if isinstance(buffer, Buffer) and buffer.contiguous else buffer
 
 
@@ -107,7 +106,7 @@ def refuse_overlap(buffer: Buffer, name: str) -> None:
 
     Raises:
         InvalidBufferError: elements of the array share memory.
-        InvalidTypeError: entries of the type map do.
+        InvalidTypeError: entries of the type map overlap.
     """
     if buffer.contiguous or not buffer.layout.overlapping():
         return
@@ -116,13 +115,13 @@ def refuse_overlap(buffer: Buffer, name: str) -> None:
             f"{name} cannot receive: elements of the array share memory, as after numpy.broadcast_to; pass a copy"
         )
     raise InvalidTypeError(
-        f"type in {name} cannot receive: in {buffer.count} items of {buffer.datatype} some bytes occur twice; "
+        f"type in {name} cannot receive: {buffer.count} items of {buffer.datatype} contain some bytes twice; "
         "overlapping types can only be sent"
     )
 
 
 def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
-    """Refuse to receive into a byte from two ranks (section 4.5).
+    """Raise if two ranks would be received into the same byte (section 4.5).
 
     Args:
         buffers: the block of each rank.
@@ -143,12 +142,12 @@ def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
 
 
 def _address(piece: Piece) -> int:
-    """Address of address 0 of the layout."""
+    """Return the memory address of address 0 of the layout."""
     return int(np.asarray(piece.memory).__array_interface__["data"][0]) + piece.base
 
 
 def _interval(piece: Piece) -> tuple[int, int]:
-    """Addresses of the first byte and after the last one."""
+    """Return the addresses of the first byte and after the last one."""
     address = _address(piece)
     return address + piece.layout.lb, address + piece.layout.ub
 
@@ -167,14 +166,14 @@ def _meet(a: Piece, b: Piece) -> bool:
     starts_a, stops_a = _runs(a)
     starts_b, stops_b = _runs(b)
     order = np.argsort(starts_b)
-    # Of the runs of b that begin before one of a ends, the one that reaches farthest decides.
+    # Of the runs of b that begin before a run of a ends, the one with the highest end decides.
     before = np.searchsorted(starts_b[order], stops_a)
     reach = np.concatenate([[start_a], np.maximum.accumulate(stops_b[order])])
     return bool((reach[before] > starts_a).any())
 
 
 def _regular(a: Piece, b: Piece) -> bool | None:
-    """Return True if two pieces of few strided blocks meet, which numpy finds out by arithmetic; None: not known."""
+    """Return True if two pieces with few strided blocks overlap, decided by numpy; None if that is unknown."""
     views_a, views_b = _views(a), _views(b)
     if views_a is None or views_b is None:
         return None
@@ -189,7 +188,7 @@ def _regular(a: Piece, b: Piece) -> bool | None:
 
 
 def _views(piece: Piece) -> list[Bytes] | None:
-    """The strided blocks of a piece as arrays of bytes; None if there are many, or irregular ones."""
+    """Return the strided blocks of a piece as arrays of bytes; None if there are too many, or irregular ones."""
     blocks = piece.layout.blocks
     if len(blocks) > MOST_BLOCKS:
         return None
@@ -213,7 +212,7 @@ def _number_of_runs(layout: Layout) -> int:
 
 
 def _runs(piece: Piece) -> tuple[Offsets, Offsets]:
-    """Addresses of the runs of a piece: of their first bytes, and after their last ones."""
+    """Return the addresses of the first bytes of the runs of a piece, and the addresses after their last bytes."""
     offsets, _, lengths = piece.layout.runs()
     starts = offsets + _address(piece)
     return starts, starts + lengths

@@ -1,7 +1,7 @@
-"""Reading DLPack: memory in a capsule, as arrays of other libraries hand it out (DLPack 0 and 1, on the CPU).
+"""Reading DLPack capsules, with which other libraries export arrays (DLPack 0 and 1, on the CPU).
 
-The capsule is read and kept, but not consumed, so that its owner frees the memory when the capsule goes.
-numpy.from_dlpack would not do: it takes memory of the older version to be read-only, and knows no vectors.
+The capsule is read and kept, but not consumed, so its owner frees the memory when the capsule is deleted.
+numpy.from_dlpack cannot be used: it treats memory of the older version as read-only, and does not support vectors.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from aiompi.datatype.buffer.exporters import Array, Description
 from aiompi.errors import InvalidBufferError
 
-#: kinds of devices whose memory is memory of the process: CPU, and pinned or managed memory of GPUs
+#: device types whose memory belongs to the process: CPU, and pinned or managed memory of GPUs
 _OF_THE_HOST: Final = {1: "CPU", 3: "CUDAHost", 11: "ROCMHost", 13: "CUDAManaged"}
 _READ_ONLY: Final = 1
-#: numpy's letters of the codes of element types: integer, unsigned, float, handle, bfloat16, complex, bool
+#: numpy's letters for the codes of element types: integer, unsigned, float, handle, bfloat16, complex, bool
 _LETTERS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
 
@@ -57,11 +57,11 @@ _pointer.restype = ctypes.c_void_p
 
 
 def from_dlpack(producer: Any) -> Array:
-    """The memory of an object with `__dlpack__` as an array, which keeps it.
+    """Return the memory of an object with `__dlpack__` as an array, which keeps the object alive.
 
     Raises:
-        InvalidBufferError: it is on a device, of another version, has gaps, or there is none.
-        TypeError, ValueError: the object describes it wrongly.
+        InvalidBufferError: the memory is on a device, has gaps, or is in no capsule of a known version.
+        TypeError, ValueError: the description of the memory is invalid.
     """
     kind, number = producer.__dlpack_device__()
     if index(kind) not in _OF_THE_HOST or index(number) < 0:
@@ -82,25 +82,25 @@ def from_dlpack(producer: Any) -> Array:
 def _capsule(producer: Any) -> object:
     try:
         capsule: object = producer.__dlpack__(max_version=(1, 0))
-    except TypeError:  # of the older version
+    except TypeError:  # DLPack 0
         capsule = producer.__dlpack__()
     return capsule
 
 
 def _tensor(capsule: object) -> tuple[_Tensor, bool]:
-    """What is in a capsule, and whether it is read-only."""
+    """Return the tensor in a capsule, and whether it is read-only."""
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
-            raise InvalidBufferError(f"DLPack version {versioned.major}.{versioned.minor} is not known: 1 is")
+            raise InvalidBufferError(f"DLPack version {versioned.major}.{versioned.minor} is not supported; 1 is")
         return versioned.tensor, bool(versioned.flags & _READ_ONLY)
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor")), False
-    raise InvalidBufferError(f"__dlpack__ gave {capsule!r}, which is no capsule of DLPack, or was consumed before")
+    raise InvalidBufferError(f"__dlpack__ gave {capsule!r}, which is not a DLPack capsule, or was already consumed")
 
 
 def _shape(tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Number of elements along each axis, and distances in elements, None in C order without gaps."""
+    """Return the shape, and the strides in elements; None for C order without gaps."""
     n = tensor.ndim
     if n < 0 or (n and not tensor.shape):
         raise InvalidBufferError(f"DLPack memory of {n} dimensions{'' if n < 0 else ' without a shape'}")
@@ -113,7 +113,7 @@ def _shape(tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
 
 
 def _typestr(tensor: _Tensor) -> str:
-    """numpy's letter and size of an element: a vector of several, and what numpy does not know, are bytes."""
+    """Return numpy's letter and size of an element. Vectors, and types that numpy does not have, are bytes."""
     nbytes = math.ceil(tensor.bits * tensor.lanes / 8)
     letter = _LETTERS.get(tensor.code, "V") if tensor.lanes == 1 else "V"
     try:

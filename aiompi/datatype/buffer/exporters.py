@@ -1,7 +1,7 @@
-"""Objects that tell where their memory is in other ways than the buffer protocol: DLPack, and array interfaces.
+"""Objects that export memory through DLPack or an array interface instead of the buffer protocol.
 
-What they describe becomes a numpy array over the same memory, which keeps the object. A pointer is followed only
-after the kernel has said that it leads to memory of this process: that of a GPU does not, unless it is managed.
+Their memory becomes a numpy array, which keeps the object alive. A pointer is used only after the kernel has confirmed
+that it refers to memory of this process. Pointers to GPU memory do not, unless the memory is managed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Foreign: TypeAlias = "Array | memoryview"
 
 
 def exported(memory: object) -> Foreign | None:
-    """The memory of an object, None if it does not say where that is.
+    """Return the memory of an object, or None if the object does not export it.
 
     Raises:
-        InvalidBufferError: it is not in the memory of this process, has gaps, or is described wrongly.
-        TypeError, ValueError, KeyError: a description has parts of a wrong kind.
+        InvalidBufferError: the memory is not in this process, has gaps, or has an invalid description.
+        TypeError, ValueError, KeyError: a part of the description has a wrong type.
     """
     try:
         return memoryview(memory)  # type: ignore[arg-type]
@@ -42,15 +42,15 @@ def exported(memory: object) -> Foreign | None:
 
 
 class Description:
-    """Memory as it is described to numpy, with the objects that it belongs to.
+    """A description of memory for numpy, with the object that owns the memory.
 
     Args:
-        owner: frees the memory when it is forgotten.
-        address: of the first byte.
+        owner: object that owns the memory.
+        address: address of the first byte.
         shape: number of elements along each axis.
-        strides: bytes from element to element along each axis; None: there are no gaps, in C order.
-        typestr: as numpy has it.
-        readonly: whether it must not be written.
+        strides: bytes from element to element along each axis; None for C order without gaps.
+        typestr: type of the elements, as in numpy's array interface.
+        readonly: whether the memory is read-only.
     """
 
     __slots__ = ("__array_interface__", "_owner")
@@ -74,10 +74,10 @@ class Description:
         }
 
     def array(self) -> Array:
-        """The memory as an array that keeps this description.
+        """Return the memory as an array that keeps this description alive.
 
         Raises:
-            InvalidBufferError: it is not all in memory of this process, or the elements do not lie without gaps.
+            InvalidBufferError: the memory is not all in this process, or has gaps.
         """
         interface = self.__array_interface__
         address, shape, typestr = interface["data"][0], interface["shape"], interface["typestr"]
@@ -93,27 +93,23 @@ class Description:
 
 
 def check_reachable(address: int, nbytes: int) -> None:
-    """Check that the first and the last of so many bytes are in memory of this process.
-
-    Raises:
-        InvalidBufferError: they are not.
-    """
+    """Raise InvalidBufferError unless the first and the last of `nbytes` bytes are in memory of this process."""
     for place in {address, address + nbytes - 1}:
         try:
             process.read(os.getpid(), place, memoryview(bytearray(1)))
         except OSError:
             raise InvalidBufferError(
-                f"address {place:#x} is in no memory that this process can read, but maybe in that of a device; "
+                f"address {place:#x} is not in memory that this process can read; it may be memory of a device: "
                 "copy the data to the host first"
             ) from None
 
 
 def _of_interface(owner: object, interface: Any) -> Array:
-    """The array that `__cuda_array_interface__` describes, which is also what managed memory is known by."""
+    """Return the array that `__cuda_array_interface__` describes; managed memory has this interface too."""
     if not isinstance(interface, dict):
         raise TypeError(f"__cuda_array_interface__ is of type {type(interface).__name__}: expected a dict")
     if interface.get("mask") is not None:
-        raise InvalidBufferError("__cuda_array_interface__ has a mask, which messages cannot have; apply it first")
+        raise InvalidBufferError("__cuda_array_interface__ has a mask, which messages cannot represent; apply it first")
     address, readonly = interface["data"]
     typestr = interface["typestr"]
     if not isinstance(typestr, str):
@@ -135,13 +131,13 @@ def _of_interface(owner: object, interface: Any) -> Array:
 
 
 def _itemsize(typestr: str) -> int:
-    """Bytes of an element.
+    """Return the bytes of an element.
 
     Raises:
         InvalidBufferError: the elements are not in native byte order.
     """
     if typestr[:1] not in ("<", ">", "|", "="):
-        raise InvalidBufferError(f"typestr {typestr!r} has no byte order that is known")
+        raise InvalidBufferError(f"typestr {typestr!r} has an unknown byte order")
     itemsize = int(typestr[2:])
     if typestr[0] not in "|=" and not np.dtype(typestr).isnative:
         raise InvalidBufferError(f"typestr {typestr!r} is not in native byte order; convert the data first")
@@ -149,7 +145,7 @@ def _itemsize(typestr: str) -> int:
 
 
 def _check_description(description: Any, typestr: str) -> None:
-    """Warn of structured elements, of which only the length is known here."""
+    """Warn about structured elements, whose fields are ignored."""
     if description is None:
         return
     if not isinstance(description, list):
@@ -159,5 +155,5 @@ def _check_description(description: Any, typestr: str) -> None:
 
 
 def _without_idle(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in which those along axes of one element, which lead nowhere, fit any order."""
+    """Return the strides, with those of axes of one element, which have no effect, set to the size of an element."""
     return tuple(itemsize if n <= 1 else stride for n, stride in zip(shape, strides, strict=True))

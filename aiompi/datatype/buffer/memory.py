@@ -1,4 +1,4 @@
-"""Plain memory as programs hold it: what functions of user-defined operations receive, and Alloc_mem gives."""
+"""`MPI.buffer`, the memory that Alloc_mem returns and that user-defined operations receive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiompi.datatype.buffer.exporters import Description, exported
 __all__ = ["Free_mem", "buffer", "memory"]
 
 
-class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that programs know
-    """Memory as a sequence of bytes, with the buffer protocol: `numpy.frombuffer(it, "d")` sees doubles.
+class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in mpi4py
+    """A sequence of bytes in memory, with the buffer protocol; `numpy.frombuffer(memory, "d")` reads doubles.
 
     Args:
-        buf: any contiguous buffer, which is shared and kept; by default none, and no bytes.
+        buf: any contiguous buffer, whose memory is shared and kept alive; empty by default.
 
     Attributes:
         obj: the object that the memory belongs to.
@@ -51,11 +51,11 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
     @staticmethod
     def allocate(nbytes: int, clear: bool = False) -> buffer:
-        """New memory.
+        """Return new memory.
 
         Args:
             nbytes: length.
-            clear: whether it is zero.
+            clear: whether to fill it with zeros.
 
         Raises:
             ValueError: the length is negative.
@@ -67,23 +67,23 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
     @classmethod
     def over(cls, room: np.ndarray[Any, np.dtype[np.uint8]]) -> Self:
-        """An array of bytes, which is kept."""
+        """Return the memory of an array of bytes, which is kept alive."""
         made = room.view(cls)
         made.obj = room
         return made
 
     @staticmethod
     def frombuffer(obj: Any, readonly: bool = False) -> buffer:
-        """The memory of any contiguous buffer."""
+        """Return the memory of any contiguous buffer."""
         return buffer._over(obj, obj, readonly)
 
     @staticmethod
     def fromaddress(address: int, nbytes: int, readonly: bool = False) -> buffer:
-        """Memory of this process at an address, which the caller keeps in place.
+        """Return memory of this process at an address; the caller must keep it valid.
 
         Raises:
-            ValueError: the length is negative, or the address 0.
-            InvalidBufferError: this process has no memory there.
+            ValueError: the length is negative, or the address is 0.
+            InvalidBufferError: this process has no memory at that address.
         """
         if index(nbytes) < 0 or (nbytes and not address):
             raise ValueError(f"{nbytes} bytes at address {address}: expected 0 or more, and an address that is not 0")
@@ -100,40 +100,40 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
 
     @property
     def nbytes(self) -> int:
-        """Length in bytes; 0 once it has been released."""
+        """Length in bytes; 0 after `release`."""
         return 0 if self._released else super().size
 
     @property
     def readonly(self) -> bool:
-        """True if it cannot be written."""
+        """True if the memory cannot be written."""
         return not self._released and not self.flags.writeable
 
     @property
     def format(self) -> str:
-        """That of unsigned bytes."""
+        """The format of unsigned bytes, "B"."""
         return "B"
 
     def toreadonly(self) -> buffer:
-        """The same memory, not to be written."""
+        """Return a read-only view of the same memory."""
         return buffer._over(self, self.obj, True)
 
     def cast(self, format: str, shape: Sequence[int] | None = None) -> memoryview:
-        """The memory as items of a format of the module struct, in an array of a shape.
+        """Return the memory as items of a format of the module struct, with a shape.
 
         Args:
             format: one letter.
-            shape: number of items along each axis; all items along one by default.
+            shape: number of items along each axis; one axis by default.
         """
         view: Any = memoryview(self.data)
         cast: memoryview = view.cast(format) if shape is None else view.cast(format, list(shape))
         return cast
 
     def tobytes(self, order: str | None = None) -> bytes:
-        """A copy of the bytes, which have no order but their own."""
+        """Return a copy of the bytes; `order` has no effect."""
         return super().tobytes()
 
     def release(self) -> None:
-        """Give up the memory, which is freed when nothing else refers to it."""
+        """Release the memory, which is freed when nothing else refers to it."""
         self._released = True
         self.obj = None
 
@@ -173,16 +173,16 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name that
     __str__ = __repr__
 
 
-#: the name that it had in earlier versions of mpi4py
+#: name in earlier versions of mpi4py
 memory = buffer
 
 
 def Free_mem(mem: buffer) -> None:
-    """Give memory back that `Alloc_mem` has given (MPI_Free_mem, MPI-2).
+    """Free memory that `Alloc_mem` returned (MPI_Free_mem, MPI-2).
 
     Raises:
-        TypeError: it is none of that kind.
+        TypeError: `mem` is not an `MPI.buffer`.
     """
     if not isinstance(mem, buffer):
-        raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem has given")
+        raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem returned")
     mem.release()

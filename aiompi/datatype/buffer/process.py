@@ -1,4 +1,4 @@
-"""Memory by its address, of this process or of another one."""
+"""Access to memory by address, in this process or in another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-#: copies between memory of this process and an address of another one
+#: function that copies between memory of this process and an address of another process
 Copy: TypeAlias = Callable[[int, int, memoryview], None]
 
 _byte_of: Final = ctypes.c_char.from_buffer
@@ -23,19 +23,19 @@ for _function in (_readv, _writev):
     _function.argtypes = [
         ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
     ]  # fmt: skip
-#: address and bytes here, and there
+#: address and length in this process, then in the other one
 _RANGES: Final = struct.Struct("=QQQQ")
 _THERE: Final = _RANGES.size // 2
 
 _map = _libc.mmap
 _map.restype = ctypes.c_void_p
 _map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-#: which the module of that name has not
+#: missing in the module `mmap`
 _MAP_FIXED: Final = 0x10
 
 
 def address_of(piece: bytes | bytearray | memoryview) -> int:
-    """Of the first byte."""
+    """Return the address of the first byte."""
     try:
         return ctypes.addressof(_byte_of(piece))
     except (TypeError, ValueError):  # it is read-only, or empty
@@ -46,12 +46,13 @@ def read(process: int, address: int, memory: memoryview) -> None:
     """Copy bytes of a process into memory of this one (process_vm_readv(2)), while other threads run.
 
     Args:
-        process: its id.
-        address: of the first byte there.
-        memory: as many bytes, one or more.
+        process: id of the process.
+        address: address of the first byte there.
+        memory: memory to fill, one byte or more.
 
     Raises:
-        OSError: the kernel does not allow it, or that process does not have all of this memory (EFAULT), or is no more.
+        OSError: the kernel does not allow the copy, the process does not have all of that memory (EFAULT), or it has
+            ended.
     """
     _copy(_readv, process, address, memory)
 
@@ -59,7 +60,7 @@ def read(process: int, address: int, memory: memoryview) -> None:
 def write(process: int, address: int, memory: bytes | memoryview) -> None:
     """Copy bytes of this process into memory of another one (process_vm_writev(2)), while other threads run.
 
-    For arguments and errors see `read`.
+    For the arguments and errors see `read`.
     """
     _copy(_writev, process, address, memory)
 
@@ -71,7 +72,7 @@ def _copy(function: Any, process: int, address: int, memory: bytes | memoryview)
 
 
 def _ranges(address: int, memory: bytes | memoryview) -> bytearray:
-    """Where the bytes are of a copy, here and there."""
+    """Return the ranges of a copy: in this process, then in the other one."""
     nbytes = len(memory)
     return bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
 
@@ -83,14 +84,14 @@ def _check(copied: int, nbytes: int) -> None:
 
 
 def blank(address: int, nbytes: int, usable: bool) -> None:
-    """Put private memory of zeros in the place of other memory (mmap(2)).
+    """Replace memory by private memory of zeros (mmap(2)).
 
     Args:
-        address, nbytes: whole pages, which nobody else uses meanwhile.
-        usable: whether it can be read and written; otherwise whoever does is killed.
+        address, nbytes: whole pages, not in use by other threads.
+        usable: whether the memory can be read and written; if not, an access kills the process.
 
     Raises:
-        OSError: there is no memory.
+        OSError: there is not enough memory.
     """
     access = mmap.PROT_READ | mmap.PROT_WRITE if usable else 0
     if _map(address, nbytes, access, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED, -1, 0) != address:

@@ -1,4 +1,4 @@
-"""Regions: the memory that a buffer specification names, before it is known which items of it are meant."""
+"""Regions: the memory that a buffer specification names, before its items are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Region(ABC):
     """Memory that an argument of a call names.
 
     Attributes:
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
     """
 
     __slots__ = ("name",)
@@ -31,27 +31,27 @@ class Region(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> float:
-        """Length of the memory; infinite if it has none."""
+        """Length of the memory; infinite for BOTTOM."""
 
     @abstractmethod
     def datatype(self) -> Datatype:
-        """Type of the elements.
+        """Return the datatype of the elements.
 
         Raises:
-            InvalidTypeError: no datatype corresponds.
+            InvalidTypeError: no datatype corresponds to them.
         """
 
     @abstractmethod
     def infer(self, datatype: Datatype, displ: int) -> int:
-        """Number of items from item `displ` to the end of the memory.
+        """Return the number of items from item `displ` to the end of the memory.
 
         Raises:
-            InvalidCountError: it is not a whole number, or does not follow from the memory.
+            InvalidCountError: it is not a whole number, or cannot be inferred from the memory.
         """
 
     @abstractmethod
     def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
-        """The `count` items from item `displ` on, together the items of `nblocks` blocks.
+        """Return the `count` items from item `displ` on, which are the items of `nblocks` blocks.
 
         Raises:
             InvalidBufferError: they are not within the memory.
@@ -76,7 +76,7 @@ class Flat(Region):
 
     Args:
         view: all of it, as unsigned bytes.
-        exporter: the view of it that knows the type of the elements; None: there are no elements.
+        exporter: a view of it with the type of the elements; None if there are no elements.
     """
 
     __slots__ = ("_exporter", "_view")
@@ -106,7 +106,7 @@ class Flat(Region):
             raise self._too_small(self._view.nbytes, datatype, displ, 1)
         if extent <= 0:
             raise InvalidCountError(
-                f"{self.name}: how many items of {datatype} are meant does not follow from the length of the "
+                f"{self.name}: the number of items of {datatype} cannot be inferred from the length of the "
                 f"memory, because their extent is {extent}; pass the count, as in [buf, count, type]"
             )
         count, rest = divmod(nbytes, extent)
@@ -132,7 +132,7 @@ class Strided(Region):
     """An array that is not contiguous; see `arrays`.
 
     Args:
-        exporter: the view of it that knows the type of the elements.
+        exporter: a view of it with the type of the elements.
     """
 
     __slots__ = ("_array", "_exporter", "_span")
@@ -172,10 +172,10 @@ class Strided(Region):
 
 
 class Absolute(Region):
-    """All memory that `Get_address` knows, by absolute addresses: BOTTOM.
+    """The region of BOTTOM: all memory passed to `Get_address`, by absolute addresses.
 
     Args:
-        writable: whether it will be written.
+        writable: whether the memory will be written.
     """
 
     __slots__ = ("_writable",)
@@ -199,12 +199,12 @@ class Absolute(Region):
 
 
 def region(memory: object, name: str, writable: bool) -> Region:
-    """The region of what the first place of a buffer specification holds.
+    """Return the region of the first entry of a buffer specification.
 
     Args:
         memory: an object with the buffer protocol, BOTTOM, or None for no memory.
         name: name of the argument, for messages.
-        writable: whether it will be written.
+        writable: whether the memory will be written.
 
     Raises:
         InvalidBufferError: the memory is read-only and will be written.
@@ -227,7 +227,7 @@ def region(memory: object, name: str, writable: bool) -> Region:
 
 
 def _of_array(array: Array, exporter: Array | memoryview, name: str) -> Flat | Strided:
-    array = np.asarray(array)  # a masked array, or another subclass with a mind of its own
+    array = np.asarray(array)  # a masked array or another subclass may behave differently
     if array.dtype in SIMPLE and array.flags.c_contiguous and array.size:
         return Flat(name, array.data.cast("B"), exporter)
     if array.flags.forc or array.dtype.hasobject:

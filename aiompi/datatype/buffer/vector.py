@@ -1,19 +1,19 @@
-"""Vector specifications: buffers with one block per rank, of different sizes (Gatherv and its kin).
+"""Vector specifications: buffers with one block per rank, of different sizes, for Gatherv and similar calls.
 
-As mpi4py:
+The forms are those of mpi4py:
 
-    buf                           as many equal blocks as ranks
+    buf                           one equal block for each rank
     [buf, type]
     [buf, counts]                 displacements and datatype are inferred
     [buf, counts, type]
     [buf, (counts, displs)]       also with the type
     [buf, counts, displs, type]
 
-`counts` has the number of items of each rank, `displs` says at which item each block begins, both in the order
-of ranks. One number for `counts` is the count of every rank; one for `displs` is the distance from block to block.
-Without `displs` the blocks follow each other. A tuple of two after `buf` is always counts and displacements.
+`counts` holds the number of items of each rank, and `displs` the item at which each block begins, both in rank order. A
+single number for `counts` applies to every rank; a single number for `displs` is the distance from block to block.
+Without `displs` the blocks are adjacent. A tuple of two after `buf` is always counts and displacements.
 
-Where each block has a datatype of its own (Alltoallw), one for each rank must be given, and displacements are in bytes:
+If each block has its own datatype (Alltoallw), one must be given for each rank, and displacements are in bytes:
 
     [buf, types]                  one item of each type, all at the start
     [buf, (counts, displs), types]
@@ -43,7 +43,7 @@ def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
     """Resolve the vector specification of a buffer to read from.
 
     Args:
-        spec: see the module.
+        spec: vector specification, see the module.
         name: name of the argument, for messages.
         nblocks: number of ranks.
 
@@ -51,11 +51,11 @@ def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
         The block of each rank.
 
     Raises:
-        InvalidArgumentError: `counts` or `displs` is not as long as there are ranks.
+        InvalidArgumentError: `counts` or `displs` does not have one entry for each rank.
         InvalidBufferError: a block is not within the memory.
-        InvalidCountError: a negative count, or memory that is no whole number of blocks.
-        InvalidTypeError: as `resolve_send`.
-        TypeError: not a vector specification.
+        InvalidCountError: a count is negative, or the memory is not a whole number of blocks.
+        InvalidTypeError: see `resolve_send`.
+        TypeError: `spec` is not a vector specification.
     """
     return _resolve(spec, name, nblocks, False)
 
@@ -139,7 +139,7 @@ def _one_each(numbers: Numbers, nblocks: int) -> list[int]:
 
 
 def _at(where: Region, datatype: Datatype | None, count: int, displ: int, name: str) -> Buffer:
-    """The items from byte `displ` on."""
+    """Return the items from byte `displ` on."""
     if datatype is None:
         raise TypeError(f"types in {name} has None: expected a Datatype or a type code such as 'd'")
     item, rest = divmod(displ, datatype.extent) if datatype.extent > 0 else (0, displ)
@@ -149,20 +149,20 @@ def _at(where: Region, datatype: Datatype | None, count: int, displ: int, name: 
 
 
 def _parse_typed(spec: object, name: str) -> tuple[object, Any, Any, Sequence[object]]:
-    """Memory, counts, displacements, datatypes."""
+    """Return memory, counts, displacements and datatypes."""
     match spec:
         case (memory, [*types]):
             return memory, None, None, types
         case (memory, (counts, displs), [*types]) | (memory, counts, displs, [*types]):
             return memory, counts, displs, types
     raise arguments.SpecificationError(
-        f"{name} is no buffer specification with a datatype for each rank: pass [buf, types], "
+        f"{name} is not a buffer specification with a datatype for each rank: pass [buf, types], "
         "[buf, (counts, displs), types] or [buf, counts, displs, types]"
     )
 
 
 def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numbers, Datatype | None]:
-    """Memory, counts, displacements, datatype."""
+    """Return memory, counts, displacements and datatype."""
     if not isinstance(spec, list | tuple):
         return spec, None, None, None
     forms = "a vector specification: pass [buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
@@ -179,7 +179,7 @@ def _counts(value: Any, name: str, nblocks: int) -> Numbers:
 
 
 def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
-    """One number for all ranks, or one for each; None if nothing is given."""
+    """Return one number for all ranks, or one for each; None if nothing is given."""
     if value is None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
