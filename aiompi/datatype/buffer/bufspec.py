@@ -14,8 +14,9 @@ As in mpi4py, a message buffer is an object with the buffer protocol, or a list 
 `type` is a Datatype, committed, or a type code (see `aiompi.datatype.codes`); numpy's structured types become
 datatypes automatically. A count is inferred from the length of the memory, in extents of the type.
 
-Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other array, such as a slice or a reversed or transposed array, are used in place, in C
-order of the indices. The caller never copies them, and they are copied only once between two ranks.
+Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other
+array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller never
+copies them, and they are copied only once between two ranks.
 
 A buffer keeps the exporting object alive.
 """

@@ -181,7 +181,7 @@ def test_types_that_make_no_sense_in_the_elements_are_refused() -> None:
     ):
         type_.Commit()
         with pytest.raises(
-            InvalidBufferError, match=r"halo .*not contiguous, of shape \(6,\).* fits its elements of 8"
+            InvalidBufferError, match=r"halo .*not contiguous, of shape \(6,\).* does not fit its elements of 8"
         ):
             resolve_send([source, 1, type_], "halo")
 

@@ -195,7 +195,7 @@ def test_receiving_into_a_byte_twice(type_: Any, count: int, overlaps: bool) -> 
     spec = [FLAT, count, type_.Commit()]
     assert resolve_send(spec).nbytes == count * type_.size
     if overlaps:
-        with pytest.raises(InvalidTypeError, match=f"type in answer cannot receive: in {count} items of .* twice"):
+        with pytest.raises(InvalidTypeError, match=f"type in answer cannot receive: {count} items of .* twice"):
             resolve_recv(spec, "answer")
     else:
         refuse_overlap(resolve_recv(spec), "answer")

@@ -85,7 +85,7 @@ def test_read_only_interfaces_cannot_receive() -> None:
 
 
 def test_addresses_without_memory_are_refused() -> None:
-    with pytest.raises(BufferError, match="no memory that this process can read"):
+    with pytest.raises(BufferError, match="not in memory that this process can read"):
         check_reachable(4096, 1)
 
 
