@@ -40,7 +40,7 @@ def test_the_count_of_a_derived_type_is_inferred_from_its_extent() -> None:
         resolve_send([FIVE, pairs])
     for extent in (0, -8):
         odd = DOUBLE.Create_resized(0, extent).Commit()
-        with pytest.raises(InvalidCountError, match=f"sendbuf: the number of items of .* their extent is {extent}; pass"):
+        with pytest.raises(InvalidCountError, match=f"sendbuf: the number of items of .* their extent is {extent}"):
             resolve_send([FIVE, odd])
         assert resolve_send([None, odd]).count == 0
 
