@@ -1,20 +1,20 @@
-"""How Python objects become messages.
+"""Conversion of Python objects to messages and back; the main class is `Codec`.
 
-What the first byte of a message says (numbers are little-endian):
+The first byte of a message selects its format (numbers are little-endian):
 
 | byte | message                                                                                          |
 |------|--------------------------------------------------------------------------------------------------|
-| 0xC1 | u32 n, n kinds of arrays (see `type_tags`), a msgpack value                                          |
+| 0xC1 | u32 n, n type tags of arrays (see `type_tags`), a msgpack value                                  |
 | 0xC7 | a pickle, protocol 5                                                                             |
 | 0xC8 | 3 zero bytes, u32 n, u64 length of the body, n u64 lengths of buffers, the body (a message of    |
-|      | either kind above), the buffers, each at the next multiple of 64 bytes from the message's start  |
+|      | a format above), the buffers, each at the next multiple of 64 bytes from the message's start     |
 | else | a msgpack value, all of whose arrays are lists                                                   |
 
-These bytes begin no msgpack value of ours: msgpack never uses the first, and the others are extension types.
+No msgpack value in a message begins with these bytes: msgpack never uses the first, and the others are extension types.
 
-Messages carry values. What msgpack expresses (see `Codec`) comes back equal and of the same types, but an object
-that is referenced twice comes back as two. Cycles, and everything with an object in it that msgpack cannot
-express, are pickled as a whole, with identities kept.
+Messages carry values. Objects that msgpack can express (see `Codec`) are received equal and with the same types, but an
+object that is referenced twice is received as two objects. Cyclic objects, and objects that contain anything msgpack
+cannot express, are pickled as a whole, which keeps identities.
 """
 
 from aiompi.objects.codec import Codec, Segment

@@ -1,4 +1,4 @@
-"""NumPy arrays and scalars as messages: the dtype, the shape, and the memory."""
+"""Encoding of NumPy arrays and scalars: the dtype, the shape and the memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MEMORYVIEWS: Final = frozenset("?bBhHiIlLqQefd")
 _INT: Final = frozenset({int})
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-# Without "O": an object dtype from the network would be an array of addresses.
+# Excludes "O": an object dtype from the network would be an array of addresses.
 _DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQuefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
 
 
 def encode_array(encoder: Encoder, array: Array) -> Any:
-    """An array of exactly the class ndarray: dtype, whether in Fortran order, payload, *shape.
+    """Encode an array of exactly the class ndarray: dtype, whether in Fortran order, payload, *shape.
 
     Raises:
         InexpressibleError: the dtype holds objects, or has no exact description.
@@ -50,7 +50,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
 
 
 def decode_array(decoder: Decoder, items: list[Any]) -> Array:
-    """The array: a view of its buffer, or of memory of its own when it was sent inside the body."""
+    """Decode an array: a view of its buffer, or of new memory if it was sent inside the body."""
     description, fortran, data, *shape = items
     dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
@@ -60,7 +60,7 @@ def decode_array(decoder: Decoder, items: list[Any]) -> Array:
 
 
 def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
-    """A scalar: dtype, bytes. Strings are sent by value: their memory does not tell trailing zeros from padding."""
+    """Encode a scalar: dtype, bytes. Strings are sent by value, because trailing zeros look like padding in memory."""
     if isinstance(scalar, (np.str_, np.bytes_)):
         # Not str(scalar), which drops trailing zeros.
         value = str.__str__(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
@@ -70,7 +70,7 @@ def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
 
 
 def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
-    """The scalar."""
+    """Decode a scalar."""
     description, data = items
     if description == "U" and type(data) is str:
         return np.str_(data)
@@ -85,10 +85,10 @@ def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
 
 
 def describe(dtype: np.dtype[Any]) -> Any:
-    """A dtype in builtin types: a str; (base, shape) of a subarray; or a dict for a structured type.
+    """Describe a dtype with built-in types: a str, (base, shape) of a subarray, or a dict for a structured type.
 
     Raises:
-        InexpressibleError: the dtype holds objects, has titles, or is a class of its own.
+        InexpressibleError: the dtype holds objects, has titles, or is a custom class.
     """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
@@ -110,7 +110,7 @@ def describe(dtype: np.dtype[Any]) -> Any:
 
 
 def parse(description: Any) -> np.dtype[Any]:
-    """The dtype that `describe` took apart.
+    """Return the dtype of a description made by `describe`.
 
     Raises:
         ValueError, TypeError, KeyError: the description is malformed.
@@ -144,7 +144,7 @@ def _name(dtype: np.dtype[Any], _number: int) -> str:
 @lru_cache(256)
 def _named(name: str) -> np.dtype[Any]:
     if not _DTYPE.fullmatch(name):
-        raise ValueError(f"no dtype of plain memory: {name!r}")
+        raise ValueError(f"not a dtype of plain memory: {name!r}")
     return np.dtype(name)
 
 

@@ -1,4 +1,4 @@
-"""Objects to messages and back: which format, and the frames around it."""
+"""The class `Codec`, which converts objects to messages and back: choice of the format, and its frame."""
 
 from __future__ import annotations
 
@@ -18,82 +18,82 @@ from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
 from aiompi.objects.type_tags import InexpressibleError
 
-#: memory to send: unsigned bytes, contiguous
+#: memory to send: contiguous unsigned bytes
 Segment: TypeAlias = bytes | memoryview
 
-OUT_OF_BAND: Final = 16 * 2**10  # bytes: where a segment of its own starts to be cheaper than copies
+OUT_OF_BAND: Final = 16 * 2**10  # bytes: from here on a separate segment is cheaper than a copy
 ALIGNMENT: Final = 64  # bytes: a cache line, and the widest vector registers
 
-_KINDS: Final = 0xC1
+_TAGS: Final = 0xC1
 _PICKLE: Final = 0xC7
 _BUFFERS: Final = 0xC8
-_MARKS: Final = frozenset({_KINDS, _PICKLE, _BUFFERS})
-_KINDS_HEADER: Final = struct.Struct("<BI")
+_MARKS: Final = frozenset({_TAGS, _PICKLE, _BUFFERS})
+_TAGS_HEADER: Final = struct.Struct("<BI")
 _BUFFERS_HEADER: Final = struct.Struct("<BxxxIQ")
 _TUPLE: Final = bytes([type_tags.TUPLE])
-_FLAT_TUPLE: Final = _KINDS_HEADER.pack(_KINDS, 1) + _TUPLE
+_FLAT_TUPLE: Final = _TAGS_HEADER.pack(_TAGS, 1) + _TUPLE
 _NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])
-_PROTO: Final = 0x80  # what pickles of protocol 2 and later begin with; in msgpack all of an empty dict
+_PROTO: Final = 0x80  # first byte of pickles of protocol 2 and later; in msgpack a complete empty dict
 _STOP: Final = ord(".")
 _PADDING: Final = bytes(ALIGNMENT)
 _PROTOCOL: Final = 5
 _unpack: Final = msgpack.unpackb
 
-_FEW: Final = 32  # items; more are looked at before they are packed in vain
-# Fewer are looked at only while this many objects follow one that was packed in vain: a look takes 0.4 us, as much as
-# to pack a small dict, and saves the copy of long bytes. Programs send the same kinds of objects again and again.
-_WARY: Final = 64
+_FEW: Final = 32  # items; larger containers are checked before an attempt to pack them
+# After a failed attempt to pack an object, this many smaller containers are checked first. A check takes 0.4 us, as
+# long as packing a small dict, and avoids copies of long bytes. Programs tend to send similar objects repeatedly.
+_CHECKS: Final = 64
 _are_atoms: Final = ATOMS.issuperset
 _may_be_simple: Final = frozenset({*ATOMS, list, dict}).issuperset
 
-# What the packer raises for what it cannot express: other types, ints beyond 64 bits, lone surrogates, cycles, memory
-# with gaps.
+# Exceptions of the packer for objects that it cannot express: other types, ints beyond 64 bits, lone surrogates,
+# cycles, memory with gaps.
 _REFUSALS: Final = (TypeError, ValueError, OverflowError, BufferError)
-# A packer keeps the memory of its largest message; from here on, bytes, it is given back.
+# A packer keeps the memory of its largest message. It is replaced after messages larger than this, bytes.
 _RETAINED: Final = 2**20
 _JOINED: Final = 16 * 2**10  # bytes: up to here a copy is cheaper than one more segment
 
 
 class Codec:
-    """Turns objects into messages and back.
+    """Converts objects to messages and back.
 
     msgpack expresses None, bool, int, float, complex, str, bytes, bytearray, memoryview, tuple, list, dict with any
-    keys, set, frozenset, range, slice, NumPy arrays and scalars of any dtype but object, and dataclasses. Other
+    keys, set, frozenset, range, slice, NumPy arrays and scalars of any dtype except object, and dataclasses. Other
     types, and subclasses of these, are pickled.
 
     Args:
-        pickle: whether objects that msgpack cannot express may be pickled, and pickles be read. Without it
-            dataclasses are received only if their modules are already imported.
-        out_of_band: bytes; payloads of at least this size are sent from where they lie.
+        pickle: whether to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses
+            are received only if their modules are already imported.
+        out_of_band: bytes; payloads of at least this size are sent without a copy.
     """
 
-    __slots__ = ("_out_of_band", "_pack", "_pack_any", "_pickle", "_wary")
+    __slots__ = ("_checks_left", "_out_of_band", "_pack", "_pack_any", "_pickle")
 
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
         self._out_of_band = out_of_band
         self._pack, self._pack_any = _packers()
-        self._wary = 0
+        self._checks_left = 0
 
     def dumps(self, obj: object) -> tuple[list[Segment], int]:
-        """The message of an object.
+        """Return the message of an object.
 
         Args:
-            obj: not to be changed while the segments are in use: payloads alias its memory.
+            obj: the object, which must not change while the segments are in use: payloads alias its memory.
 
         Returns:
-            What to send, piece after piece, and its length in bytes. A small object is a single bytes.
+            The segments to send in order, and their total length in bytes. A small object is a single bytes object.
 
         Raises:
-            InvalidTypeError: the object cannot be pickled, or would have to be while pickling is off.
+            InvalidTypeError: the object cannot be pickled, or pickling is required and switched off.
         """
         try:
             body = self._pack(obj) if type(obj) in ATOMS else self._pack_simple(obj)
         except _REFUSALS:
-            if not self._wary:
-                self._pack, self._pack_any = _packers()  # nobody knows how much they have packed in vain
-            self._wary = _WARY
+            if not self._checks_left:
+                self._pack, self._pack_any = _packers()  # discards the unknown amount of data they have packed
+            self._checks_left = _CHECKS
             body = None
         if body is None:
             return self._dumps_any(obj)
@@ -103,56 +103,56 @@ class Codec:
         return [body], nbytes
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
-        """The object of a message.
+        """Return the object of a message.
 
         Args:
-            message: unsigned bytes, contiguous. It belongs to the object from now on: arrays that were sent out of
-                band are views of it, writable when it is. A plain pickle, which a program may have sent as memory, is
-                taken too; without bytes it is None.
+            message: contiguous unsigned bytes, which the object takes over: arrays that were sent out of band are views
+                of them, and writable if they are. A plain pickle, which a program may have sent as memory, is accepted
+                too. The object of an empty message is None.
 
         Raises:
             RemoteProtocolError: the message is malformed.
-            InvalidTypeError: it is pickled, and pickling is off.
-            OtherError: it is a pickle that cannot be read here; the cause says why.
-            OSError: modules that are needed for it cannot be imported, for want of descriptors.
+            InvalidTypeError: the message is pickled, and pickling is off.
+            OtherError: the message is a pickle that cannot be read here; the cause says why.
+            OSError: required modules cannot be imported, because there are too few file descriptors.
         """
         try:
             mark = message[0]
             if mark not in _MARKS:
                 return _unpack(message, strict_map_key=False, unicode_errors="surrogatepass")
-            if mark == _KINDS:
-                return self._loads_kinds(memoryview(message), _NO_BUFFERS)
+            if mark == _TAGS:
+                return self._loads_tagged(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
         except (MPIException, MemoryError, OSError):
             raise
         except Exception as error:
-            return self._loads_strange(message, error)
+            return self._loads_foreign(message, error)
 
-    def _loads_strange(self, message: bytes | bytearray | memoryview, error: Exception) -> Any:
-        """The object of a message that no codec has made."""
+    def _loads_foreign(self, message: bytes | bytearray | memoryview, error: Exception) -> Any:
+        """Return the object of a message that was not made by a codec."""
         if len(message) == 0:
             return None
         if is_pickle(message):
             with contextlib.suppress(pickle.UnpicklingError, EOFError):
                 return self._loads_pickle(memoryview(message), _NO_BUFFERS)
         raise RemoteProtocolError(
-            f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; receive with Recv what "
-            "was sent from memory, with Send, and run the same version of aiompi and of the program on all ranks"
+            f"malformed message of {len(message)} bytes: {type(error).__name__}: {error}; use Recv for "
+            "data that was sent with Send, and run the same version of aiompi and of the program on all ranks"
         ) from error
 
     def _pack_simple(self, obj: Any) -> bytes | None:
-        """The message of an object whose types are quickly told to be msgpack's own; None of any other."""
+        """Return the message of an object if a quick check shows that msgpack has its types; None for other objects."""
         kind = type(obj)
         if kind is dict or kind is list:
             if len(obj) > _FEW:
                 return self._pack(obj) if _is_flat(obj) else None
-            if self._wary and not self._looks_simple(obj.values() if kind is dict else obj):
+            if self._checks_left and not self._looks_simple(obj.values() if kind is dict else obj):
                 return None
             body = self._pack(obj)
-            # The packer writes bytearray and memoryview as if they were bytes. A body without the lead bytes of such
-            # values has none of them, which takes 0.1 us to find out, where a look at all objects takes 0.8 us.
+            # The packer writes bytearray and memoryview as bytes. A body without the lead bytes of such values contains
+            # none of them. This check takes 0.1 us, while a check of all objects takes 0.8 us.
             if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(obj):
-                self._wary = _WARY
+                self._checks_left = _CHECKS
                 if len(body) > _RETAINED:
                     self._pack, self._pack_any = _packers()
                 return None
@@ -164,9 +164,9 @@ class Codec:
         return None
 
     def _looks_simple(self, items: Iterable[Any]) -> bool:
-        """Return True if it will not be in vain to pack the items of a container, as far as their types tell."""
+        """Return True if the types of the items of a container suggest that msgpack can pack them."""
         simple = _may_be_simple(map(type, items))
-        self._wary = self._wary - 1 if simple else _WARY
+        self._checks_left = self._checks_left - 1 if simple else _CHECKS
         return simple
 
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
@@ -176,8 +176,8 @@ class Codec:
             if not self._pickle:
                 raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
             return self._dumps_pickle(obj)
-        types, buffers = encoder.kinds, encoder.buffers
-        head = _KINDS_HEADER.pack(_KINDS, len(types)) + types if buffers or any(types) else b""
+        tags, buffers = encoder.tags, encoder.buffers
+        head = _TAGS_HEADER.pack(_TAGS, len(tags)) + tags if buffers or any(tags) else b""
         return _framed(head, body, buffers)
 
     def _encode(self, obj: object) -> tuple[Encoder, bytes]:
@@ -220,26 +220,26 @@ class Codec:
         unused = iter(buffers)
         if body[0] == _PICKLE:
             obj = self._loads_pickle(body[1:], unused)
-        elif body[0] == _KINDS:
-            obj = self._loads_kinds(body, unused)
+        elif body[0] == _TAGS:
+            obj = self._loads_tagged(body, unused)
         else:
             raise ValueError(f"body of format {body[0]:#x}")
         if next(unused, None) is not None:
-            raise ValueError("buffers that belong to nothing")
+            raise ValueError("buffers without objects")
         return obj
 
-    def _loads_kinds(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
-        _, count = _KINDS_HEADER.unpack_from(body)
-        start = _KINDS_HEADER.size + count
-        types = bytes(body[_KINDS_HEADER.size : start])
+    def _loads_tagged(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
+        _, count = _TAGS_HEADER.unpack_from(body)
+        start = _TAGS_HEADER.size + count
+        tags = bytes(body[_TAGS_HEADER.size : start])
         value = body[start:]
-        if not types.strip(_TUPLE):
+        if not tags.strip(_TUPLE):
             return _unpack(value, list_hook=tuple, strict_map_key=False, unicode_errors="surrogatepass")
-        unused = iter(types)
+        unused = iter(tags)
         revive = Decoder(unused, buffers, self._pickle).revive
         obj = _unpack(value, list_hook=revive, strict_map_key=False, unicode_errors="surrogatepass")
         if next(unused, None) is not None:
-            raise ValueError("more kinds than arrays")
+            raise ValueError("more type tags than arrays")
         return obj
 
     def _loads_pickle(self, data: memoryview, buffers: Iterator[memoryview]) -> Any:
@@ -260,29 +260,29 @@ class Codec:
 
 
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:
-    """Return True if bytes begin and end as a plain pickle does, which no message of the codec does.
+    """Return True if bytes begin and end like a plain pickle, as no message of the codec does.
 
-    Protocols 0 and 1 begin with a letter, which as a message is all of a small number.
+    Pickles of protocols 0 and 1 begin with a letter, which as a message is a complete small number.
     """
     return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 
 
 def _is_flat(obj: Any) -> bool:
-    """Return True if a list, a tuple or a dict holds nothing but atoms."""
+    """Return True if a list, a tuple or a dict holds only atoms."""
     return _are_atoms(map(type, obj)) and (type(obj) is not dict or _are_atoms(map(type, obj.values())))
 
 
 def _packers() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
-    """Pack functions: for exact types only, and for what an encoder made.
+    """Return two pack functions: for exact types only, and for trees made by an encoder.
 
-    They are used again and again, because a packer costs more to make than a message. As neither has a `default`
-    function, packing runs no Python code and cannot be entered a second time.
+    They are reused, because making a packer costs more than packing a message. Neither has a `default` function, so
+    packing runs no Python code and cannot be reentered.
     """
     return msgpack.Packer(strict_types=True).pack, msgpack.Packer().pack
 
 
 def _framed(head: bytes, body: bytes, buffers: list[memoryview]) -> tuple[list[Segment], int]:
-    """Segments of a message, and its length: a body, what stands before it, and the buffers behind it."""
+    """Return the segments of a message (head, body, buffers) and its length."""
     nbytes = len(head) + len(body)
     if not buffers:
         return ([head + body] if nbytes <= _JOINED else _joined(head, body)), nbytes
@@ -312,10 +312,10 @@ def _joined(*parts: bytes) -> list[Segment]:
 
 
 def _split(message: memoryview) -> tuple[memoryview, list[memoryview]]:
-    """The body and the buffers of a message.
+    """Return the body and the buffers of a message.
 
     Raises:
-        ValueError, struct.error: its lengths do not add up.
+        ValueError, struct.error: the lengths in the message do not match its size.
     """
     _, count, nbody = _BUFFERS_HEADER.unpack_from(message)
     start = _BUFFERS_HEADER.size + 8 * count

@@ -1,4 +1,4 @@
-"""Dataclasses as messages: the name of the class, then the values of its fields."""
+"""Encoding of dataclasses: the name of the class, then the values of its fields."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _layouts: WeakKeyDictionary[type, _Layout | None] = WeakKeyDictionary()
 
 
 def state(obj: Any) -> tuple[str, list[Any]]:
-    """What makes up an instance.
+    """Return the state of an instance.
 
     Returns:
-        Its class as "module:qualname", and the values of its fields, in their order.
+        Its class as "module:qualname", and the values of its fields, in order.
 
     Raises:
-        InexpressibleError: the fields are not all of the instance, or its class says itself how it is pickled.
+        InexpressibleError: the instance has state besides its fields, or its class customizes pickling.
     """
     cls = type(obj)
     layout = _layout(cls)
@@ -51,15 +51,15 @@ def state(obj: Any) -> tuple[str, list[Any]]:
 
 
 def restore(reference: str, values: list[Any], *, imports: bool) -> Any:
-    """The instance that `state` took apart. As in pickling, neither __init__ nor __post_init__ run.
+    """Return an instance with a given state. As in unpickling, __init__ and __post_init__ do not run.
 
     Args:
-        reference: "module:qualname"; a module may have a class that is defined by another.
-        values: of the fields, in their order.
-        imports: whether the module may be imported, or has to be there already.
+        reference: "module:qualname"; the class may be defined in another module.
+        values: values of the fields, in order.
+        imports: whether the module may be imported; if not, it must already be imported.
 
     Raises:
-        ValueError: there is no such dataclass here, or it has other fields.
+        ValueError: there is no such dataclass here, or its fields differ.
         ImportError: the module cannot be imported.
     """
     cls = _find(reference, imports=imports)
@@ -89,7 +89,7 @@ def _layout(cls: type) -> _Layout | None:
 
 
 def _inspect(cls: type) -> _Layout | None:
-    if "__dataclass_fields__" not in cls.__dict__ or _has_own_ways(cls):
+    if "__dataclass_fields__" not in cls.__dict__ or _customizes_pickling(cls):
         return None
     names = tuple(field.name for field in dataclasses.fields(cls))
     slots = _slots(cls)
@@ -99,13 +99,13 @@ def _inspect(cls: type) -> _Layout | None:
     return _Layout(f"{cls.__module__}:{cls.__qualname__}", names, slotted)
 
 
-def _has_own_ways(cls: type) -> bool:
-    """Return True if pickle would do anything but copy the state of an instance."""
+def _customizes_pickling(cls: type) -> bool:
+    """Return True if pickle would do more than copy the state of an instance."""
     if cls in copyreg.dispatch_table or hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__"):
         return True
     if any(getattr(cls, name) is not getattr(object, name) for name in ("__new__", "__reduce__", "__reduce_ex__")):
         return True
-    # Those that dataclasses give to frozen classes with slots do the same as none.
+    # The methods that dataclasses add to frozen classes with slots are equivalent to the defaults.
     own = (getattr(cls, name, None) for name in ("__getstate__", "__setstate__"))
     names = {getattr(method, "__name__", "") for method in own if method not in (None, _OBJECT_GETSTATE)}
     return not names <= _DATACLASS_STATE_METHODS
@@ -120,7 +120,7 @@ def _slots(cls: type) -> set[str]:
 
 
 def _is_found(reference: str, cls: type) -> bool:
-    # Looked up for every message, as pickle does: in a notebook the class may have been defined anew.
+    # Looked up for every message, as in pickle: in a notebook the class may have been redefined.
     try:
         return _find(reference, imports=False) is cls
     except ValueError:
@@ -134,7 +134,7 @@ def _find(reference: str, *, imports: bool) -> Any:
         raise ValueError(f"module {module_name!r} is not imported here")
     found: Any = module
     for name in qualname.split("."):
-        # Looked up without getattr: a name from the network must not run the module's or class's own code.
+        # Looked up without getattr: a name from the network must not run code of the module or class.
         if not isinstance(found, (ModuleType, type)) or name not in vars(found):
             raise ValueError(f"module {module_name!r} has no class {qualname!r}")
         found = vars(found)[name]

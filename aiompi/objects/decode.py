@@ -1,4 +1,4 @@
-"""From the arrays of an unpacked body, their kinds and the buffers, to the object."""
+"""Decoding: from the arrays of an unpacked body, their type tags and the buffers to the object."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ DecodeFunction: TypeAlias = "Callable[[Decoder, list[Any]], Any]"
 
 
 class Decoder:
-    """The state of one message.
+    """The state of decoding one message.
 
     Args:
-        kinds: of the arrays, in the order in which they end.
-        buffers: what was sent out of band, in the same order.
+        tags: type tags of the arrays, in the order in which the arrays end.
+        buffers: buffers sent out of band, in the same order.
         imports: whether modules of dataclasses may be imported.
     """
 
-    __slots__ = ("_next_kind", "buffers", "imports")
+    __slots__ = ("_next_tag", "buffers", "imports")
 
-    def __init__(self, kinds: Iterator[int], buffers: Iterator[memoryview], imports: bool) -> None:
-        self._next_kind = kinds.__next__
+    def __init__(self, tags: Iterator[int], buffers: Iterator[memoryview], imports: bool) -> None:
+        self._next_tag = tags.__next__
         self.buffers = buffers
         self.imports = imports
 
     def revive(self, items: list[Any]) -> Any:
-        """The object that an array stands for; msgpack calls this at the end of each array.
+        """Return the object that an array represents; msgpack calls this at the end of each array.
 
         Raises:
-            builtins.Exception: of any class, when the message is malformed.
+            builtins.Exception: of any class, if the message is malformed.
         """
-        kind = self._next_kind()
-        if kind == LIST:
+        tag = self._next_tag()
+        if tag == LIST:
             return items
-        if kind == TUPLE:
+        if tag == TUPLE:
             return tuple(items)
-        return _DECODERS[kind](self, items)
+        return _DECODERS[tag](self, items)
 
     def payload(self, data: bytes | None) -> bytes | memoryview:
-        """Data that stood in the body, or was sent out of band."""
+        """Return data from the body, or the next buffer sent out of band."""
         if data is None:
             return next(self.buffers)
         if type(data) is not bytes:
@@ -50,7 +50,7 @@ class Decoder:
         return data
 
     def array_payload(self, data: bytes | None) -> bytearray | memoryview:
-        """As `payload`, in memory that is as writable as the message."""
+        """Do the same as `payload`, but copy data from the body to writable memory."""
         payload = self.payload(data)
         return bytearray(payload) if isinstance(payload, bytes) else payload
 
@@ -81,7 +81,7 @@ def _decode_bytearray(decoder: Decoder, items: list[Any]) -> bytearray:
 
 def _decode_memoryview(decoder: Decoder, items: list[Any]) -> memoryview:
     readonly, code, data, *shape = items
-    # Over bytes when it can be, because it may be the key of a dict: a view of a bytearray has no hash.
+    # A view of bytes if possible, because it may be the key of a dict: a view of a bytearray has no hash.
     view = memoryview(decoder.payload(data) if readonly else decoder.array_payload(data))
     if code != "B" or shape != [view.nbytes]:
         view = _cast(view, code, shape)
@@ -111,14 +111,14 @@ def _decode_dataclass(decoder: Decoder, items: list[Any]) -> Any:
     return dataclass.restore(reference, values, imports=decoder.imports)
 
 
-def _decode_numpy(kind: int) -> DecodeFunction:
-    """What decodes a kind from its first message on, for which NumPy may have to be imported."""
+def _decode_numpy(tag: int) -> DecodeFunction:
+    """Return the initial decoder of a type tag, which imports NumPy when it is first called."""
 
     def decode(decoder: Decoder, items: list[Any]) -> Any:
         from aiompi.objects import arrays
 
         _DECODERS.update(arrays.DECODERS)
-        return _DECODERS[kind](decoder, items)
+        return _DECODERS[tag](decoder, items)
 
     return decode
 

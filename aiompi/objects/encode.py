@@ -1,4 +1,4 @@
-"""From an object to a tree that msgpack packs, the kinds of its arrays, and its buffers."""
+"""Encoding: from an object to a tree that msgpack packs, the type tags of its arrays, and its buffers."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ _ROWS: Final[dict[type, bytes]] = {list: bytes([type_tags.LIST]), tuple: bytes([
 
 
 class Encoder:
-    """The state of one message.
+    """The state of encoding one message.
 
     Args:
         out_of_band: bytes; payloads of at least this size become buffers.
-        atoms: types that are left to the packer.
+        atoms: types that the packer handles itself.
 
     Attributes:
-        kinds: of the arrays met so far.
-        buffers: contiguous views of the user's memory, format "B".
+        tags: type tags of the arrays so far.
+        buffers: contiguous views of the user's memory, with format "B".
     """
 
-    __slots__ = ("atoms", "buffers", "kinds", "out_of_band")
+    __slots__ = ("atoms", "buffers", "out_of_band", "tags")
 
     def __init__(self, out_of_band: int, atoms: frozenset[type] = ATOMS) -> None:
         self.out_of_band = out_of_band
         self.atoms = atoms
-        self.kinds = bytearray()
+        self.tags = bytearray()
         self.buffers: list[memoryview] = []
 
     def encode(self, obj: Any) -> Any:
-        """The tree of `obj`.
+        """Return the tree of `obj`.
 
         Raises:
-            InexpressibleError: only pickle can express the object, or something in it.
+            InexpressibleError: only pickle can express the object, or a part of it.
         """
         return _ENCODERS.get(type(obj), _encode_other)(self, obj)
 
     def encode_all(self, values: Collection[Any]) -> Collection[Any]:
-        """The trees of several objects; `values` itself when they are their own trees."""
+        """Return the trees of several objects; `values` itself if they are their own trees."""
         atoms = self.atoms
         found = set(map(type, values))
         if found <= atoms or (len(found) == 1 and self._are_flat(values, *found)):
             return values
         return [x if type(x) in atoms else _ENCODERS.get(type(x), _encode_other)(self, x) for x in values]
 
-    def node(self, kind: int, items: Iterable[Any]) -> Any:
-        """An array of a kind, after everything inside of it."""
-        self.kinds.append(kind)
+    def node(self, tag: int, items: Iterable[Any]) -> Any:
+        """Return an array with a type tag; everything inside it must be encoded first."""
+        self.tags.append(tag)
         return items
 
     def payload(self, data: memoryview) -> bytes | None:
-        """Data as it stands in the body: itself, or None when it goes out of band."""
+        """Return the representation of data in the body: the data, or None if it is sent out of band."""
         if data.nbytes < self.out_of_band:
             return data.tobytes()
         self.buffers.append(data)
         return None
 
     def _are_flat(self, rows: Collection[Any], kind: type) -> bool:
-        # Records of one kind, such as a list of pairs, are checked in C: 8 times as fast as row by row.
+        # Rows of one type, such as a list of pairs, are checked in C: 8 times as fast as row by row.
         if kind not in _ROWS:
             return False
         cells = chain.from_iterable(rows)
@@ -75,7 +75,7 @@ class Encoder:
             cells = chain(cells, chain.from_iterable(map(dict.values, rows)))
         if not self.atoms.issuperset(map(type, cells)):
             return False
-        self.kinds += _ROWS[kind] * len(rows)
+        self.tags += _ROWS[kind] * len(rows)
         return True
 
 
@@ -131,7 +131,7 @@ def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
     code, shape = view.format, view.shape
     if not shape or len(code.removeprefix("@")) != 1:
         raise InexpressibleError(memoryview, f"of format {code!r} and {view.ndim} dimensions")
-    if not view.c_contiguous or 0 in shape:  # memoryview.cast takes neither
+    if not view.c_contiguous or 0 in shape:  # memoryview.cast accepts neither
         data = memoryview(view.tobytes())
     else:
         data = view.cast("B")
@@ -155,7 +155,7 @@ def _encode_other(encoder: Encoder, obj: Any) -> Any:
     kind = type(obj)
     if "__dataclass_fields__" in kind.__dict__:
         return _encode_dataclass(encoder, obj)
-    # There can be no array without NumPy having been imported.
+    # An array cannot exist unless NumPy was imported.
     if kind.__module__ == "numpy" and "numpy" in sys.modules:
         from aiompi.objects import arrays
 
@@ -167,7 +167,7 @@ def _encode_other(encoder: Encoder, obj: Any) -> Any:
 
 EncodeFunction: TypeAlias = Callable[[Encoder, Any], Any]
 
-# By exact type: a subclass, such as a namedtuple or an IntEnum, is another type and is not here.
+# By exact type: a subclass, such as a namedtuple or an IntEnum, is a different type and not included.
 _ENCODERS: Final[dict[type, EncodeFunction]] = {
     NoneType: _encode_atom,
     bool: _encode_atom,

@@ -1,8 +1,8 @@
-"""What an array of the msgpack body stands for, when it is not simply a list.
+"""Type tags: the Python type that an array of the msgpack body represents.
 
-msgpack has one array type. A message with anything but lists in it therefore begins with a string of kinds,
-one byte for each array, in the order in which arrays end. msgpack's C code stays in charge on both sides that
-way: sending, tuples are packed where they lie; receiving, one call per array turns it into what it was.
+msgpack has one array type. A message with arrays that are not lists therefore begins with a string of type tags, one
+byte for each array, in the order in which the arrays end. So msgpack's C code does most of the work: the sender packs
+tuples without a copy, and the receiver converts each array with one call.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SLICE: Final = 11  # start, stop, step
 DATACLASS: Final = 12  # module:qualname, *values of the fields
 ARRAY: Final = 13  # dtype, Fortran order, payload, *shape
 SCALAR: Final = 14  # dtype, bytes
-# A payload is the bytes themselves, or None: the next buffer behind the body.
+# A payload is the bytes themselves, or None for the next buffer after the body.
 
 
 class InexpressibleError(Exception):
-    """An object that msgpack cannot express exactly, so that pickle has to.
+    """An object that only pickle can express, because msgpack cannot express it exactly.
 
     Args:
         kind: type of the object.
-        reason: why not, when the type alone does not say it.
+        reason: the reason, if the type alone does not explain it.
     """
 
     def __init__(self, kind: type, reason: str = "") -> None:

@@ -1,7 +1,7 @@
 """Combining packed vectors with an operation (section 4.9).
 
-Predefined operations work on the packed form as it is. A function of the user gets its vectors as the standard
-promises, spread out as the datatype lays them out; without gaps that is the packed form as well.
+Predefined operations work directly on the packed form. A user function receives its vectors in the layout of the
+datatype, as the standard requires; for datatypes without gaps that is the packed form.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aiompi.errors import InvalidTypeError
 if TYPE_CHECKING:
     from aiompi.op.operation import Op
 
-# Takes packed vectors, and combines one after the other, which is of lower ranks each time, with the last, in place.
+# Takes packed vectors; combines each of them, the operand of lower ranks, with the last argument, in place.
 Combine: TypeAlias = Callable[[Iterable[bytes | memoryview], memoryview], None]
 
 
 def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
-    """What an operation does with packed vectors of `count` items of a datatype for which it is defined.
+    """Return a function that combines packed vectors of `count` items of a datatype with an operation.
 
     Raises:
         InvalidOpError: the operation is OP_NULL.
-        InvalidTypeError: items of the datatype begin before their address, so that a function of the user, which is
-            given memory from there on, would not get all of them.
+        InvalidTypeError: items of the datatype begin before their address. A user function receives memory from that
+            address on, so it would not see all of the data.
     """
     kernel = op.kernel
     if op.is_predefined:
@@ -41,7 +41,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     else:
         return _spread(op, datatype, count)
 
-    vector = functools.partial(np.ndarray, (count,), dtype)  # type: ignore[arg-type] # a class without parameters
+    vector = functools.partial(np.ndarray, (count,), dtype)  # type: ignore[arg-type] # a class without type parameters
 
     def combine(lefts: Iterable[bytes | memoryview], right: memoryview) -> None:
         kernel(map(vector, lefts), vector(right), datatype)
@@ -51,7 +51,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
 @functools.cache
 def packed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """numpy type of a packed item of a predefined datatype: a pair without its padding."""
+    """Return the numpy type of a packed item of a predefined datatype: a pair without padding."""
     if dtype.names is None or dtype.fields is None:
         return dtype
     return np.dtype([(name, dtype.fields[name][0]) for name in dtype.names])
@@ -62,7 +62,7 @@ def _spread(op: Op, datatype: Datatype, count: int) -> Combine:
     if layout.lb < 0:
         raise InvalidTypeError(
             f"items of {datatype} begin {-layout.lb} bytes before their address, which the function of {op.name} "
-            "cannot be given; pass a datatype whose true lower bound is not negative"
+            "cannot access; pass a datatype whose true lower bound is not negative"
         )
     invec, inoutvec = (np.zeros(max(layout.ub, count * datatype.extent), np.uint8) for _ in range(2))
 

@@ -1,4 +1,4 @@
-"""Reduction operations (section 4.9): what every operation can do, and those that users create."""
+"""Reduction operations (section 4.9): the class `Op`, and operations that users create."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Kernel: TypeAlias = Callable[[Iterable[Vector], Vector, Datatype], None]
 
 
 class Operation:
-    """What handles denote.
+    """The operation to which handles refer.
 
     Attributes:
-        name: name in the standard, such as "MPI_SUM"; for a user's operation that of its function.
-        combine: two Python objects.
-        kernel: combines vectors.
+        name: name in the standard, such as "MPI_SUM"; for a user's operation the name of its function.
+        combine: function that combines two Python objects.
+        kernel: function that combines vectors.
         commute: whether the order of the operands does not matter.
-        types: datatypes on which it is defined, by the names of their groups (section 4.9.2); None: any.
-        function: of the user; None: it is predefined.
+        types: datatypes for which it is defined, by group (section 4.9.2); None: any.
+        function: the user function; None for a predefined operation.
     """
 
     __slots__ = ("__weakref__", "_identities", "combine", "commute", "function", "kernel", "name", "types")
@@ -52,18 +52,18 @@ class Operation:
         self.function = function
 
     def takes(self, datatype: Datatype) -> bool:
-        """Return True if it is defined on a datatype."""
+        """Return True if the operation is defined for a datatype."""
         return self._identities is None or datatype.identity in self._identities
 
 
 class Op(Reference[Operation]):
-    """A reduction operation, associative by assumption (section 4.9.1).
+    """A reduction operation, assumed to be associative (section 4.9.1).
 
-    Calling it combines two Python objects: `SUM(a, b)` is `a + b`; the first operand is the one of the lower
-    ranks. `reduce` combines two vectors in place. A handle equals OP_NULL once it is freed.
+    A call combines two Python objects: `SUM(a, b)` is `a + b`; the first operand comes from the lower ranks. `reduce`
+    combines two vectors in place. A freed handle equals OP_NULL.
 
     Args:
-        op: to be another handle of; None for a null handle.
+        op: the operation to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class Op(Reference[Operation]):
 
     @property
     def _valid(self) -> Operation:
-        """What to reduce with.
+        """The operation of the handle.
 
         Raises:
             InvalidOpError: the handle is null.
@@ -86,7 +86,7 @@ class Op(Reference[Operation]):
 
     @property
     def name(self) -> str:
-        """Name in the standard, such as "MPI_SUM"; for a user's operation that of its function."""
+        """Name in the standard, such as "MPI_SUM"; for a user's operation the name of its function."""
         return "MPI_OP_NULL" if self._denoted is None else self._denoted.name
 
     @property
@@ -99,14 +99,14 @@ class Op(Reference[Operation]):
         """Make an operation from a function (MPI_Op_create, section 4.9.4).
 
         Args:
-            function: serves both kinds of reduction, and takes three arguments, as in mpi4py:
-                of buffers, `function(invec, inoutvec, datatype)`: two `MPI.buffer`s of bytes, equally long,
-                each holding items of `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i] and
-                may be called several times with pieces of the whole;
-                of objects, `function(a, b, None)`: it returns a o b.
-                The first operand is the one of the lower ranks. It must not communicate. An exception ends
+            function: serves reductions of buffers and of objects, and takes three arguments as in mpi4py.
+                Buffers: `function(invec, inoutvec, datatype)` with two `MPI.buffer`s of equal length that hold items
+                of `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i], and may be called several times
+                with parts of the vectors.
+                Objects: `function(a, b, None)` returns a o b.
+                The first operand comes from the lower ranks. The function must not communicate. An exception ends
                 the reduction at the caller.
-            commute: whether a o b is b o a; if not, operands are combined in the order of the ranks.
+            commute: whether a o b equals b o a; if not, operands are combined in rank order.
 
         Raises:
             TypeError: `function` cannot be called.
@@ -121,11 +121,11 @@ class Op(Reference[Operation]):
         """Turn the handle into OP_NULL (MPI_Op_free, section 4.9.4). Reductions in progress complete.
 
         Raises:
-            InvalidOpError: the operation is predefined, or freed already.
+            InvalidOpError: the operation is predefined or already freed.
         """
         if self.is_predefined:
             what = f"{self.name} is predefined and" if self else "OP_NULL"
-            raise InvalidOpError(f"{what} cannot be freed; free only what Op.Create made, once")
+            raise InvalidOpError(f"{what} cannot be freed; free only operations made by Op.Create, and only once")
         self._denoted = None
 
     def Is_commutative(self) -> bool:
@@ -139,19 +139,19 @@ class Op(Reference[Operation]):
 
     @property
     def is_predefined(self) -> bool:
-        """True if the operation is a named constant, which cannot be freed."""
+        """True if the operation is a constant, which cannot be freed."""
         return self._denoted is None or self._denoted.function is None
 
     def check(self, datatype: Datatype | None = None) -> None:
         """Check that a reduction may start with this operation.
 
         Args:
-            datatype: type of the items; None for objects, on which every operation but OP_NULL is defined.
+            datatype: type of the items; None for objects, for which every operation except OP_NULL is defined.
 
         Raises:
             InvalidOpError: the operation is OP_NULL, or not defined for the datatype (section 4.9.2).
         """
-        operation = self._denoted or self._valid  # without a call, most often
+        operation = self._denoted or self._valid  # avoids a call in the usual case
         if datatype is not None and not operation.takes(datatype):
             raise self._undefined(datatype)
 
@@ -161,8 +161,8 @@ class Op(Reference[Operation]):
         Integers wrap around on overflow, and floating-point exceptions are silent, as in C.
 
         Args:
-            invec: shape (count,), the operand of the lower ranks; it is not changed.
-            inoutvec: shape (count,), of the same numpy type.
+            invec: shape (count,), the operand of the lower ranks; not changed.
+            inoutvec: shape (count,), with the same numpy type.
             datatype: type of the items.
 
         Raises:
@@ -173,7 +173,7 @@ class Op(Reference[Operation]):
 
     @property
     def kernel(self) -> Kernel:
-        """What does that for one invec after the other, of a datatype for which the operation is known to be defined.
+        """Function like `reduce` for several invecs, without checking that the operation is defined for the datatype.
 
         Raises:
             InvalidOpError: the handle is null.
@@ -185,13 +185,13 @@ class Op(Reference[Operation]):
 
         Args:
             inbuf: specification of (count,) items, the operand of the lower ranks.
-            inoutbuf: specification of as many items of the same datatype, writable.
+            inoutbuf: specification of (count,) items of the same datatype, writable.
 
         Raises:
             InvalidOpError: the operation is OP_NULL, or not defined for the datatype.
-            InvalidTypeError, InvalidCountError: the buffers differ in datatype, or in length.
-            InvalidBufferError: they share memory, or the second is read-only.
-            TypeError: not a buffer specification.
+            InvalidTypeError, InvalidCountError: the buffers differ in datatype or count.
+            InvalidBufferError: the buffers share memory, or `inoutbuf` is read-only.
+            TypeError: an argument is not a buffer specification.
         """
         left, right = resolve_send(inbuf, "inbuf"), resolve_recv(inoutbuf, "inoutbuf")
         self._check_pair(left, right)
@@ -208,7 +208,7 @@ class Op(Reference[Operation]):
             )
         if left.count != right.count:
             raise InvalidCountError(
-                f"Reduce_local: inbuf holds {left.count} items, inoutbuf {right.count}; pass as many in both"
+                f"Reduce_local: inbuf holds {left.count} items, inoutbuf {right.count}; pass equal counts"
             )
         self.check(right.datatype)
         check_disjoint(left, right, "inbuf", "inoutbuf")
@@ -217,8 +217,8 @@ class Op(Reference[Operation]):
         groups = " and ".join(", ".join(self._valid.types or ()).rsplit(", ", 1))
         remedy = f"it is defined for {groups} types" if groups else "it is for one-sided operations only"
         return InvalidOpError(
-            f"{self.name} is not defined for {datatype} (section 4.9.2): {remedy}; other "
-            "combinations take an operation made with Op.Create"
+            f"{self.name} is not defined for {datatype} (section 4.9.2): {remedy}; for other "
+            "combinations make an operation with Op.Create"
         )
 
     def __call__(self, a: Any, b: Any) -> Any:
@@ -235,7 +235,7 @@ class Op(Reference[Operation]):
 
 
 def vector_kernel(function: Callable[..., Any]) -> Kernel:
-    """Adapt a user function of memory, as `Op.Create` describes it, to numpy vectors."""
+    """Return a kernel that calls a user function of `Op.Create` for numpy vectors."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         if inoutvec.size:
@@ -246,7 +246,7 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
 
 
 def object_function(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Adapt a user function to two objects: the third argument, the datatype, is None."""
+    """Return a function of two objects that calls a user function with None as the datatype."""
 
     def combine(a: Any, b: Any) -> Any:
         return function(a, b, None)

@@ -25,7 +25,7 @@ C_INTEGER: Final = (
     mpi.SIGNED_CHAR, mpi.UNSIGNED_CHAR, mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T,
     mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
 )  # fmt: skip
-# With the address-sized integers, which later versions define for the same operations.
+# Includes the address-sized integers, for which later versions define the same operations.
 FORTRAN_INTEGER: Final = (
     mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
 )  # fmt: skip
@@ -60,14 +60,14 @@ _BITWISE: Final = ("C integer", "Fortran integer", "byte")
 _PAIRS: Final = ("pair",)
 
 
-# In copies of it numpy tells of no floating-point exceptions: they are made in a tenth of the time of np.errstate.
+# In copies of this context numpy reports no floating-point exceptions. A copy takes a tenth of the time of np.errstate.
 _SILENT: Final = Context()
 _SILENT.run(np.seterr, all="ignore")
 
 
 def _elementwise(ufunc: np.ufunc) -> Kernel:
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        silently = _SILENT.copy().run  # a context is entered by one thread at a time
+        silently = _SILENT.copy().run  # only one thread at a time can enter a context
         for invec in invecs:
             silently(ufunc, invec, inoutvec, out=inoutvec)
 
@@ -75,7 +75,7 @@ def _elementwise(ufunc: np.ufunc) -> Kernel:
 
 
 def _extreme_with_index(beats: np.ufunc) -> Kernel:
-    """Take the pair of `invec` where its value beats the other, or equals it with a lower index (4.9.3)."""
+    """Return a kernel that takes the pair of `invec` if it beats the other, or ties with a lower index (4.9.3)."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         other = inoutvec["value"]
@@ -155,7 +155,7 @@ BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise(np.bitwise_xor), _B
 MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), _PAIRS)
 MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), _PAIRS)
 
-# Not reductions: mpi4py offers them on objects; on vectors the standard has them in one-sided operations only.
+# These are not reductions. mpi4py offers them for objects; for vectors the standard has them in one-sided calls only.
 REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, (), commute=False)
 NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, (), commute=False)
 PREDEFINED["MPI_OP_NULL"] = OP_NULL = Op()
