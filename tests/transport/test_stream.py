@@ -425,7 +425,7 @@ def test_end_of_one_of_two_links_says_nothing_about_the_other(polled: NewPolled)
     assert len(w.links(1, 0)) == 2
     silent = peer.link
     if isinstance(silent, RingLink):
-        silent._hung_up()
+        silent._spoken()
     else:
         assert isinstance(silent, stream.StreamLink)
         silent._readable()

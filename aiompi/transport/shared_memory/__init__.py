@@ -14,7 +14,7 @@ first of these ways that is open to it. Limits are the defaults.
 | slots          | of collectives, up to 32 KiB | each         | none                   | `slots`                  |
 
 Pools and slots are memory of one rank that its peers read (`export`), handed over as descriptors. `sharing` has what
-two ranks have of each other beside the rings. The kernel copies from and to the memory of a `peer_process`.
+two ranks have of each other beside the rings.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

@@ -1,55 +1,66 @@
-"""Cross memory attach: a long message is copied once, by the kernel, straight from the memory of its sender.
+"""Cross memory attach: a long message is copied once, by the kernel, from the memory of its sender.
 
-The sender announces such a message with the addresses of its pieces. When the receiver has matched it, it reads the
-message from its beginning on (process_vm_readv(2)), and invites the sender to write it from its end on meanwhile
-(process_vm_writev(2)), until they meet: both cores work, and a sender that does something else costs time only. Then
-the receiver answers.
+The sender announces such a message with the addresses of its pieces: it exposes the message. When the receiver has
+matched it, it reads the message from its beginning on (process_vm_readv(2)), and invites the sender to write it from
+its end on (process_vm_writev(2)), until the two meet. Both cores work, and a sender that does something else only costs
+time. Then the receiver answers.
 
-Until that answer the memory is the message's, unless the sender takes it back: it raises a number then,
-and the receiver asks for the message instead, as for any other. It also does where the kernel does not let it read,
-which depends on users, namespaces, Yama and seccomp.
+Until that answer the sender must not change the memory. If it has to, it retracts: it raises a number, and the receiver
+asks for the message in chunks instead. The receiver also does that if the kernel does not let it read, which depends on
+users, namespaces, Yama and seccomp.
 
-They meet by words of the ring from the sender to the receiver. Positions count bytes of the message; above them those
-of the sender carry the number of the invitation, so that nothing that it says of an earlier one is taken for this.
+The two use words of the ring from the sender to the receiver. Positions count bytes of the message. Those of the sender
+carry the number of the invitation in their high bits, so that a position of an earlier invitation is never used.
 
 | word      | written by   | meaning                                                              |
 |-----------|--------------|----------------------------------------------------------------------|
-| RETRACTED | the sender   | how often it has taken back the memory of messages that were exposed |
+| RETRACTED | the sender   | how often it has retracted messages                                  |
 | WRITING   | the sender   | it has written everything from here on, or is about to               |
 | WRITTEN   | the sender   | it has written everything from here on                               |
 | READ      | the receiver | it has read everything before this, or is about to                   |
-| INVITED   | the receiver | number of the invitation that holds, 0: none                         |
+| INVITED   | the receiver | number of the current invitation, 0: none                            |
 
-Memory ordering. Each first stores what it is about to copy and then, after a fence, loads what the other one is: when
-both want the same at least one of them sees it, and leaves it to the other. The receiver gives the memory back to its
-program only after it has withdrawn the invitation, and then found that WRITING and WRITTEN are the same: a sender that
-stores WRITING later loads INVITED after that, and does not write.
+Memory ordering. Each rank first stores what it is about to copy and then, after a fence, loads what the other is about
+to copy. If both want the same bytes at least one of them sees it, and leaves them to the other. The receiver gives the
+memory back to its program only after it has withdrawn the invitation and then found WRITING and WRITTEN equal: a
+sender that stores WRITING later loads INVITED after that, and does not write.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from collections.abc import Iterator, Sequence
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.peer_process import PeerProcess
 from aiompi.transport.shared_memory.ring import INVITED, READ, RETRACTED, WRITING, WRITTEN, Ring
 from aiompi.wire.frame import Payload
 
-#: bytes of a message from which this takes less time than the ring
+#: bytes from which a message takes less time this way than in the ring
 LONG: Final = 2 * 2**20 + 1
-#: the same of its pieces on average: each takes system calls of its own
+#: bytes that its pieces must have on average, since each piece takes system calls of its own
 LONG_PIECE: Final = 256 * 2**10
-#: bytes that are copied by one system call
+#: bytes copied by one system call
 _PIECE: Final = 512 * 2**10
 _BITS: Final = 48
-#: how often a receiver lets others run until the sender has written the last piece, before it does something else
+#: how often a receiver yields its core for a sender that writes the last piece, before it does something else
 _PATIENCE: Final = range(5)
+_CREDENTIALS: Final = struct.Struct("3i")
+#: the highest number of an invitation; after it the numbers begin again at 1
+NUMBERS: Final = 2**16 - 1
+#: seconds between two looks of a receiver that can do nothing else
+_PAUSE: Final = 100e-6
+_never_set: Final = threading.Event()
 
 
 def _parts(lengths: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Where a part of a message lies: the number of each piece, and from where to where in it."""
+    """Yield where the bytes from `start` to `stop` of a message lie: the index of a piece, and begin and end in it."""
     for number, nbytes in enumerate(lengths):
         begin, end = max(start, 0), min(stop, nbytes)
         if begin < end:
@@ -62,9 +73,9 @@ class Exposed:
 
     Args:
         process: the sender.
-        pieces: address there, and length, of each.
-        ring: from the sender.
-        retracted: what RETRACTED was when it was exposed.
+        pieces: address and length of each piece.
+        ring: the ring from the sender.
+        retracted: the value of RETRACTED when the message was exposed.
     """
 
     __slots__ = ("_addresses", "_complete", "_lengths", "_process", "_number", "_retracted", "_ring")
@@ -107,7 +118,7 @@ class Exposed:
         return True
 
     def _claim(self, start: int, stop: int) -> int:
-        """Up to where there is something to read that the sender is not writing."""
+        """Claim bytes to read; return their end, which is `start` if the sender writes all the rest."""
         words = self._ring.words
         invited = words[INVITED] == self._number  # not after `close`: the words may be those of another invitation
         if invited:
@@ -121,17 +132,17 @@ class Exposed:
         return stop
 
     def _position(self, word: int) -> int:
-        """Of the sender; beyond all messages if it has not accepted the invitation yet."""
+        """Return a position of the sender, beyond all messages if it has not accepted the invitation yet."""
         position: int = self._ring.words[word]
         return position - (self._number << _BITS) if position >> _BITS == self._number else 1 << _BITS
 
     def _join(self, start: int, length: int) -> int:
-        """The sender writes all the rest: whether it has done so; up to where all is there."""
+        """Wait a while for the sender, which writes all the rest; return up to where the message is there."""
         for _ in _PATIENCE:
             if self._position(WRITTEN) == start:
                 return length
             if self._position(WRITING) != start:
-                break  # it could not
+                break  # the kernel has refused
             os.sched_yield()
         return start
 
@@ -153,15 +164,15 @@ class Exposed:
 
 
 class Assistance:
-    """The sender's part of copying a message, from its end on.
+    """The sender of a message, which copies it from its end on.
 
     Args:
         process: the receiver.
-        pieces: of the message.
-        wanted: bytes of it.
-        address: where they are wanted.
-        number: of the invitation.
-        ring: to the receiver.
+        pieces: the message.
+        wanted: bytes of the message that the receiver wants.
+        address: where it wants them.
+        number: number of the invitation.
+        ring: the ring to the receiver.
     """
 
     __slots__ = ("_address", "_lengths", "_low", "_mark", "_process", "_number", "_pieces", "_ring")
@@ -181,7 +192,7 @@ class Assistance:
         words[WRITTEN] = words[WRITING] = self._mark | self._low
 
     def write(self, most: int) -> bool:
-        """Write up to so many bytes; whether there is more to do."""
+        """Write at most `most` bytes; return True if there is more to do."""
         until = max(0, self._low - most)
         while self._low > until:
             if not self._piece(max(until, self._low - _PIECE)):
@@ -189,7 +200,7 @@ class Assistance:
         return self._low > 0
 
     def _piece(self, start: int) -> bool:
-        """Write from there on, unless the receiver reads that, or wants no more; whether it is written."""
+        """Write from `start` on, unless the receiver reads there or has withdrawn; return True if it was written."""
         words, written = self._ring.words, False
         if words[INVITED] != self._number:
             return False  # the words may be those of another invitation
@@ -199,7 +210,7 @@ class Assistance:
             if words[INVITED] == self._number and words[READ] <= start:
                 written = self._write(start)
         finally:
-            # Whatever has interrupted this: the receiver waits until they are the same.
+            # Even if this was interrupted: the receiver waits until the two are equal.
             if written:
                 self._low = start
                 words[WRITTEN] = self._mark | start
@@ -212,3 +223,115 @@ class Assistance:
                 return False
             start += end - begin
         return True
+
+
+class PeerProcess:
+    """The process at the other end of a connection.
+
+    Attributes:
+        pid: its id, 0 if it is in another pid namespace.
+        reachable: whether its memory can be reached, as far as is known.
+    """
+
+    __slots__ = ("_fd", "_invitations", "pid", "reachable")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.pid = process_of(sock)
+        self._fd: int | None = None
+        self._invitations = 0
+        if self.pid > 0:
+            with contextlib.suppress(OSError):
+                self._fd = os.pidfd_open(self.pid)  # tells the process from a later one with the same id
+        self.reachable = self._fd is not None and _connected(sock)
+
+    def read(self, address: int, memory: memoryview) -> bool:
+        """Copy from an address of the process; return True if all was copied."""
+        return self._copy(process.read, address, memory)
+
+    def write(self, address: int, memory: memoryview) -> bool:
+        """Copy to an address of the process; return True if all was copied."""
+        return self._copy(process.write, address, memory)
+
+    def _copy(self, copy: process.Copy, address: int, memory: memoryview) -> bool:
+        if not self.same():
+            return False
+        try:
+            copy(self.pid, address, memory)
+        except OSError as error:
+            self.reachable = error.errno == errno.EFAULT  # only this memory is gone
+            return False
+        return True
+
+    def same(self) -> bool:
+        """Return True if the process can be reached, and its id has not become that of another process."""
+        if not self.reachable or self._fd is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, 0)
+        except OSError:
+            self.reachable = False
+            return False
+        return True
+
+    def alive(self) -> bool:
+        """Return True if the process has not ended; it may be writing, even if it has been stopped."""
+        if self._fd is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass
+        return not has_ended(self.pid)
+
+    def settled(self, is_settled: Callable[[], bool], wait: bool) -> bool:
+        """Return True if `is_settled` returns True or the process has ended; `wait` for one of the two if asked to."""
+        while not is_settled() and self.alive():
+            if not wait:
+                return False
+            _never_set.wait(_PAUSE)
+        return True
+
+    def next_invitation(self) -> int:
+        """Return a number that no earlier invitation had which the process may still answer."""
+        self._invitations = self._invitations % NUMBERS + 1
+        return self._invitations
+
+    def close(self) -> None:
+        """Reach the process no more."""
+        self.reachable = False
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def _connected(sock: socket.socket) -> bool:
+    """Return True if the peer has not closed the connection, as it does at its end."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def process_of(sock: socket.socket) -> int:
+    """Return the id of the process that made the other end of a connection, 0 if it is in another pid namespace."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    number: int = _CREDENTIALS.unpack(credentials)[0]
+    return number
+
+
+def has_ended(number: int) -> bool:
+    """Return True if a process is known to have ended, so that none of its memory is in use."""
+    if number <= 0:
+        return False
+    try:
+        os.kill(number, 0)
+        process.read(number, 0, memoryview(bytearray(1)))  # a zombie has no memory
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False

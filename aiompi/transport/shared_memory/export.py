@@ -17,7 +17,7 @@ import struct
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.peer_process import has_ended
+from aiompi.transport.shared_memory.cma import has_ended
 from aiompi.wire import memory
 
 #: kinds of exports (see `pool` and `slots`)

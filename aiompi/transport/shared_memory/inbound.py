@@ -1,12 +1,11 @@
-"""The end of a ring that is read."""
+"""The end of a ring that is read: cuts what the peer writes into frames and hands them to a sink."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.export import Import
 from aiompi.transport.shared_memory.pool import PoolStream, moved
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
@@ -24,79 +23,76 @@ from aiompi.transport.shared_memory.ring import (
     WANTING,
     WATCHING,
     Ring,
+    YieldCore,
     aligned,
 )
-from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Offer, Sink, Waste
+from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink, Waste
 
-#: bytes that can be copied in the time that a frame takes beside its payload
+if TYPE_CHECKING:
+    from aiompi.transport.shared_memory.sharing import Sharing
+
+#: bytes that can be read in the time that a frame takes beside its payload
 FRAME_COST: Final = 4096
-#: looks of a reader for what may have come
 _ONCE: Final = range(1)
-#: looks for a frame that is just being written, which mostly takes a few microseconds
+#: looks for a frame that is being written, which mostly takes a few microseconds
 PATIENCE: Final = range(100)
-#: seconds after those in which the reader yields its core between two looks, since a system call slows down both sides.
-#: This is no number of looks, because a process that computes keeps the core for milliseconds each time.
+#: seconds after these looks in which the reader yields its core before each look; this is no number of looks, because a
+#: process that computes keeps the core for milliseconds each time
 _YIELDING: Final = 30e-6
 
 _unpack_from: Final = HEADER.unpack_from
 
 
-def no_pool() -> Import:
-    raise RemoteProtocolError("it told of memory that it has not handed over")
-
-
-def nothing_exposed(ring: Ring, pieces: list[tuple[int, int]], number: int) -> Offer:
-    raise RemoteProtocolError("it told of memory of a process that is unknown")
+def _never(ready: Callable[[], bool], seconds: float) -> bool:
+    return False
 
 
 class Inbound(Ring):
     """The reading end.
 
     Attributes:
+        yield_core_until: see `Driver.yield_core_until`.
         landing: where the payload goes that is being read.
-        peer_pool: gives the pool of the writer, which has been handed over.
-        exposed: gives the message of this ring in pieces, address and length, of the writer's process; the number is
-            what came with them.
-        stopped: set to hand out nothing any more.
+        sharing: gives the messages that are in other memory of the writer.
+        stopped: True to hand out nothing any more.
     """
 
-    __slots__ = (
-        "_grant", "_stream", "_missing", "_tail", "exposed", "landing", "peer_pool", "stopped",
-    )  # fmt: skip
+    __slots__ = ("_grant", "_missing", "_stream", "_tail", "yield_core_until", "landing", "sharing", "stopped")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         super().__init__(memory, words)
         self._tail = self._grant = self._missing = 0
         self._stream: PoolStream | None = None
         self.landing: Landing | None = None
-        self.peer_pool: Callable[[], Import] = no_pool
-        self.exposed: Callable[[Ring, list[tuple[int, int]], int], Offer] = nothing_exposed
+        self.sharing: Sharing | None = None
         self.stopped = False
+        self.yield_core_until: YieldCore = _never
 
     @property
     def between_frames(self) -> bool:
-        """Whether the stream may end here."""
+        """Return True if the writer may close here."""
         return self.landing is None
 
     @property
     def used(self) -> bool:
-        """Whether something has come."""
+        """Return True if something has been read."""
         return self._tail > 0
 
-    def take(self, sink: Sink, looks: range = _ONCE) -> bool | None:
-        """Hand out a message that is all there is to read, the usual case.
-
-        It takes half as long as `read`, which is to be called for whatever else there may be.
+    def take(self, sink: Sink, looks: range = _ONCE, first: bool = False) -> bool | None:
+        """Hand out a message that is all there is to read, the usual case, in half the time of `read`.
 
         Args:
-            looks: how often to look for it.
+            looks: how often to look for the message.
+            first: whether to hand out a message that another one follows, which stays in the ring until a receive is
+                posted for it. To put that among the unexpected messages until then makes blocking receives of several
+                short messages take 1.4 times as long.
 
         Returns:
             True if there was such a message. Otherwise nothing has been done: False if there is nothing to do, None if
-            there is something else.
+            there is something for `read`.
 
         Raises:
-            RemoteProtocolError: the frame is not what it must be; the connection must be closed.
+            RemoteProtocolError: the frame is not valid; the connection must be closed. So do the methods below.
         """
         if self.landing is not None:
             return None if self.pending() else False
@@ -112,44 +108,22 @@ class Inbound(Ring):
         memory, begin = self._memory, tail & self._mask
         header = _unpack_from(memory, begin)
         nbytes = HEADER_BYTES + header[5]
-        end = begin + nbytes
-        # A head where the frame ends, within the ring, is one that `_look` would accept.
-        if header[0] != EAGER or head != (tail + nbytes + PADDING) & ALIGNED or end > self._size:
-            return None
-        self._head = head  # first: an interrupt before the next step leaves the frame to be read
-        self._tail = head
-        try:
-            sink.frame(header, memory[begin + HEADER_BYTES : end])
-        finally:
-            words[TAIL] = self._tail & ALIGNED  # further on if the sink has read, too
-        return True
-
-    def take_first(self, sink: Sink) -> bool:
-        """Hand out the first of several messages, if it is whole and the next one is eager, too; whether that is so.
-
-        The others are left for later, where a receive may be posted for them: to keep them until then takes longer.
-
-        Raises:
-            RemoteProtocolError: the frame is not what it must be; the connection must be closed.
-        """
-        words, memory, tail = self.words, self._memory, self._tail
-        if self.landing is not None or words[WANTING] != self.answered:
-            return False
-        head, begin = words[HEAD], tail & self._mask
-        header = _unpack_from(memory, begin)
-        nbytes = HEADER_BYTES + header[5]
         end, after = begin + nbytes, (tail + nbytes + PADDING) & ALIGNED
-        if header[0] != EAGER or end > self._size or not after < head <= (tail & ALIGNED) + self._size:
-            return False
-        if memory[after & self._mask] != EAGER:
-            return False  # somebody may wait for what follows
-        self._head = head  # first, as above
+        # If the head is where the frame ends, within the ring, `_look` would accept it.
+        if header[0] != EAGER or end > self._size or (head != after and not (first and self._followed(after, head))):
+            return None
+        self._head = head  # before the tail: an interrupt in between leaves the frame to be read
         self._tail = after
         try:
             sink.frame(header, memory[begin + HEADER_BYTES : end])
         finally:
-            words[TAIL] = self._tail & ALIGNED
+            words[TAIL] = self._tail & ALIGNED  # which is further on if the sink has read, too
         return True
+
+    def _followed(self, end: int, head: int) -> bool:
+        """Return True if a frame that ends there is followed by an eager one: no other operation waits for that."""
+        limit = (self._tail & ALIGNED) + self._size
+        return end < head <= limit and self._memory[end & self._mask] == EAGER
 
     def read(self, sink: Sink, budget: int) -> int:
         """Wait no longer, and hand out what is there, as long as the budget lasts.
@@ -158,10 +132,7 @@ class Inbound(Ring):
             budget: bytes to read, or to write in answer; each frame costs FRAME_COST more.
 
         Returns:
-            What is left of it: more than 0 if all has been read that was there at the beginning.
-
-        Raises:
-            RemoteProtocolError: the ring or a frame is not what it must be; the connection must be closed.
+            What is left of the budget: more than 0 if all has been read that was there at the beginning.
         """
         words = self.words
         words[WATCHING] = 0
@@ -182,7 +153,7 @@ class Inbound(Ring):
         return budget
 
     def _next(self, sink: Sink) -> int:
-        """Hand out a frame, or begin to; return what that takes of the budget."""
+        """Hand out a frame, or begin to; return its cost."""
         tail, memory = self._tail, self._memory
         if self._head - tail < HEADER_BYTES:
             raise RemoteProtocolError(f"the writer of a ring has stopped at {self._head}, in a header")
@@ -196,43 +167,45 @@ class Inbound(Ring):
             self._move((tail | self._mask) + 1)
             return 0
         elif kind & IN_POOL:
+            if self.sharing is None:
+                raise RemoteProtocolError("it told of memory that it has not handed over")
             hand_out = self._exposed if kind == RTS | EXPOSED else self._in_pool
-            return hand_out(sink, header, begin)
+            return hand_out(self.sharing, sink, header, begin)
         elif kind == CTS:
             cost = header[5]
         after = (tail + end - place + PADDING) & ALIGNED
         if end > self._size or after > self._head:
             self._land(sink, header)
             return cost
-        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        # First: the position stays right whatever the sink or a signal handler raises.
         self._tail = after
         sink.frame(header, memory[begin:end])
         return int(cost + after - tail + FRAME_COST)
 
-    def _exposed(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """A message is announced that is in memory of the writer's process."""
+    def _exposed(self, sharing: Sharing, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """Offer a message that is in memory of the writer's process."""
         count, retracted = PLACE.unpack_from(self._memory, place)
         length, pieces = header[5], self._table(place + PLACE.size, count)
         if sum(nbytes for _, nbytes in pieces) != length:
             raise RemoteProtocolError(f"{len(pieces)} pieces that it exposed are no message of {length} bytes")
-        sink.offer((RTS, *header[1:]), self.exposed(self, pieces, retracted))
+        sink.offer((RTS, *header[1:]), sharing.exposed(pieces, retracted))
         return length + FRAME_COST  # it may have been copied at once
 
-    def _in_pool(self, sink: Sink, header: tuple[int, ...], place: int) -> int:
-        """Begin to read the payload of a frame from the pool of the writer, which may still be writing it there."""
+    def _in_pool(self, sharing: Sharing, sink: Sink, header: tuple[int, ...], place: int) -> int:
+        """Begin to read a payload in the pool of the writer, which may still be writing it."""
         start, flow = PLACE.unpack_from(self._memory, place)
         self._move(self._tail + ALIGN)
         header = (header[0] & ~IN_POOL, *header[1:])
         if header[0] != EAGER:
             raise RemoteProtocolError(f"a frame of kind {header[0]} cannot have its payload in the pool")
         length = header[5]
-        stream = PoolStream(self.peer_pool(), start, length, self.yield_core_until, flow)
+        stream = PoolStream(sharing.peer_pool(), start, length, self.yield_core_until, flow)
         self.landing, self._stream = Waste(length), stream
         self.landing = sink.land(header, stream.keep)
         return self._follow(stream) + FRAME_COST
 
     def _table(self, start: int, count: int) -> list[tuple[int, int]]:
-        """Go on behind a frame that tells of so many pieces from that place on; address and length of each."""
+        """Move behind a frame with a table of `count` pieces at `start`; return address and length of each."""
         stop = start + count * PLACE.size
         if not 0 < count <= PIECES or stop > self._size:
             raise RemoteProtocolError(f"it exposed a message in {count} pieces")
@@ -240,7 +213,7 @@ class Inbound(Ring):
         return list(PLACE.iter_unpack(self._memory[start:stop]))
 
     def _follow(self, stream: PoolStream) -> int:
-        """Copy what is there of a message that is read while it is written; how many bytes."""
+        """Copy the bytes that are there of a message that is read while it is written; return their number."""
         landing, before = self.landing, stream.read
         assert landing is not None
         while not self.stopped:
@@ -260,7 +233,7 @@ class Inbound(Ring):
         return stream.read - before
 
     def _look(self) -> None:
-        """See how much there is to read."""
+        """Load HEAD, and check it."""
         head, before, tail = self.words[HEAD], self._head, self._tail
         if head == before:
             return
@@ -274,17 +247,17 @@ class Inbound(Ring):
         self._tail = tail
 
     def _land(self, sink: Sink, header: tuple[int, ...]) -> None:
-        """A frame whose payload is not there as a whole, or goes on at the beginning of the ring."""
+        """Begin with a frame whose payload is not there as a whole, or goes on at the beginning of the ring."""
         if header[0] not in WITH_PAYLOAD:
-            self._move(self._tail + ALIGN)  # which is beyond the head
-        # First: whatever the sink raises, what follows in the ring is payload.
+            self._move(self._tail + ALIGN)  # raises: this is beyond the head
+        # First: the bytes that follow are payload whatever the sink raises.
         self.landing = Waste(header[5])
         self._missing = header[5]
         self._tail += HEADER_BYTES
         self.landing = sink.land(header)
 
     def _fill(self, landing: Landing) -> None:
-        """Copy a part of a payload to where it belongs."""
+        """Copy a part of a payload to its place."""
         tail = self._tail
         place = tail & self._mask
         room = landing.room()
@@ -300,16 +273,16 @@ class Inbound(Ring):
         landing.advance(nbytes)
 
     def pending(self) -> bool:
-        """Whether there are frames, or the writer waits."""
+        """Return True if there are frames, or the writer waits."""
         words, stream = self.words, self._stream
         new = words[HEAD] != self._tail or words[WANTING] != self.answered
         return new or (stream is not None and stream.pending)
 
     def expect(self, midst: bool = False) -> bool:
-        """Whether something comes from a writer that has rung early; others may run for a while until it does.
+        """Wait a while for the frame of a writer that has rung early, and let others run; return True if it comes.
 
         Args:
-            midst: whether to expect the rest of a message, too, which the writer may be writing.
+            midst: whether to wait for the rest of a message, too.
         """
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._stream is None):
@@ -320,12 +293,12 @@ class Inbound(Ring):
         return self.yield_core_until(moved(words, HEAD, tail), _YIELDING)
 
     def grant(self, nbytes: int) -> None:
-        """Let the writer know of so many bytes of credit more, once it looks."""
+        """Grant the writer so many bytes of credit more, which it sees when it looks."""
         self._grant += nbytes
         self.words[GRANTED] = self._grant
 
     def watch(self) -> bool:
-        """Begin to wait for frames; False when there are some, and no need to."""
+        """Begin to wait for frames; return False if there are some already."""
         self._wait += 1
         words = self.words
         words[WATCHING] = self._wait
@@ -333,11 +306,11 @@ class Inbound(Ring):
             pass
         if words[HEAD] == self._tail and (self._stream is None or not self._stream.pending):
             return True
-        words[WATCHING] = 0  # so that the writer does not ring: the reader will look by itself
+        words[WATCHING] = 0  # so that the writer does not ring
         return False
 
     def settle(self) -> bool:
-        """Begin to wait for frames, if there are none and no writer waits, as most often; whether that is so."""
+        """Begin to wait for frames, if there are none and no writer waits, the usual case; return True if so."""
         words, tail = self.words, self._tail
         if words[HEAD] != tail or words[COMING] > tail or words[WANTING] != self.answered or self._stream is not None:
             return False
@@ -346,8 +319,8 @@ class Inbound(Ring):
     def must_ring(self) -> bool:
         """Return True if the writer must be woken, so that it sees that there is room.
 
-        Call this after a fence, or again later. While much is left to be read the writer may sleep on: it writes more
-        at once when it is woken later.
+        Call this after a fence, or again later. While much is left to read the writer may sleep on, since it writes
+        more at once when it is woken later.
         """
         wait = self.words[WANTING]
         if wait == self.answered or 2 * (self._head - self._tail) > self._size:

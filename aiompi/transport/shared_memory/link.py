@@ -1,4 +1,4 @@
-"""Frames of one peer through the two rings of a segment."""
+"""The link to a peer on this host: frames through the two rings of a segment."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import BufferOwner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
-from aiompi.transport.shared_memory.export import POOL, SLOTS, Export
+from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoing
 from aiompi.transport.shared_memory.ring import CHUNK, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
-from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
 from aiompi.transport.stream import COPIED
 from aiompi.wire.frame import EAGER, Payload
 
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: chunks that are read per turn, so that one busy peer does not starve the loop
+#: chunks read per turn at most, so that one busy peer does not starve the loop
 BUDGET: Final = 4
 _TURNS: Final = range(BUDGET)
-#: bytes per turn, if single messages are longer than chunks: so many that one of 1 MiB does not need another turn
+#: bytes read per turn at most, if messages are longer than chunks: a message of 1 MiB needs no other turn
 _MOST: Final = 2 * BUDGET * CHUNK
-#: bytes that are written per turn: many, since what is between two turns takes as long as a chunk
+#: bytes written per turn at most: many, since the time between two turns is that of a chunk
 _WRITTEN: Final = 8 * CHUNK
-#: bytes that are written at most by the call that sends a frame: in a turn there may be many of them
+#: bytes written by the call that sends a frame at most: a turn may have many such calls
 _BEGUN: Final = 4 * CHUNK
-#: bytes that a frame counts for beside its own, where they are written
+#: bytes that can be written in the time that a frame takes beside its payload
 _WRITE_COST: Final = 4 * FRAME_COST
 
 
 class RingLink:
-    """Frames of one peer through shared memory; before it is there, a queue for them (a `SocketLink`, and a `Poller`).
+    """Frames of one peer through a segment, and a queue for them until there is one (a `SocketLink` and a `Poller`).
 
-    The connected socket over which it was handed over stays open: its end is the end of the peer.
+    The connected socket over which the segment was handed over stays open, and is closed when the peer ends.
     """
 
     def __init__(self, transport: SharedMemory, peer: Peer, dialled: bool) -> None:
@@ -48,7 +47,7 @@ class RingLink:
         self._dialled = dialled
         self._rounds = transport.engine.slot_exchanges
         self._driver: Driver = transport.engine.driver
-        # As in a stream: without progress in the background a send is complete only when its bytes have left.
+        # As in `stream`: without progress in the background a send is complete only when its bytes have left.
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
@@ -56,7 +55,7 @@ class RingLink:
         self._queue: deque[Outgoing] = deque()
         self._sleepers = transport.engine.wake_callbacks
         self._lingering = False
-        self._seen = 0  # what had been read when `stale` was last called
+        self._seen = 0  # the position up to which had been read when `stale` was last called
         self._closed = False
 
     @property
@@ -67,10 +66,8 @@ class RingLink:
     def closed(self) -> bool:
         return self._closed
 
-    # The beginning.
-
     def open(self, sock: socket.socket) -> None:
-        """Use a socket whose peer has proven the key. The end that has dialled makes the memory for both."""
+        """Use a socket whose peer has proven the key. The rank that has dialled makes the segment."""
         self._socket = sock
         if not self._dialled:
             self._driver.add_reader(sock.fileno(), self._introduced)
@@ -81,7 +78,7 @@ class RingLink:
             self._failed(error)
 
     def _introduced(self) -> None:
-        """The first that the socket has to say is the segment."""
+        """Receive the segment, which the peer sends first."""
         assert self._socket is not None
         try:
             segment = Segment.receive(self._socket)
@@ -98,12 +95,11 @@ class RingLink:
                 self._end()
 
     def _failed(self, error: OSError) -> None:
-        """There is no segment."""
         cause = describe(error)
         (self.prevented if error.errno in EXHAUSTED else self.lost)(cause)
 
     def prevented(self, cause: str) -> None:
-        needed = bool(self._queue) or not self._dialled  # what is queued is lost, or what the peer has sent
+        needed = bool(self._queue) or not self._dialled  # frames are lost: those in the queue, or those of the peer
         promised = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
         self._transport.give_up(self, cause, needed, promised)
 
@@ -111,11 +107,11 @@ class RingLink:
         assert self._socket is not None
         self._segment = segment
         self.sharing = Sharing(self, self._transport, self._socket, segment)
-        segment.inbound.yield_core_until = segment.outbound.yield_core_until = self._driver.yield_core_until
+        segment.inbound.yield_core_until = self._driver.yield_core_until
         segment.outbound.uncrowded = self._transport.engine.core_per_rank
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
-        segment.ring_self()  # to write what is queued and to begin to watch
+        segment.ring_self()  # so that a turn writes the queue and begins to watch
 
     # Sending.
 
@@ -130,16 +126,12 @@ class RingLink:
             written = segment.outbound.put(header, piece, 0, False, rest)
             if written == RING_FIRST:
                 segment.outbound.ring()
-                self.expect_asleep()
+                self._sleepers[self.peer.rank] = self._wake  # called as the next send to it begins
                 written = segment.outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
         return written != NO_ROOM
-
-    def expect_asleep(self) -> None:
-        """The peer has been found asleep: it is rung for at the beginning of the next call that sends to it."""
-        self._sleepers[self.peer.rank] = self._wake
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer is still found asleep at such times."""
@@ -152,10 +144,16 @@ class RingLink:
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
             return True
-        segment = self._segment
-        if segment is None or self._queue:
-            return self._enqueue(header, payload, owner)
-        return self._start(segment, Outgoing(header, payload, owner))
+        segment = None if self._queue else self._segment
+        if self._closed:
+            if owner is not None:
+                self.peer.orphan(owner)
+            return False
+        frame = Outgoing(header, payload, owner)
+        self._queue.append(frame)
+        if segment is not None:
+            self._flush(segment, _BEGUN)
+        return bool(frame.pieces) and not self._closed and self._kept(frame)
 
     def grant(self, nbytes: int) -> bool:
         segment = self._segment
@@ -172,35 +170,20 @@ class RingLink:
             self.lost(str(error))
             return 0
 
-    def _start(self, segment: Segment, frame: Outgoing) -> bool:
-        """Write a frame in pieces, the rest of it later; whether the memory of its owner is free."""
-        self._queue.append(frame)
-        self._flush(segment, _BEGUN)
-        return bool(frame.pieces) and not self._closed and self._kept(frame)
-
     def _kept(self, frame: Outgoing) -> bool:
-        """Copy what waits of a small frame where that completes its send; whether it was."""
+        """Copy the rest of a small frame, if its send is complete then; return True if so."""
         if not self._copying or sum(map(len, frame.pieces)) > COPIED:
             return False
         frame.copy()
         frame.owner = None
         return True
 
-    def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
-        if self._closed:
-            if owner is not None:
-                self.peer.orphan(owner)
-            return False
-        frame = Outgoing(header, payload, owner)
-        self._queue.append(frame)
-        return self._kept(frame)
-
     def opened_to(self, area: Export) -> bool:
-        """Let the peer read an area of this rank; whether it can by now."""
+        """Hand an export of this rank to the peer; return True if the peer has mapped it by now."""
         return self.sharing is not None and self.sharing.open_to(area) is not None
 
     def rouse(self) -> None:
-        """Wake the peer, which sleeps though nothing was sent to it."""
+        """Wake the peer, to which nothing was sent."""
         if self._segment is not None:
             self._segment.ring()
 
@@ -212,7 +195,7 @@ class RingLink:
                 frame.copy()
 
     def _flush(self, segment: Segment, budget: int) -> None:
-        """Write what is queued, as long as there is room and the budget of bytes lasts."""
+        """Write queued frames as long as there is room and the budget of bytes lasts."""
         try:
             self._write(segment, budget)
         except RemoteProtocolError as error:
@@ -236,7 +219,7 @@ class RingLink:
             fresh = 0
             if not frame.pieces:
                 if frame.owner is not None:
-                    frame.owner.sent()  # first: the owner would never be told if a signal handler raised before it
+                    frame.owner.sent()  # before `popleft`: a signal handler may raise in between
                 if queue and queue[0] is frame:
                     queue.popleft()
             elif not nbytes and (self._lingering or outbound.want()):
@@ -248,13 +231,10 @@ class RingLink:
         self._transport.drained()
 
     # Receiving. When the peer has rung, the driver calls `_hand_out` at once, so that waiting code continues, and
-    # `_turn` then or in the next turn, for all else. While this lingers it calls `poll` instead, until `rest`.
+    # `_turn` then or in the next turn, for all else. While the link lingers it calls `poll` instead, until `rest`.
 
     def _hand_out(self) -> bool:
-        """Hand out what the peer has rung for; return True if everything else can be done in the next turn.
-
-        Frames that the peer writes meanwhile may be seen only then, and also that it begins to wait for room.
-        """
+        """Hand out what the peer has rung for; return True if everything else can be done in the next turn."""
         segment = self._segment
         assert segment is not None
         inbound, peer = segment.inbound, self.peer
@@ -290,7 +270,7 @@ class RingLink:
             self._segment.ring_self()
 
     def _attend(self, segment: Segment) -> bool:
-        """Read and write for a turn. Return True if a doorbell or a poll will call this again for more."""
+        """Read and write for a turn; return True if a doorbell or a poll tells when there is more to do."""
         inbound, uncrowded = segment.inbound, segment.outbound.uncrowded
         budget = _MOST
         for turn in _TURNS:
@@ -323,11 +303,9 @@ class RingLink:
         inbound, queue = segment.inbound, self._queue
         try:
             if not queue:
-                taken = inbound.take(self.peer, looks)
+                taken = inbound.take(self.peer, looks, self._driver.single)
                 if taken is not None:
                     return taken
-                if self._driver.single and inbound.take_first(self.peer):
-                    return True
             elif not inbound.pending():
                 if not segment.outbound.room:
                     return False
@@ -337,7 +315,7 @@ class RingLink:
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-        # Nothing was read, so the writer waits for room.
+        # If nothing was read the writer waits for room.
         if not self._closed and (left <= 0 or left == CHUNK or queue):
             self._turn()
         return True
@@ -345,7 +323,7 @@ class RingLink:
     def stale(self) -> bool:
         if self._segment is None:
             return True
-        # One that copies a long message meanwhile counts as stale: its doorbell tells of the rest.
+        # A peer that copies a long message meanwhile counts as stale, and rings when it goes on.
         before, self._seen = self._seen, self._segment.inbound.words[TAIL]
         return self._seen == before and not self._queue
 
@@ -366,26 +344,10 @@ class RingLink:
         self._lingering = not watching
         return watching
 
-    # The end.
-
-    def _receive_import(self) -> bool:
-        """The peer hands over an area; False if it has closed."""
-        sharing = self.sharing
-        if sharing is None:
-            return False
-        imported = sharing.receive()
-        if imported is None:
-            return False
-        if imported.kind == SLOTS:
-            self._transport.peer_slots[self.peer.rank] = imported.read(0, SLOT_BYTES)
-        elif imported.kind == POOL:
-            self._transport.pools[self.peer.rank] = imported
-        return True
-
     def _spoken(self) -> None:
-        """The peer hands over memory, or has closed."""
+        """Handle a readable socket: the peer hands over an export, or has closed."""
         try:
-            if self._receive_import():
+            if self.sharing is not None and self.sharing.receive():
                 return
         except (BlockingIOError, InterruptedError):
             return
@@ -394,23 +356,20 @@ class RingLink:
             return
         except OSError as error:
             if error.errno in EXHAUSTED:
-                return  # the peer will do without
-            # a reset is an end too
-        self._hung_up()
-
-    def _hung_up(self) -> None:
-        """The peer has closed: what it has written before is still to be read."""
+                return  # the peer does without
+            # Otherwise it is a reset, which is an end, too.
         segment = self._segment
         if segment is None:
-            return  # a signal handler has made a call, which has found that first
-        try:
+            return  # a call by a signal handler has found the end first
+        try:  # to read what the peer has written before
             if segment.inbound.read(self.peer, BUDGET * CHUNK) > 0 and not self._closed:
                 self._end()
         except RemoteProtocolError as error:
             self.lost(str(error))
 
     def _end(self) -> None:
-        self._look_once_more()
+        """End the link of a peer that has closed its socket, in good order if it has said farewell."""
+        self._poll_rounds()
         whole = self._segment is None or self._segment.inbound.between_frames
         if whole and self.peer.finalize_error is not None:
             self.close()
@@ -420,19 +379,18 @@ class RingLink:
             self.lost("its connection closed")
 
     def lost(self, cause: str) -> None:
-        """The connection is of no use any more."""
-        self._look_once_more()
+        self._poll_rounds()
         self.close()
         self.peer.connection_lost(cause)
         self._transport.drained()
 
-    def _look_once_more(self) -> None:
-        """See what the peer has posted before it left, while there is a way to what it has exposed."""
+    def _poll_rounds(self) -> None:
+        """Take what the peer posted before it left, while the memory that it exposed can be read."""
         if not self._closed:
             self._rounds.poll()
 
     def hang_up(self) -> None:
-        """Close in good order: what is in the ring the peer reads, even if this process is no more."""
+        """Close in good order: the peer reads what is in the ring, even after the end of this process."""
         self.close()
 
     def close(self) -> None:
@@ -444,16 +402,13 @@ class RingLink:
         segment, self._segment = self._segment, None
         sharing, self.sharing = self.sharing, None
         if sharing is not None:
-            sharing.take_back()  # the peer may still copy what is not the message any more
+            sharing.take_back()  # the peer may still copy from memory that changes now
         if segment is not None:
             self._driver.remove_reader(segment.doorbell)
             segment.close()
         for landing in self.peer.landings:
-            landing.divert()  # as long as it is known whether the peer is alive
+            landing.divert()  # while it is known whether the peer is alive
         if sharing is not None:
-            pools, pool = self._transport.pools, sharing.imports.get(POOL)
-            if pool is not None and pools.get(self.peer.rank) is pool:
-                del pools[self.peer.rank]
             sharing.close()
         sock, self._socket = self._socket, None
         if sock is not None:

@@ -1,4 +1,4 @@
-"""The end of a ring that is written."""
+"""The end of a ring that is written: puts frames into it, and wakes the reader."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from aiompi.transport.shared_memory.ring import (
 )
 from aiompi.wire.frame import HEADER_BYTES, Payload
 
-#: what became of a frame
+#: results of `Outbound.put`
 NO_ROOM: Final = 0
 AWAKE: Final = 1
 RUNG: Final = 2
 RING_FIRST: Final = 3
 
-#: frames that find the reader awake until the next one is written without a look whether it sleeps: that word is in the
-#: cache of the other core, so that the look would take longer than the call. For a frame of EARLY bytes it always pays
+#: frames that must find the reader awake until the next one is written without a look whether it sleeps: that word is
+#: in the cache of the other core, so the look takes longer than the call. For a frame of EARLY bytes it always pays
 _SLEEPY: Final = 2
 EARLY: Final = 16 * 2**10
-#: place from which a writer goes back to the beginning of a ring in which the reader has read everything, so that short
-#: messages touch little memory; and how many messages of this length must fit before it. Memory that was just read is
-#: slow to write, since the cache of the reader holds it: messages of 64 KiB take 1.5 times as long in the same 64 KiB
+#: place from which a writer goes back to the beginning of a ring that has been read, so that short messages touch
+#: little memory; and how many messages of the same length must fit before it. Memory that was just read is slow to
+#: write, since the cache of the reader holds it: messages of 64 KiB take 1.5 times as long in the same 64 KiB
 REWIND: Final = 192 * 2**10
 _LAP: Final = 16
 
@@ -58,7 +58,7 @@ class Outbound(Ring):
         self.doorbell = doorbell
         self._limit = self._size
         self._granted = 0
-        self._announced = -1  # where the frame begins for which the reader was rung early
+        self._announced = -1  # position of the frame for which the reader was rung early
         self.sleepy = 0
         self.uncrowded = False
 
@@ -68,16 +68,16 @@ class Outbound(Ring):
         """Write a whole frame, if it fits in one piece.
 
         Args:
-            mark: IN_POOL or EXPOSED if the payload tells where the true one is.
+            payload, rest: the first piece of the payload, and the others.
+            mark: IN_POOL or EXPOSED if the payload says where the message is.
             quiet: whether a reader that sleeps may sleep on.
-            rest: of the payload, if it has several pieces.
 
         Returns:
             NO_ROOM if it does not fit; RING_FIRST if the reader sleeps, and `ring` must be called before this is called
-            again. In both cases nothing is written. RUNG if the reader slept and has been rung for, otherwise AWAKE.
+            again. In both cases nothing is written. RUNG if the reader slept and has been woken, otherwise AWAKE.
 
         Raises:
-            RemoteProtocolError: the reader has corrupted the ring.
+            RemoteProtocolError: the reader has corrupted the ring. So do the methods below.
         """
         nbytes = HEADER_BYTES + len(payload) + (sum(map(len, rest)) if rest else 0)
         head = self._head
@@ -126,17 +126,14 @@ class Outbound(Ring):
         try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
             self.doorbell()
         except BlockingIOError:
-            pass  # the eventfd has been written without end, and the reader will find it readable
+            pass  # the counter is full, so the reader finds the eventfd readable
         self.answered = self.due
 
     def write(self, piece: bytes | memoryview, last: bool) -> int:
-        """Write the first bytes of a piece of a frame; how many, 0 if there is no room.
+        """Write the first bytes of a piece of a frame; return their number, 0 if there is no room.
 
         Args:
             last: whether it is the last piece of its frame.
-
-        Raises:
-            RemoteProtocolError: the reader has corrupted the ring.
         """
         head = self._head
         room = self._limit - head or self._refreshed() - head
@@ -145,15 +142,15 @@ class Outbound(Ring):
         whole = nbytes == len(piece)
         head = aligned(head + nbytes) if last and whole else head + nbytes
         self._memory[place : place + nbytes] = piece[:nbytes]
-        # No call from here on, in which a signal handler could raise: what has been written counts as a whole.
+        # No call from here on, in which a signal handler could raise: all or none of the bytes count as written.
         self._head = head
         if last or not whole or nbytes != HEADER_BYTES:
-            # A header alone is of no use to the reader, which relies on it that a header is never alone.
+            # The reader relies on it that a header never comes without the next bytes of its frame.
             self.words[HEAD] = head
         return nbytes
 
     def _rewound(self) -> bool:
-        """Go back to the beginning of the ring, if the reader has read everything."""
+        """Go back to the beginning of the ring, if the reader has read everything; return True if so."""
         head = self._head
         if self._refreshed() != head + self._size:
             return False
@@ -163,7 +160,7 @@ class Outbound(Ring):
         return True
 
     def _refreshed(self) -> int:
-        """The position up to which there is room."""
+        """Load TAIL and check it; return the position up to which there is room."""
         tail = self.words[TAIL]
         if tail % ALIGN or not self._head - self._size <= tail <= self._head:
             raise RemoteProtocolError(f"the reader of a ring says that it is at {tail}; its writer is at {self._head}")
@@ -171,11 +168,7 @@ class Outbound(Ring):
         return self._limit
 
     def granted(self) -> int:
-        """Bytes of credit that the reader has granted since this was last asked.
-
-        Raises:
-            RemoteProtocolError: it has taken some back.
-        """
+        """Return the bytes of credit that the reader has granted since the last call."""
         before, self._granted = self._granted, self.words[GRANTED]
         if self._granted < before:
             raise RemoteProtocolError(f"the reader of a ring has granted {self._granted} bytes, and before {before}")
@@ -183,14 +176,8 @@ class Outbound(Ring):
 
     @property
     def room(self) -> bool:
-        """Whether something can be written."""
+        """Return True if something can be written."""
         return self.words[TAIL] + self._size != self._head
-
-    @property
-    def asleep(self) -> bool:
-        """Whether the reader waits to be rung for."""
-        wait = self.words[WATCHING]
-        return wait != 0 and wait != self.answered
 
     def must_ring(self) -> bool:
         """Return True if the reader must be woken, so that it sees what has been written."""
@@ -202,9 +189,9 @@ class Outbound(Ring):
         return True
 
     def rings_early(self) -> bool:
-        """Return True, once, if the reader must be woken before a frame is written, so that it wakes up meanwhile.
+        """Return True, once per frame, if the reader must be woken before it is written, to wake up meanwhile.
 
-        It finds the frame even if it is not woken again, because its next wait will have another number.
+        The reader finds the frame even if it is not woken again, because its next wait has another number.
         """
         words, head = self.words, self._head
         wait = words[WATCHING]
@@ -217,7 +204,7 @@ class Outbound(Ring):
         return True
 
     def want(self) -> bool:
-        """Begin to wait for room; False when there is some."""
+        """Begin to wait for room; return False if there is some already."""
         self._wait += 1
         self.words[WANTING] = self._wait
         self.fence()
@@ -228,8 +215,8 @@ class Outgoing:
     """A frame that is not yet in the ring, or only in part.
 
     Attributes:
-        pieces: its memory that is still to be written, the last piece first.
-        owner: the owner of the memory, if it is still to be told.
+        pieces: what is still to be written, the last piece first.
+        owner: owns the memory, and is still to be told that it was sent; None if no owner is.
     """
 
     __slots__ = ("owner", "pieces")
@@ -240,12 +227,12 @@ class Outgoing:
         self.owner = owner
 
     def write(self, ring: Outbound) -> int:
-        """Write a part of it; how many bytes, 0 if there is no room."""
+        """Write a part of the frame; return the number of bytes, 0 if there is no room."""
         pieces = self.pieces
         piece = memoryview(pieces[-1])
         length, last = len(piece), len(pieces) == 1
         nbytes = ring.write(piece, last)
-        # No call since the ring tells of it: a signal handler that raises in the next one finds both in step.
+        # No call since `ring.write` counted these bytes, so that a signal handler finds frame and ring consistent.
         if nbytes == length:
             del pieces[-1]
         else:
@@ -253,5 +240,5 @@ class Outgoing:
         return nbytes
 
     def copy(self) -> None:
-        """Depend no longer on the memory of its owner."""
+        """Copy the pieces, so that the owner may change its memory."""
         self.pieces = [bytes(piece) for piece in self.pieces]

@@ -47,18 +47,18 @@ READERS: Final = range(16, 32)
 CONTROL_BYTES: Final = 8 * READERS.stop
 
 # Written by the writer.
-HEAD: Final = 0  # of frames
+HEAD: Final = 0
 WANTING: Final = 1
 COMING: Final = 2
-RETRACTED: Final = 3  # of messages that are exposed: `cma`
+RETRACTED: Final = 3  # this one and the next two: see `cma`
 WRITING: Final = 4
 WRITTEN: Final = 5
 
 # Written by the reader.
-TAIL: Final = 16  # of frames
+TAIL: Final = 16
 WATCHING: Final = 17
 GRANTED: Final = 18
-READ: Final = 24  # of messages that are exposed
+READ: Final = 24  # this one and the next: see `cma`
 INVITED: Final = 25
 
 ALIGN: Final = 64
@@ -68,27 +68,23 @@ ALIGNED: Final = -ALIGN
 #: bytes after which a long copy lets the other side begin with what is there
 CHUNK: Final = 256 * 2**10
 
-#: bit of the kind of an eager frame whose payload is in the pool of the writer; behind the header are its place and how
-#: it is to be read
+#: bit in the kind of an eager frame whose payload is in the pool of the writer; behind the header are the place and the
+#: flow of its block (see `pool`)
 IN_POOL: Final = 0x80
-#: bits of the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header is the
-#: number of its pieces, and how often the writer had taken back such memory before, then of each its address and length
+#: bits in the kind of an RTS whose message is exposed, in memory of the writer's process; behind the header are the
+#: number of its pieces and the value of RETRACTED, then address and length of each piece
 EXPOSED: Final = IN_POOL | 0x40
 #: pieces of an exposed message at most
 PIECES: Final = 64
 PLACE: Final = struct.Struct("=QQ")
 
 
-#: lets others run until something is so, for some seconds; whether it is
+#: type of `Driver.yield_core_until`
 YieldCore: TypeAlias = Callable[[Callable[[], bool], float], bool]
 
 
-def _never(ready: Callable[[], bool], seconds: float) -> bool:
-    return False
-
-
 def aligned(position: int) -> int:
-    """Where the next frame begins."""
+    """Return the position at which a frame begins behind one that ends at `position`."""
     return (position + PADDING) & ALIGNED
 
 
@@ -97,12 +93,11 @@ class Ring:
 
     Attributes:
         words: the control words.
-        due: the number of the wait that the other end is to be rung for.
-        answered: the one that it has been rung for, stored after that: a signal handler may raise in between.
-        yield_core_until: as of the driver.
+        due: number of the wait for which the other end must be woken.
+        answered: number of the last wait for which it was, stored after that: a signal handler may raise in between.
     """
 
-    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "yield_core_until", "words")
+    __slots__ = ("_head", "_lock", "_mask", "_memory", "_size", "_wait", "answered", "due", "words")
 
     def __init__(self, memory: memoryview, words: memoryview) -> None:
         self._memory = memory
@@ -111,7 +106,6 @@ class Ring:
         self._mask = self._size - 1
         self._head = self._wait = self.answered = self.due = 0
         self._lock = threading.Lock()
-        self.yield_core_until: YieldCore = _never
 
     def fence(self) -> None:
         """Let all stores so far become visible before what is loaded from now on is loaded."""

@@ -1,4 +1,4 @@
-"""What two ranks with a segment have of each other's memory beside its rings, and messages whose payload is there."""
+"""Memory that two ranks with a segment have of each other beside its rings, and messages whose payload is there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.process import address_of
 from aiompi.errors import RemoteProtocolError
-from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS, Assistance, Exposed, PeerProcess, process_of
 from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
-from aiompi.transport.shared_memory.inbound import no_pool, nothing_exposed
 from aiompi.transport.shared_memory.outbound import NO_ROOM
-from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess, process_of
 from aiompi.transport.shared_memory.pool import Pool, PoolBlock
-from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, RETRACTED, Ring
+from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, RETRACTED
 from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ class Sharing:
         self._socket = sock
         self._segment = segment
         self._inbound, self._outbound = segment.inbound, segment.outbound
-        self._inbound.peer_pool = self._peer_pool
-        self._inbound.exposed = self._exposed
+        self._inbound.sharing = self
         self._importers: dict[Export, Importer] = {}  # the peer as reader of the exports of this rank
         self.imports: Final[dict[int, Import]] = {}
         self._exposing = False  # whether this rank has ever exposed a message
@@ -58,14 +56,21 @@ class Sharing:
                 self._importers[area] = importer
         return importer if importer is not None and importer.able else None
 
-    def receive(self) -> Import | None:
-        """Receive an export of the peer (see `Import.receive`); raise RemoteProtocolError if it comes twice."""
+    def receive(self) -> bool:
+        """Receive an export of the peer (see `Import.receive`); return False if the peer has closed."""
         imported = Import.receive(self._socket)
-        if imported is not None and self.imports.setdefault(imported.kind, imported) is not imported:
+        if imported is None:
+            return False
+        if self.imports.setdefault(imported.kind, imported) is not imported:
             raise RemoteProtocolError("it handed over the same memory twice")
-        return imported
+        rank = self._link.peer.rank
+        if imported.kind == POOL:
+            self._transport.pools[rank] = imported
+        else:
+            self._transport.peer_slots[rank] = imported.read(0, SLOT_BYTES)
+        return True
 
-    def _peer_pool(self) -> Import:
+    def peer_pool(self) -> Import:
         """Return the pool of the peer."""
         imported = self.imports.get(POOL)
         if imported is None:
@@ -135,9 +140,9 @@ class Sharing:
         if self._exposing:
             self._outbound.words[RETRACTED] += 1
 
-    def _exposed(self, inbound: Ring, pieces: list[tuple[int, int]], number: int) -> Exposed:
+    def exposed(self, pieces: list[tuple[int, int]], number: int) -> Exposed:
         """Return a message that the peer has exposed."""
-        return Exposed(self._peer_process(), pieces, inbound, number)
+        return Exposed(self._peer_process(), pieces, self._inbound, number)
 
     def _peer_process(self) -> PeerProcess:
         if self._process is None:
@@ -146,11 +151,14 @@ class Sharing:
 
     def close(self) -> None:
         """Let go of the memory of the peer; call this before the socket is closed."""
-        self._inbound.peer_pool, self._inbound.exposed = no_pool, nothing_exposed  # breaks a reference cycle
+        self._inbound.sharing = None  # breaks a reference cycle
         if self._process is not None:
             self._process.close()
         number = process_of(self._socket)
         for importer in self._importers.values():
             importer.leave(number)
         self._importers.clear()
+        pools, rank = self._transport.pools, self._link.peer.rank
+        if rank in pools and pools[rank] is self.imports.get(POOL):
+            del pools[rank]
         self.imports.clear()

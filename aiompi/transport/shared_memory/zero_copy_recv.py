@@ -1,18 +1,17 @@
-"""Messages that stay where their writer has put them, as long as anything of their reader refers to them.
+"""Zero-copy receive: a message stays in the pool of its writer as long as an object of the reader refers to it.
 
-A message that becomes an object needs no memory of the program's: its arrays may lie in the pool of the writer. Then
-it is copied once, by the writer, and the reader does not touch it before the program does. A word in front of the
-message is 1 from when the reader decides that it stays until nothing refers to it, also when the two have parted
-meanwhile. The writer uses the block again when it has been given back, as all others, and this word is 0; or when the
-process of the reader has ended.
+The arrays of an object that is received may lie in the pool of the writer. Then the message is copied once, by the
+writer, and the reader does not touch it before the program does. A word in front of the message is 1 from when the
+reader decides that it stays until nothing refers to it, even if the link between the two was closed meanwhile. The
+writer uses the block again when it has been given back, as all others, and this word is 0; or when the process of the
+reader has ended.
 
 Memory ordering. The word becomes 1 before the block is given back, and 0 after all that was done with the message:
 stores in program order, or after the lock of the interpreter had changed hands. The writer loads whether the block was
 given back first; and clears the word before the frame that tells of the next message there.
 
-The copy of a process by a fork would share such memory, while it has all other memory for itself. So each message that
-stays is copied before a fork, and the child puts the copies in place of the shared memory, of which it knows nothing
-from then on.
+The child of a fork would share such memory, while it has all other memory for itself. So each message that stays is
+copied before a fork, and the child puts the copies in the place of the shared memory.
 """
 
 from __future__ import annotations
@@ -28,70 +27,61 @@ import numpy as np
 
 from aiompi.datatype.buffer import process
 
-#: the words in front of a message that is read while it is written: how many of its bytes are there, whether it stays
+#: the words in front of a message in a pool: how many of its bytes are there, and whether it stays
 THERE: Final = 0
 KEPT: Final = 1
-#: bytes in front of it, for these words
+#: bytes in front of a message, for these words
 PREFACE: Final = 64
 
-#: by id, since arrays have no hash
+#: messages that stay, by id, since arrays have no hash
 _kept: Final[dict[int, weakref.ref[_KeptMessage]]] = {}
 
 
 class _KeptMessage(np.ndarray[Any, np.dtype[np.uint8]]):
-    """A message for as long as anything refers to it, directly or through views.
-
-    As of a block of `aiompi.datatype.buffer.allocation`, arrays that are made of its memory refer to it.
+    """A message that stays; arrays that are made of its memory refer to it.
 
     Attributes:
-        words: those in front of the message; None of a view.
+        words: the words in front of the message; None in a view.
     """
 
     words: memoryview | None = None
 
     def __del__(self, stays: dict[int, weakref.ref[_KeptMessage]] = _kept, word: int = KEPT) -> None:
-        # In the copy of a fork it is none of them any more.
+        # In the child of a fork the message is no longer among those that stay.
         if self.words is not None and stays.pop(id(self), None) is not None:
             self.words[word] = 0
 
 
 def keep_in_place(memory: memoryview) -> memoryview:
-    """Let a message stay where it is.
+    """Let a message stay until nothing refers to it any more.
 
     Args:
-        memory: bytes, of the words and of the message, from the beginning of a page on; all these pages are its own.
+        memory: the words and the message, from the beginning of a page on; no other message has a part of these pages.
 
     Returns:
-        The bytes of the message. It has ended its stay when nothing refers to them any more.
+        The bytes of the message.
     """
     message = _KeptMessage(len(memory) - PREFACE, np.uint8, memory, PREFACE)
     message.words = memory[:PREFACE].cast("Q")
     _kept[id(message)] = weakref.ref(message)
     message.words[KEPT] = 1
-    # Through a plain array, which the garbage collector does not look into: of a cycle that refers to the message it
-    # would call `__del__` first, and a finalizer behind that may still use the message, or save it.
+    # Through a plain array, into which the garbage collector does not look: in a cycle that refers to the message it
+    # would call `__del__` first, and then a finalizer that may still use or save the message.
     return message.view(np.ndarray).data
 
 
-# Forks.
-
-
 class _Fork(threading.local):
-    """A fork of this thread.
-
-    Attributes:
-        copies: of messages by their id, with what keeps each of them.
-    """
+    """The copies of messages that a fork of this thread needs, by id, each with its message, which it keeps."""
 
     def __init__(self) -> None:
-        self.copies: dict[int, tuple[_KeptMessage, mmap.mmap]] = {}
+        self.copies: dict[int, tuple[_KeptMessage, mmap.mmap | None]] = {}
 
 
 _fork: Final = _Fork()
 
 
 def _whole() -> list[_KeptMessage]:
-    """Messages that are; what still arrives nobody has yet."""
+    """Return the messages that have arrived as a whole: the program has no others yet."""
     found = [message for reference in [*_kept.values()] if (message := reference()) is not None]
     return [message for message in found if message.words is not None and message.words[THERE] == len(message)]
 
@@ -99,14 +89,16 @@ def _whole() -> list[_KeptMessage]:
 def _before() -> None:
     copies = _fork.copies = {}
     for message in _whole():
-        with contextlib.suppress(OSError):
-            copies[id(message)] = message, _copy(message)
+        copies[id(message)] = message, _copy(message)
 
 
-def _copy(message: _KeptMessage) -> mmap.mmap:
-    copy = mmap.mmap(-1, len(message))
-    copy[:] = message.data
-    return copy
+def _copy(message: _KeptMessage) -> mmap.mmap | None:
+    """Return a copy of a message, None if there is no memory."""
+    with contextlib.suppress(OSError):
+        copy = mmap.mmap(-1, len(message))
+        copy[:] = message.data
+        return copy
+    return None
 
 
 def _in_parent() -> None:
@@ -122,21 +114,15 @@ def _in_child() -> None:
         assert message.words is not None
         address = process.address_of(message.words.cast("B"))
         nbytes = -(-(PREFACE + len(message)) // mmap.PAGESIZE) * mmap.PAGESIZE
-        copy = copies[id(message)][1] if id(message) in copies else _late(message)
-        process.blank(address, nbytes, copy is not None)
+        # A message may have become whole after the others were copied, or there was no memory then.
+        copy = copies.get(id(message), (message, None))[1] or _copy(message)
+        process.blank(address, nbytes, copy is not None)  # without a copy, a process that uses the memory is killed
         if copy is None:
             lost += len(message)
         else:
             message[:] = np.frombuffer(copy, np.uint8)
     if lost:
         raise MemoryError(f"{lost} bytes of objects that were received are not in the copy of this process")
-
-
-def _late(message: _KeptMessage) -> mmap.mmap | None:
-    """The copy of one that became whole after the others were copied, or for which there was no memory then."""
-    with contextlib.suppress(OSError):
-        return _copy(message)
-    return None  # a process that touches it will be killed, but nothing is shared unnoticed
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

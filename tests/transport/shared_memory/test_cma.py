@@ -20,9 +20,8 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.datatype.buffer import process
 from aiompi.engine import Mode, Peer
-from aiompi.transport.shared_memory import cma, peer_process
-from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Assistance, Exposed
-from aiompi.transport.shared_memory.peer_process import NUMBERS, PeerProcess
+from aiompi.transport.shared_memory import cma
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS, Assistance, Exposed, PeerProcess
 from aiompi.transport.shared_memory.ring import (
     CONTROL_BYTES,
     EXPOSED,
@@ -585,7 +584,7 @@ def test_memory_is_given_back_only_when_nobody_writes_any_more(
     words[WRITING] -= 10
     assert not meeting.exposed.close(wait=False)
     naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
-    monkeypatch.setattr(peer_process, "_nobody", naps)
+    monkeypatch.setattr(cma, "_never_set", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 
@@ -594,7 +593,7 @@ def test_who_is_dead_writes_no_more(meeting: ShmSync, monkeypatch: pytest.Monkey
     meeting.accept()
     meeting.ring.words[WRITING] -= 10
     naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
-    monkeypatch.setattr(peer_process, "_nobody", naps)
+    monkeypatch.setattr(cma, "_never_set", naps)
     assert meeting.exposed.close()
     assert naps.count == 3
 

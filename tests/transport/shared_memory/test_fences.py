@@ -14,10 +14,9 @@ from fences import Fence
 from frames import Header
 
 from aiompi.transport.shared_memory import cma
-from aiompi.transport.shared_memory.cma import Assistance, Exposed
+from aiompi.transport.shared_memory.cma import Assistance, Exposed, PeerProcess
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.outbound import AWAKE, RUNG, Outbound
-from aiompi.transport.shared_memory.peer_process import PeerProcess
 from aiompi.transport.shared_memory.ring import (
     CONTROL_BYTES,
     INVITED,

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from aiompi.datatype.buffer import process
-from aiompi.transport.shared_memory.peer_process import PeerProcess
+from aiompi.transport.shared_memory.cma import PeerProcess
 
 
 def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class Pair:
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:
-            self.taken += bool(self.inbound.take(self, range(3)) or (self._single and self.inbound.take_first(self)))
+            self.taken += bool(self.inbound.take(self, range(3), self._single))
         return self.inbound.read(self, budget)
 
     def write(self, header: bytes, payload: bytes) -> None:
@@ -386,15 +386,14 @@ def test_of_several_short_messages_the_first_is_taken() -> None:
     pair = Pair()
     for tag in range(3 * SIZE // ALIGN):
         while not pair.outbound.put(eager(b"x", tag), b"x"):
-            assert pair.inbound.take_first(pair)
+            assert pair.inbound.take(pair, first=True)
     left = (pair.words[HEAD] - pair.words[TAIL]) // ALIGN
     assert left > 1
     for taken in range(left - 1):
         assert pair.words[TAIL] == pair.words[HEAD] - (left - taken) * ALIGN
-        assert pair.inbound.take_first(pair)
-    assert not pair.inbound.take_first(pair), "it is alone"
+        assert pair.inbound.take(pair, first=True)
     assert pair.inbound.take(pair)
-    assert not pair.inbound.take_first(pair)
+    assert not pair.inbound.take(pair, first=True)
     assert [header.tag for header, _ in pair.frames] == list(range(3 * SIZE // ALIGN))
 
 
@@ -420,7 +419,7 @@ def test_error_of_a_handler_that_is_given_the_first_message_leaves_the_stream_in
 
     pair.frame, keep = fail, pair.frame  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        pair.inbound.take_first(pair)
+        pair.inbound.take(pair, first=True)
     assert pair.words[TAIL] == ALIGN
     pair.frame = keep  # type: ignore[method-assign]
     pair.read()
@@ -452,7 +451,7 @@ def test_the_first_of_other_frames_is_not_taken(write: Callable[[Pair], object])
     pair = Pair()
     write(pair)
     words = pair.words.tolist()
-    assert not pair.inbound.take_first(pair)
+    assert not pair.inbound.take(pair, first=True)
     assert pair.words.tolist() == words
     assert not pair.frames
 

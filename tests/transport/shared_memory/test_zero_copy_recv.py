@@ -23,8 +23,8 @@ from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.engine import Request
 from aiompi.objects.codec import Codec
 from aiompi.transport.shared_memory import pool, zero_copy_recv
+from aiompi.transport.shared_memory.cma import has_ended, process_of
 from aiompi.transport.shared_memory.export import POOL, PREFIX
-from aiompi.transport.shared_memory.peer_process import has_ended, process_of
 from aiompi.transport.shared_memory.zero_copy_recv import KEPT, PREFACE, THERE
 from aiompi.wire import memory as wire_memory
 
