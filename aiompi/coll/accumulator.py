@@ -40,14 +40,14 @@ class Codec(Protocol):
 class Accumulator(ABC):
     """The partial result of one rank: at first its own contribution.
 
-    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `slot()`
+    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `block()`
     may be under way meanwhile: its memory is used again.
     """
 
     __slots__ = ()
 
     @abstractmethod
-    def slot(self) -> Block:
+    def block(self) -> Block:
         """The partial result, for sending."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Accumulator(ABC):
         raise self._whole()
 
     def started(self, room: Block) -> Accumulator:
-        """What came into a room as an accumulator of its own, until its slot is taken."""
+        """What came into a room as an accumulator of its own, until its block is taken."""
         raise self._whole()
 
     def replacement(self) -> Block:
@@ -131,7 +131,7 @@ class Accumulator(ABC):
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
     """Send a partner one partial result, and combine what comes from it with another, which may be the same one."""
     arrival = kept.incoming().irecv(channel, partner)
-    send = given.slot().isend(channel, partner)
+    send = given.block().isend(channel, partner)
     await arrival
     await send
     kept.absorb(lower=partner < channel.rank)
@@ -200,7 +200,7 @@ class Vector(Accumulator):
     def memory(self) -> memoryview:
         return self._value
 
-    def slot(self) -> Block:
+    def block(self) -> Block:
         return Block(self._value)
 
     def incoming(self) -> Block:
@@ -322,7 +322,7 @@ class Vector(Accumulator):
             self._value, self._own = room, True
 
 
-class VectorOperand(Vector):
+class VectorAccumulator(Vector):
     """The contribution to a reduction of buffers, and its result.
 
     Args:
@@ -357,11 +357,11 @@ class ObjectAccumulator(Accumulator):
         codec: makes messages of objects.
     """
 
-    __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "_slot", "_value")
+    __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "_block", "_value")
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
         self._value = self._given = value
-        self._slot: Block | None = None  # with the message of the partial result, once it is needed
+        self._block: Block | None = None  # with the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op
         # What a predefined operation makes of numbers has nothing in common with them, unlike a sum of lists.
         plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
@@ -375,21 +375,21 @@ class ObjectAccumulator(Accumulator):
         return self._value
 
     def _become(self, value: Any) -> None:
-        self._value, self._slot = value, None
+        self._value, self._block = value, None
 
     @property
     def own(self) -> Any:
         """The partial result, to keep and to change: in place of the contribution a copy, if that could be changed."""
         if self._value is self._given and type(self._value) not in _UNCHANGING:
-            slot = self.slot()
-            self._become(self._codec.loads(joined(slot.payload, slot.nbytes)))
+            block = self.block()
+            self._become(self._codec.loads(joined(block.payload, block.nbytes)))
         return self._value
 
-    def slot(self) -> Block:
-        slot = self._slot
-        if slot is None:
-            slot = self._slot = Block.holding(*self._codec.dumps(self._value))
-        return slot
+    def block(self) -> Block:
+        block = self._block
+        if block is None:
+            block = self._block = Block.holding(*self._codec.dumps(self._value))
+        return block
 
     def incoming(self) -> Block:
         self._incoming = Block()

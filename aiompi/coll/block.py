@@ -1,4 +1,4 @@
-"""Slots: what a collective moves, whatever it is."""
+"""Blocks: what a collective moves, whatever it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Block:
         memory: the block.
 
     Attributes:
-        payload: what the slot holds, in pieces, `nbytes` together.
+        payload: what the block holds, in pieces, `nbytes` together.
     """
 
     __slots__ = ("memory", "nbytes", "payload")
@@ -36,19 +36,19 @@ class Block:
 
     @classmethod
     def holding(cls, payload: Payload, nbytes: int) -> Block:
-        """A slot with the bytes of a serialised object."""
-        slot = cls()
-        slot.payload, slot.nbytes = payload, nbytes
-        return slot
+        """A block with the bytes of a serialised object."""
+        block = cls()
+        block.payload, block.nbytes = payload, nbytes
+        return block
 
     @classmethod
     def of(cls, nbytes: int) -> Block:
-        """A slot with memory of its own."""
+        """A block with memory of its own."""
         return cls(allocate(nbytes))
 
     @property
     def data(self) -> memoryview:
-        """What the slot holds, in one piece; a copy if it was not."""
+        """What the block holds, in one piece; a copy if it was not."""
         if len(self.payload) == 1 and isinstance(self.payload[0], memoryview):
             return self.payload[0]
         return joined(self.payload, self.nbytes)
@@ -60,7 +60,7 @@ class Block:
         return Block(self.memory[start:stop])
 
     def cut(self, lengths: Sequence[int]) -> list[Block]:
-        """What the slot holds in slots of these lengths, one after the other, sharing its memory.
+        """What the block holds in blocks of these lengths, one after the other, sharing its memory.
 
         Raises:
             InvalidCountError: it holds more, or less.
@@ -74,19 +74,19 @@ class Block:
         return [Block(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
-        """Start sending what the slot holds; until completion the slot must stay as it is."""
+        """Start sending what the block holds; until completion the block must stay as it is."""
         return channel.isend(self.payload, self.nbytes, dest)
 
     def multicast(self, channel: Channel, dests: Sequence[int]) -> list[Request[None]]:
-        """Start sending what the slot holds to several ranks."""
+        """Start sending what the block holds to several ranks."""
         return channel.multicast(self.payload, self.nbytes, dests)
 
     def irecv(self, channel: Channel, source: int) -> BlockReceive:
-        """Start receiving into the slot, which is filled once the result has been awaited."""
+        """Start receiving into the block, which is filled once the result has been awaited."""
         return BlockReceive(channel, self, source)
 
     def fill(self, data: memoryview) -> None:
-        """Hold these bytes, which are from now on the slot's own."""
+        """Hold these bytes, which are from now on the block's own."""
         self.payload, self.nbytes = (data,), data.nbytes
 
     def store(self, data: bytes | memoryview) -> None:
@@ -97,7 +97,7 @@ class Block:
             self.memory[:] = data
 
     def copy(self, other: Block) -> None:
-        """Hold what another slot holds, in memory of its own."""
+        """Hold what another block holds, in memory of its own."""
         if self is other:
             return
         if self.memory is None:
@@ -107,7 +107,7 @@ class Block:
 
 
 class BlockReceive:
-    """A message that is being received into a slot; to be awaited once.
+    """A message that is being received into a block; to be awaited once.
 
     Attributes:
         receive: the request.
@@ -115,20 +115,20 @@ class BlockReceive:
     Raises:
         InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or with another root or
             operation.
-        TruncationError, InvalidCountError: the sender's amount of data is more, or less, than the slot's
+        TruncationError, InvalidCountError: the sender's amount of data is more, or less, than the block's
             (section 4.1: they must be equal).
     """
 
-    __slots__ = ("_channel", "_slot", "_source", "receive")
+    __slots__ = ("_channel", "_block", "_source", "receive")
 
-    def __init__(self, channel: Channel, slot: Block, source: int) -> None:
+    def __init__(self, channel: Channel, block: Block, source: int) -> None:
         self._channel = channel
-        self._slot = slot
+        self._block = block
         self._source = source
-        self.receive: NotedReceive = channel.irecv(slot.memory, source)
+        self.receive: NotedReceive = channel.irecv(block.memory, source)
 
     def __await__(self) -> Generator[Any, None, None]:
-        receive, slot = self.receive, self._slot
+        receive, block = self.receive, self._block
         try:
             yield from receive.__await__()
         except TruncationError:
@@ -136,17 +136,17 @@ class BlockReceive:
             raise TruncationError(self._mismatch()) from None
         if receive.note != self._channel.note:
             self._compare()
-        if slot.memory is not None:
-            if receive.length != slot.nbytes:
+        if block.memory is not None:
+            if receive.length != block.nbytes:
                 raise InvalidCountError(self._mismatch())
         elif receive.data is not None:
-            slot.fill(memoryview(receive.data))
+            block.fill(memoryview(receive.data))
 
     def _compare(self) -> None:
         compare(self._channel, self._source, self.receive.note)
 
     def _mismatch(self) -> str:
-        return mismatch(self._channel, self._source, self.receive.length, self._slot.nbytes)
+        return mismatch(self._channel, self._source, self.receive.length, self._block.nbytes)
 
 
 def compare(channel: Channel, source: int, theirs: int) -> None:
@@ -174,43 +174,43 @@ class Bundle:
     They are sent from where they are. What is received is copied into its places, unless it is a single block.
 
     Args:
-        slots: with memory, where something is to be received.
+        blocks: with memory, where something is to be received.
     """
 
-    __slots__ = ("_slots", "nbytes")
+    __slots__ = ("_blocks", "nbytes")
 
-    def __init__(self, slots: Sequence[Block]) -> None:
-        self._slots = slots
-        self.nbytes = sum(slot.nbytes for slot in slots)
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self.nbytes = sum(block.nbytes for block in blocks)
 
     def joined(self) -> Block:
-        """What the slots hold as the message that it is, sharing their memory."""
-        return Block.holding([piece for slot in self._slots for piece in slot.payload], self.nbytes)
+        """What the blocks hold as the message that it is, sharing their memory."""
+        return Block.holding([piece for block in self._blocks for piece in block.payload], self.nbytes)
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
-        """Start sending what the slots hold; until completion they must stay as they are."""
+        """Start sending what the blocks hold; until completion they must stay as they are."""
         return self.joined().isend(channel, dest)
 
     def irecv(self, channel: Channel, source: int) -> BundleReceive:
-        """Start receiving into the slots, which are filled once the result has been awaited."""
-        return BundleReceive(channel, self._slots, self.nbytes, source)
+        """Start receiving into the blocks, which are filled once the result has been awaited."""
+        return BundleReceive(channel, self._blocks, self.nbytes, source)
 
 
 class BundleReceive:
-    """A message that is being received into several slots; to be awaited once. It raises what `BlockReceive` does."""
+    """A message that is being received into several blocks; to be awaited once. It raises what `BlockReceive` does."""
 
-    __slots__ = ("_arrival", "_slots", "_stage")
+    __slots__ = ("_arrival", "_blocks", "_stage")
 
-    def __init__(self, channel: Channel, slots: Sequence[Block], nbytes: int, source: int) -> None:
-        self._slots = slots
-        self._stage = slots[0] if len(slots) == 1 else Block(allocate(nbytes))
+    def __init__(self, channel: Channel, blocks: Sequence[Block], nbytes: int, source: int) -> None:
+        self._blocks = blocks
+        self._stage = blocks[0] if len(blocks) == 1 else Block(allocate(nbytes))
         self._arrival = self._stage.irecv(channel, source)
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from self._arrival.__await__()
-        if len(self._slots) == 1:
+        if len(self._blocks) == 1:
             return
         start = 0
-        for slot in self._slots:
-            slot.copy(self._stage.part(start, start + slot.nbytes))
-            start += slot.nbytes
+        for block in self._blocks:
+            block.copy(self._stage.part(start, start + block.nbytes))
+            start += block.nbytes

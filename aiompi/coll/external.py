@@ -1,8 +1,8 @@
-"""Slots and accumulators whose messages are in external32, for collectives over IMPI clients."""
+"""Blocks and accumulators whose messages are in external32, for collectives over IMPI clients."""
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.block import Block
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.allocation import allocate
@@ -12,7 +12,7 @@ from aiompi.datatype.layout.layout import Layout
 from aiompi.op import Op
 
 
-class TypedSlot(Block):
+class TypedBlock(Block):
     """Room for items in external32, of which it is known what they are.
 
     Args:
@@ -30,21 +30,21 @@ class TypedSlot(Block):
     @property
     def native(self) -> Block:
         """The same items packed in the form of this machine, in memory of their own."""
-        slot = Block.of(self._count * self._datatype.size)
-        external32.from_external32(self._form, self.data, slot.data)
-        return slot
+        block = Block.of(self._count * self._datatype.size)
+        external32.from_external32(self._form, self.data, block.data)
+        return block
 
-    def copy_native(self, slot: Block) -> None:
-        """Hold the items that a slot holds in the form of this machine."""
-        external32.pack(self._form, slot.data, 0, self.data)
+    def copy_native(self, block: Block) -> None:
+        """Hold the items that a block holds in the form of this machine."""
+        external32.pack(self._form, block.data, 0, self.data)
 
     @property
     def _form(self) -> Layout:
         return external32.packed_layout(self._datatype, self._count)
 
 
-class ExternalOperand(VectorOperand):
-    """The contribution to a reduction of buffers over IMPI clients, and its result; see `VectorOperand`.
+class ExternalAccumulator(VectorAccumulator):
+    """The contribution to a reduction of buffers over IMPI clients, and its result; see `VectorAccumulator`.
 
     It is combined in the form of this machine. It cannot be cut.
     """
@@ -61,12 +61,12 @@ class ExternalOperand(VectorOperand):
         """Bytes of an item in a message."""
         return self._datatype.external.size
 
-    def slot(self) -> Block:
-        return TypedSlot(external32.to_external32(self._form, self._value), self._datatype, self.count)
+    def block(self) -> Block:
+        return TypedBlock(external32.to_external32(self._form, self._value), self._datatype, self.count)
 
     def incoming(self) -> Block:
         self._arrived = room = allocate(self._form.size)
-        return TypedSlot(room, self._datatype, self.count)
+        return TypedBlock(room, self._datatype, self.count)
 
     def absorb(self, lower: bool) -> None:
         self._read()
@@ -85,13 +85,13 @@ class ExternalOperand(VectorOperand):
         assert room is not None
         external32.from_external32(self._form, arrived, room)
 
-    def become(self, slot: Block, count: int) -> None:
+    def become(self, block: Block, count: int) -> None:
         """Become the first, or other, items of the whole.
 
         Args:
-            slot: they, as they came.
+            block: they, as they came.
             count: how many there are.
         """
         self._value = allocate(count * self._datatype.size)
-        external32.from_external32(external32.packed_layout(self._datatype, count), slot.data, self._value)
+        external32.from_external32(external32.packed_layout(self._datatype, count), block.data, self._value)
         self._own, self._place, self._vacant = True, None, False

@@ -50,48 +50,48 @@ async def barrier(channel: Channel) -> None:
     await bcast_binomial(local, nothing, 0)
 
 
-async def bcast(channel: Channel, slot: Block, root: int) -> None:
+async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the leader of the remote group, and on along a tree.
 
     Args:
-        slot: filled at the root; not used by the others of its group.
+        block: filled at the root; not used by the others of its group.
         root: ROOT, PROC_NULL or its rank.
     """
     if root == ROOT:
-        await slot.isend(channel, 0)
+        await block.isend(channel, 0)
     elif root != PROC_NULL:
         local = channel.local
         if local.rank == 0:
-            await slot.irecv(channel, root)
-        await bcast_binomial(local, slot, 0)
+            await block.irecv(channel, root)
+        await bcast_binomial(local, block, 0)
 
 
-async def gather(channel: Channel, own: Block | None, slots: Sequence[Block] | None, root: int) -> None:
+async def gather(channel: Channel, own: Block | None, blocks: Sequence[Block] | None, root: int) -> None:
     """From all ranks of the remote group straight to the root.
 
     Args:
         own: what this rank contributes; None in the group of the root.
-        slots: at the root one for each rank of the remote group; None elsewhere.
+        blocks: at the root one for each rank of the remote group; None elsewhere.
         root: ROOT, PROC_NULL or its rank.
     """
     if own is not None:
         await own.isend(channel, root)
-    for arrival in [slot.irecv(channel, source) for source, slot in enumerate(slots or ())]:
+    for arrival in [block.irecv(channel, source) for source, block in enumerate(blocks or ())]:
         await arrival
 
 
-async def scatter(channel: Channel, slots: Sequence[Block] | None, own: Block | None, root: int) -> None:
+async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block | None, root: int) -> None:
     """From the root straight to all ranks of the remote group; see `gather`."""
     if own is not None:
         await own.irecv(channel, root)
-    for send in [slot.isend(channel, target) for target, slot in enumerate(slots or ())]:
+    for send in [block.isend(channel, target) for target, block in enumerate(blocks or ())]:
         await send
 
 
 async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Between all ranks of one group and all of the other: Alltoall, and Allgather with one slot for all."""
-    arrivals = [slot.irecv(channel, source) for source, slot in enumerate(incoming)]
-    sends = [slot.isend(channel, target) for target, slot in enumerate(outgoing)]
+    """Between all ranks of one group and all of the other: Alltoall, and Allgather with one block for all."""
+    arrivals = [block.irecv(channel, source) for source, block in enumerate(incoming)]
+    sends = [block.isend(channel, target) for target, block in enumerate(outgoing)]
     for arrival in arrivals:
         await arrival
     for send in sends:
@@ -117,7 +117,7 @@ async def reduce(channel: Channel, accumulator: Accumulator | None, result: Bloc
         local = channel.local
         await reduce_binomial(local, accumulator, 0)
         if local.rank == 0:
-            await accumulator.slot().isend(channel, root)
+            await accumulator.block().isend(channel, root)
     if result is not None:
         await result.irecv(channel, 0)
 
@@ -127,7 +127,7 @@ async def allreduce(channel: Channel, accumulator: Accumulator, result: Block) -
     local = channel.local
     await reduce_binomial(local, accumulator, 0)
     if local.rank == 0:
-        await swap(channel, accumulator.slot(), result)
+        await swap(channel, accumulator.block(), result)
     await bcast_binomial(local, result, 0)
 
 
@@ -141,9 +141,9 @@ async def reduce_scatter(
         stops: where the segments of the own group end in it, in bytes.
         own: for the segment of this rank.
     """
-    local, slots = channel.local, None
+    local, blocks = channel.local, None
     await reduce_binomial(local, accumulator, 0)
     if local.rank == 0:
-        await swap(channel, accumulator.slot(), whole)
-        slots = [whole.part(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
-    await scatter_linear(local, slots, own, 0)
+        await swap(channel, accumulator.block(), whole)
+        blocks = [whole.part(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    await scatter_linear(local, blocks, own, 0)

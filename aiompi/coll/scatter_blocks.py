@@ -11,20 +11,20 @@ class ScatterBlocks:
     """A block cut into pieces that differ by at most one byte.
 
     Args:
-        slot: the block.
+        block: the block.
         number: of pieces.
     """
 
-    __slots__ = ("_number", "_slot")
+    __slots__ = ("_number", "_block")
 
-    def __init__(self, slot: Block, number: int) -> None:
-        self._slot = slot
+    def __init__(self, block: Block, number: int) -> None:
+        self._block = block
         self._number = number
 
     def range(self, start: int, stop: int) -> Block:
         """The pieces `start` to `stop - 1` together."""
-        length = self._slot.nbytes
-        return self._slot.part(start * length // self._number, stop * length // self._number)
+        length = self._block.nbytes
+        return self._block.part(start * length // self._number, stop * length // self._number)
 
     async def scatter(self, channel: Channel, root: int) -> None:
         """Bring piece i to the rank i places from the root along a binomial tree, and to those before it in the tree

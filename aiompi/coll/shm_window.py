@@ -23,14 +23,14 @@ _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-def exhibit(channel: Channel, slot: Block, look: Look) -> Coroutine[Any, None, bool]:
-    """Show what a slot holds, and look at what those of all ranks do.
+def exhibit(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, bool]:
+    """Show what a block holds, and look at what those of all ranks do.
 
     A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
     """
-    value, nbytes, room = slot.memory, slot.nbytes, channel.room
+    value, nbytes, room = block.memory, block.nbytes, channel.room
     if value is None:
-        return exhibit_short(channel, lambda: b"".join(slot.payload) if nbytes <= room else b"", look)
+        return exhibit_short(channel, lambda: b"".join(block.payload) if nbytes <= room else b"", look)
     if nbytes <= room:
         return _post(channel, bytes(value), look)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiompi.coll.accumulator import ObjectAccumulator, VectorOperand
+from aiompi.coll.accumulator import ObjectAccumulator, VectorAccumulator
 from aiompi.datatype import resolve_recv, resolve_send
 from aiompi.errors import InternalError
 from aiompi.op import SUM, Op
@@ -33,11 +33,11 @@ def bring(accumulator, number):
 def test_vectors_are_combined_in_rank_order_and_the_contribution_stays(steps, expected):
     value, result = np.array([5]), np.array([-1])
     value.flags.writeable = False
-    accumulator = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
+    accumulator = VectorAccumulator(resolve_send(value), resolve_recv(result), JOIN)
     for number, lower in steps:
         bring(accumulator, number)
         accumulator.absorb(lower=lower)
-    assert accumulator.slot().memory.cast("q")[0] == expected
+    assert accumulator.block().memory.cast("q")[0] == expected
     accumulator.finish()
     assert result == [expected]
     assert value == [5]
@@ -50,7 +50,7 @@ def test_what_others_contribute_is_combined_elsewhere_and_stays(near, op, expect
     for contribution in contributions:
         contribution.flags.writeable = False
     result = np.array([-1])
-    accumulator = VectorOperand(resolve_send(contributions[near or 0]), None, op)
+    accumulator = VectorAccumulator(resolve_send(contributions[near or 0]), None, op)
     accumulator.fold([contribution.data.cast("B") for contribution in contributions], result.data.cast("B"), near)
     assert result == [expected]
     assert contributions == [5, 6, 7]
@@ -59,7 +59,7 @@ def test_what_others_contribute_is_combined_elsewhere_and_stays(near, op, expect
 def test_the_result_may_be_the_contribution():
     result = np.array([5])
     buffer = resolve_recv(result)
-    accumulator = VectorOperand(buffer, buffer, JOIN)
+    accumulator = VectorAccumulator(buffer, buffer, JOIN)
     for number, lower in [(6, False), (4, True), (7, False)]:
         bring(accumulator, number)
         accumulator.absorb(lower=lower)
@@ -69,17 +69,17 @@ def test_the_result_may_be_the_contribution():
 
 def test_no_result_is_wanted_on_the_way():
     value = np.array([5])
-    accumulator = VectorOperand(resolve_send(value), None, JOIN)
+    accumulator = VectorAccumulator(resolve_send(value), None, JOIN)
     bring(accumulator, 6)
     accumulator.absorb(lower=False)
     accumulator.finish()
-    assert accumulator.slot().memory.cast("q")[0] == 56
+    assert accumulator.block().memory.cast("q")[0] == 56
     assert value == [5]
 
 
 def test_an_adopted_result_is_received_where_it_belongs():
     value, result = np.array([5]), np.array([-1])
-    accumulator = VectorOperand(resolve_send(value), resolve_recv(result), JOIN)
+    accumulator = VectorAccumulator(resolve_send(value), resolve_recv(result), JOIN)
     bring(accumulator, 99)
     assert result == [99]
     accumulator.adopt()
@@ -88,7 +88,7 @@ def test_an_adopted_result_is_received_where_it_belongs():
 
 
 def test_memory_does_not_grow_with_the_number_of_ranks():
-    accumulator = VectorOperand(resolve_send(np.array([1])), None, JOIN)
+    accumulator = VectorAccumulator(resolve_send(np.array([1])), None, JOIN)
     used = []
     for step in range(8):
         used.append(accumulator.incoming().memory)
@@ -104,7 +104,7 @@ def test_objects_are_combined_in_rank_order(codec):
         accumulator.incoming().fill(memoryview(bytearray().join(codec.dumps(text)[0])))
         accumulator.absorb(lower=lower)
     assert accumulator.value == "abcd"
-    accumulator.incoming().fill(accumulator.slot().data)
+    accumulator.incoming().fill(accumulator.block().data)
     accumulator.adopt()
     assert accumulator.value == "abcd"
 
@@ -115,11 +115,11 @@ def add(left, right):
 
 
 def vector(value, result, op=SUM):
-    return VectorOperand(resolve_send(value), None if result is None else resolve_recv(result), op)
+    return VectorAccumulator(resolve_send(value), None if result is None else resolve_recv(result), op)
 
 
-def put(slot, *numbers):
-    np.frombuffer(slot.memory, int)[:] = numbers
+def put(block, *numbers):
+    np.frombuffer(block.memory, int)[:] = numbers
 
 
 def bring_items(accumulator, *numbers):
@@ -141,7 +141,7 @@ def test_parts_are_combined_apart_and_joined(wanted, op):
         high.absorb(lower=False)
     accumulator.join(low, high)
     accumulator.finish()
-    assert accumulator.slot().memory.cast("q").tolist() == [10, 21, 4, 7, 10]
+    assert accumulator.block().memory.cast("q").tolist() == [10, 21, 4, 7, 10]
     assert result.tolist() == ([10, 21, 4, 7, 10] if wanted else [-1] * 5)
     assert value.tolist() == list(range(5))
 
@@ -178,7 +178,7 @@ def test_parts_are_combined_without_copies_where_the_order_is_free():
     part = accumulator.part(0, 2)
     incoming = part.incoming().memory
     part.absorb(lower=True)
-    assert part.slot().memory is incoming
+    assert part.block().memory is incoming
 
 
 def test_a_part_that_was_left_as_it_is_may_be_kept():
@@ -194,13 +194,13 @@ def test_what_came_in_may_be_combined_by_itself_first(in_place):
     value, result = np.array([5]), np.array([-1])
     buffer = resolve_recv(result)
     result[:] = 5
-    accumulator = VectorOperand(buffer if in_place else resolve_send(value), buffer, JOIN)
+    accumulator = VectorAccumulator(buffer if in_place else resolve_send(value), buffer, JOIN)
     last, between = accumulator.incoming(), accumulator.room()
     put(last, 7)
     put(between, 6)
     higher = accumulator.started(last)
     higher.take(between, lower=True)
-    accumulator.take(higher.slot(), lower=False)
+    accumulator.take(higher.block(), lower=False)
     accumulator.finish()
     assert (value, result) == ([5], [567])
 
@@ -208,7 +208,7 @@ def test_what_came_in_may_be_combined_by_itself_first(in_place):
 def test_parts_of_a_ring_share_one_piece_of_memory():
     result = np.arange(8)
     buffer = resolve_recv(result)
-    accumulator = VectorOperand(buffer, buffer, SUM)
+    accumulator = VectorAccumulator(buffer, buffer, SUM)
     parts = [accumulator.part(i, i + 2) for i in range(0, 8, 2)]
     addresses = set()
     for part in parts:
@@ -228,7 +228,7 @@ def test_parts_of_a_ring_share_one_piece_of_memory():
         lambda o: o.replacement(),
         lambda o: o.join(),
         lambda o: o.keep(o),
-        lambda o: o.started(o.slot()),
+        lambda o: o.started(o.block()),
     ],
 )
 def test_objects_cannot_be_cut(use, codec):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aiompi.coll import buffers, objects
-from aiompi.coll.accumulator import ObjectAccumulator, VectorOperand
+from aiompi.coll.accumulator import ObjectAccumulator, VectorAccumulator
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import IN_PLACE, TWOINT, resolve_recv, resolve_send
@@ -120,7 +120,7 @@ def allreduce(world, size, root, count):
 def started(comm, collective, value, result, op, *args):
     """Start a reduction with the algorithm that the settings name, without the checks of arguments."""
     buffer = resolve_send(value)
-    accumulator = VectorOperand(buffer, None if result is None else resolve_recv(result), op)
+    accumulator = VectorAccumulator(buffer, None if result is None else resolve_recv(result), op)
     algorithm = select(comm, COLLECTIVES[collective], buffer.nbytes, op.commute)
 
     async def run(channel):

@@ -1,4 +1,4 @@
-"""Slots, and messages that are longer or shorter than theirs."""
+"""Blocks, and messages that are longer or shorter than theirs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from aiompi.coll.block import Block, Bundle
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 
 
-def exchange(world, sent, slot):
-    """Send a slot from rank 0 into one of rank 1."""
+def exchange(world, sent, block):
+    """Send a block from rank 0 into one of rank 1."""
 
     def call(comm):
         async def run(channel):
-            await (slot.irecv(channel, 0) if channel.rank else sent.isend(channel, 1))
+            await (block.irecv(channel, 0) if channel.rank else sent.isend(channel, 1))
 
         return comm.start(run, "Test")
 
@@ -24,24 +24,24 @@ def exchange(world, sent, slot):
 
 def test_a_block_is_sent_from_and_received_into_its_own_memory(world):
     memory, other = bytearray(b"abc"), bytearray(3)
-    slot = Block(memoryview(other))
-    exchange(world, Block(memoryview(memory)), slot)
+    block = Block(memoryview(other))
+    exchange(world, Block(memoryview(memory)), block)
     assert other == memory
-    assert slot.payload[0].obj is other
+    assert block.payload[0].obj is other
 
 
 def test_an_object_slot_takes_any_length_and_passes_on_what_came(world):
-    slot, last = Block(), Block()
-    exchange(world, Block.holding((b"ab", memoryview(b"cde")), 5), slot)
-    assert slot.nbytes == 5
-    exchange(world, slot, last)
+    block, last = Block(), Block()
+    exchange(world, Block.holding((b"ab", memoryview(b"cde")), 5), block)
+    assert block.nbytes == 5
+    exchange(world, block, last)
     assert last.data == b"abcde"
 
 
 def test_an_empty_message_fills_an_object_slot(world):
-    slot = Block.holding((b"old",), 3)
-    exchange(world, Block(), slot)
-    assert (slot.nbytes, slot.data) == (0, b"")
+    block = Block.holding((b"old",), 3)
+    exchange(world, Block(), block)
+    assert (block.nbytes, block.data) == (0, b"")
 
 
 @pytest.mark.spec("S4.1-3")
@@ -57,17 +57,17 @@ def test_other_amounts_than_expected_are_reported_with_both_figures(sent, error,
 
 def test_a_copy_has_memory_of_its_own():
     original = bytearray(b"abc")
-    block, whole = Block(memoryview(bytearray(3))), Block()
-    for slot in (block, whole):
-        slot.copy(Block(memoryview(original)))
+    sized, whole = Block(memoryview(bytearray(3))), Block()
+    for block in (sized, whole):
+        block.copy(Block(memoryview(original)))
     original[:] = b"xyz"
-    assert block.data == whole.data == b"abc"
+    assert sized.data == whole.data == b"abc"
 
 
 def test_copying_a_slot_to_itself_leaves_it_as_it_is():
-    slot = Block.holding((b"a", b"b"), 2)
-    slot.copy(slot)
-    assert slot.payload == (b"a", b"b")
+    block = Block.holding((b"a", b"b"), 2)
+    block.copy(block)
+    assert block.payload == (b"a", b"b")
 
 
 def test_a_part_of_a_block_shares_its_memory():
@@ -95,7 +95,7 @@ def test_a_bundle_is_one_message_into_all_its_slots(lengths, world):
         return comm.start(run, "Test")
 
     ranks.results(call)
-    assert [slot.data for slot in received] == [b"a" * n for n in lengths]
+    assert [block.data for block in received] == [b"a" * n for n in lengths]
     assert ranks.sent[0] == {"messages": 1, "bytes": sum(lengths)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiompi.coll import buffers
-from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import resolve_send
@@ -19,7 +19,7 @@ SEGMENT = 1000
 
 
 def reduction(comm, name, m, *args):
-    accumulator = VectorOperand(resolve_send(np.zeros(m, "B")), None, SUM)
+    accumulator = VectorAccumulator(resolve_send(np.zeros(m, "B")), None, SUM)
     algorithm = select(comm, COLLECTIVES[name], m)
     return comm.start(lambda channel: algorithm(channel, accumulator, *args), name)
 
@@ -191,7 +191,7 @@ SENT = {
     ("allreduce", "linear"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("allreduce", "recursive_doubling"): lambda n, m: allreduce(n, m, 1, m * log2(power_of(n))),
     ("allreduce", "rabenseifner"): lambda n, m: allreduce(n, m, 2, 2 * (power_of(n) - 1) * m // power_of(n)),
-    ("allreduce", "shared"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
+    ("allreduce", "shm_segments"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("allreduce", "ring"): lambda n, m: everyone(n, 2 * (n - 1), 2 * (n - 1) * m // n),
     ("reduce_scatter", "recursive_halving"): halving,
     ("reduce_scatter", "pairwise"): lambda n, m: everyone(n, n - 1, (n - 1) * m // n),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.block import Block
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
@@ -137,7 +137,7 @@ def reduced(name, algorithm, ranks, vectors, root=0, op=SUM, counts=None, in_pla
         target = results[rank][: kept[rank]] if name != "reduce" or rank == root else None
         sent = resolve_send(results[rank] if in_place and target is not None and not counts else given[rank])
         place = None if target is None else resolve_recv(target)
-        accumulators.append(VectorOperand(place if in_place and place and not counts else sent, place, op))
+        accumulators.append(VectorAccumulator(place if in_place and place and not counts else sent, place, op))
         wanted.append(target)
     extra = (root,) if name == "reduce" else (counts,) if name == "reduce_scatter" else ()
     run(ranks, name, algorithm, [(accumulator, *extra) for accumulator in accumulators], commute=op.commute)
@@ -244,7 +244,7 @@ def test_items_with_gaps_are_cut_between_items(name, algorithm, size, count, roo
     triples = np.arange(size * count * 3, dtype="i").reshape(size, count, 3)
     results = [np.full((kept[rank], 3), -1, "i") for rank in range(size)]
     accumulators = [
-        VectorOperand(resolve_send([triple, count, ends]), resolve_recv([result, len(result), ends]), op)
+        VectorAccumulator(resolve_send([triple, count, ends]), resolve_recv([result, len(result), ends]), op)
         for triple, result in zip(triples, results, strict=True)
     ]
     extra = (root,) if name == "reduce" else (counts,) if name == "reduce_scatter" else ()

@@ -47,20 +47,20 @@ class ShadeAccumulator(Accumulator):
     def memory(self) -> memoryview:
         return self._memory
 
-    def slot(self) -> Block:
+    def block(self) -> Block:
         return Shade(self._memory)
 
     def incoming(self) -> Block:
-        return self.slot()
+        return self.block()
 
     def room(self) -> Block:
-        return self.slot()
+        return self.block()
 
     def started(self, room: Block) -> ShadeAccumulator:
         return self
 
     def replacement(self) -> Block:
-        return self.slot()
+        return self.block()
 
     def absorb(self, lower: bool) -> None:
         self._node.combine(len(self._memory))

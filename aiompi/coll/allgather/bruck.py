@@ -8,7 +8,7 @@ from aiompi.coll.block import Block, Bundle
 from aiompi.comm import Channel
 
 
-async def bruck(channel: Channel, slots: Sequence[Block]) -> None:
+async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
     """Send all that is held to the rank 1, 2, 4, ... places below, and receive as much from above.
 
     Steps: ceil(log2 n). Per rank, for m bytes each: as many messages and (n - 1) * m bytes sent, as many received; both
@@ -26,7 +26,7 @@ async def bruck(channel: Channel, slots: Sequence[Block]) -> None:
     rank, size = channel.rank, channel.size
 
     def run(first: int, length: int) -> Bundle:
-        return Bundle([slots[i % size] for i in range(first, first + length)])
+        return Bundle([blocks[i % size] for i in range(first, first + length)])
 
     held = 1
     while held < size:

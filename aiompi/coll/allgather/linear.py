@@ -8,7 +8,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, slots: Sequence[Block]) -> None:
+async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
     """Start the receives from all ranks, then the sends of the own contribution to all, and wait for them.
 
     A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per rank,
@@ -20,8 +20,10 @@ async def linear(channel: Channel, slots: Sequence[Block]) -> None:
         rank 0: 1 2 3 4   rank 1: 2 3 4 0   rank 2: 3 4 0 1   rank 3: 4 0 1 2   rank 4: 0 1 2 3
     """
     rank, size = channel.rank, channel.size
-    arrivals = [slots[(rank - distance) % size].irecv(channel, (rank - distance) % size) for distance in range(1, size)]
-    sends = slots[rank].multicast(channel, [(rank + distance) % size for distance in range(1, size)])
+    arrivals = [
+        blocks[(rank - distance) % size].irecv(channel, (rank - distance) % size) for distance in range(1, size)
+    ]
+    sends = blocks[rank].multicast(channel, [(rank + distance) % size for distance in range(1, size)])
     for arrival in arrivals:
         await arrival
     for send in sends:

@@ -9,7 +9,7 @@ from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def recursive_doubling(channel: Channel, slots: Sequence[Block]) -> None:
+async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
     """Exchange all that is held with the partner 1, 2, 4, ... places away, so that blocks double in size.
 
     Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
@@ -29,28 +29,28 @@ async def recursive_doubling(channel: Channel, slots: Sequence[Block]) -> None:
     rank, size = channel.rank, channel.size
     fold = Pof2(rank, size)
     if fold.position is None:
-        await slots[rank].isend(channel, rank - 1)
-        await _others(slots, rank).irecv(channel, rank - 1)
+        await blocks[rank].isend(channel, rank - 1)
+        await _others(blocks, rank).irecv(channel, rank - 1)
         return
     if fold.partner is not None:
-        await slots[fold.partner].irecv(channel, fold.partner)
+        await blocks[fold.partner].irecv(channel, fold.partner)
     distance = 1
     while distance < fold.power:
         own = fold.position & -distance
         partner = fold.rank(fold.position ^ distance)
-        arrival = _block(slots, fold, own ^ distance, distance).irecv(channel, partner)
-        send = _block(slots, fold, own, distance).isend(channel, partner)
+        arrival = _block(blocks, fold, own ^ distance, distance).irecv(channel, partner)
+        send = _block(blocks, fold, own, distance).isend(channel, partner)
         await arrival
         await send
         distance *= 2
     if fold.partner is not None:
-        await _others(slots, fold.partner).isend(channel, fold.partner)
+        await _others(blocks, fold.partner).isend(channel, fold.partner)
 
 
-def _block(slots: Sequence[Block], fold: Pof2, position: int, length: int) -> Bundle:
+def _block(blocks: Sequence[Block], fold: Pof2, position: int, length: int) -> Bundle:
     """What belongs to `length` positions."""
-    return Bundle(slots[fold.first(position) : fold.first(position + length)])
+    return Bundle(blocks[fold.first(position) : fold.first(position + length)])
 
 
-def _others(slots: Sequence[Block], rank: int) -> Bundle:
-    return Bundle([*slots[:rank], *slots[rank + 1 :]])
+def _others(blocks: Sequence[Block], rank: int) -> Bundle:
+    return Bundle([*blocks[:rank], *blocks[rank + 1 :]])

@@ -8,7 +8,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def ring(channel: Channel, slots: Sequence[Block]) -> None:
+async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
     """Pass to the right neighbour what came last from the left one, its own contribution first.
 
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
@@ -25,10 +25,10 @@ async def ring(channel: Channel, slots: Sequence[Block]) -> None:
     """
     rank, size = channel.rank, channel.size
     left, right = (rank - 1) % size, (rank + 1) % size
-    arrivals = [slots[(left - step) % size].irecv(channel, left) for step in range(size - 1)]
+    arrivals = [blocks[(left - step) % size].irecv(channel, left) for step in range(size - 1)]
     sends = []
     for step, arrival in enumerate(arrivals):
-        sends.append(slots[(rank - step) % size].isend(channel, right))
+        sends.append(blocks[(rank - step) % size].isend(channel, right))
         await arrival
     for send in sends:
         await send

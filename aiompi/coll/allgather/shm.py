@@ -11,7 +11,7 @@ from aiompi.coll.shm_window import exhibit
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, slots: Sequence[Block]) -> None:
+async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
     """Show the own block in shared memory, and copy those of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
@@ -30,7 +30,7 @@ async def shm(channel: Channel, slots: Sequence[Block]) -> None:
     def look(views: Sequence[bytes | memoryview]) -> None:
         # Each begins with another rank, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
-            slots[other].store(views[other])
+            blocks[other].store(views[other])
 
-    if not await exhibit(channel, slots[rank], look):
-        await (ring if slots[rank].memory is None else bruck)(channel, slots)
+    if not await exhibit(channel, blocks[rank], look):
+        await (ring if blocks[rank].memory is None else bruck)(channel, blocks)

@@ -29,13 +29,13 @@ async def linear(channel: Channel, accumulator: Accumulator) -> None:
     others = [(rank + distance) % size for distance in range(1, size)]
     rooms = {other: own.room() for other in others}
     arrivals = {other: rooms[other].irecv(channel, other) for other in others}
-    for send in [parts[other].slot().isend(channel, other) for other in others]:
+    for send in [parts[other].block().isend(channel, other) for other in others]:
         await send
     results = [parts[other].replacement().irecv(channel, other) for other in others]
     for other in (*range(rank - 1, -1, -1), *range(rank + 1, size)):
         await arrivals[other]
         own.take(rooms[other], lower=other < rank)
-    for send in own.slot().multicast(channel, others):
+    for send in own.block().multicast(channel, others):
         await send
     for result in results:
         await result

@@ -32,7 +32,7 @@ async def rabenseifner(channel: Channel, accumulator: Accumulator) -> None:
     rank = channel.rank
     fold = Pof2(rank, channel.size)
     if fold.position is None:
-        await accumulator.slot().isend(channel, rank - 1)
+        await accumulator.block().isend(channel, rank - 1)
         await accumulator.replacement().irecv(channel, rank - 1)
         return
     if fold.partner is not None:
@@ -40,9 +40,9 @@ async def rabenseifner(channel: Channel, accumulator: Accumulator) -> None:
         accumulator.absorb(lower=False)
     for half in reversed(await halve(channel, accumulator, fold, fold.position)):
         arrival = half.given.replacement().irecv(channel, half.partner)
-        send = half.kept.slot().isend(channel, half.partner)
+        send = half.kept.block().isend(channel, half.partner)
         await arrival
         await send
         half.whole.join(half.kept, half.given)
     if fold.partner is not None:
-        await accumulator.slot().isend(channel, fold.partner)
+        await accumulator.block().isend(channel, fold.partner)

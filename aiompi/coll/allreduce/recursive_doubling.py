@@ -28,7 +28,7 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
     rank = channel.rank
     fold = Pof2(rank, channel.size)
     if fold.position is None:
-        await accumulator.slot().isend(channel, rank - 1)
+        await accumulator.block().isend(channel, rank - 1)
         await accumulator.incoming().irecv(channel, rank - 1)
         accumulator.adopt()
         return
@@ -40,4 +40,4 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
         await exchange(channel, accumulator, accumulator, fold.rank(fold.position ^ distance))
         distance *= 2
     if fold.partner is not None:
-        await accumulator.slot().isend(channel, fold.partner)
+        await accumulator.block().isend(channel, fold.partner)

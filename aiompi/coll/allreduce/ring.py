@@ -33,7 +33,7 @@ async def ring(channel: Channel, accumulator: Accumulator) -> None:
         outgoing, part = parts[(rank - step) % size], parts[(left - step) % size]
         collecting = step < size - 1
         arrival = (part.incoming() if collecting else part.replacement()).irecv(channel, left)
-        send = outgoing.slot().isend(channel, right)
+        send = outgoing.block().isend(channel, right)
         await arrival
         if collecting:
             part.absorb(lower=left < rank)

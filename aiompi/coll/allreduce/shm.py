@@ -23,5 +23,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    if not await exhibit(channel, accumulator.slot(), accumulator.combine):
+    if not await exhibit(channel, accumulator.block(), accumulator.combine):
         await recursive_doubling(channel, accumulator)

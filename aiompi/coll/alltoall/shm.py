@@ -33,16 +33,16 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
     rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
     # Each begins with another rank, so that not all read the same memory.
     others = (*range(rank + 1, size), *range(rank))
-    blocks = [slice(i * nbytes, (i + 1) * nbytes) for i in range(size)]
+    ranges = [slice(i * nbytes, (i + 1) * nbytes) for i in range(size)]
 
     def write(memory: memoryview) -> None:
         for other in others:
-            memory[blocks[other]] = outgoing[other].data
+            memory[ranges[other]] = outgoing[other].data
 
     def look(views: Sequence[bytes | memoryview]) -> None:
         incoming[rank].copy(outgoing[rank])
         for other in others:
-            incoming[other].store(views[other][blocks[rank]])
+            incoming[other].store(views[other][ranges[rank]])
 
     return exhibit_written(channel, size * nbytes, write, look)
 
@@ -52,16 +52,16 @@ def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequenc
     rank, lengths = channel.rank, _lengths(channel.size)
 
     def make() -> bytes:
-        own = [slot.nbytes for slot in outgoing]
+        own = [block.nbytes for block in outgoing]
         if lengths.size + sum(own) > channel.room:
             return b""
-        return b"".join([lengths.pack(*own), *[piece for slot in outgoing for piece in slot.payload]])
+        return b"".join([lengths.pack(*own), *[piece for block in outgoing for piece in block.payload]])
 
     def look(views: Sequence[bytes | memoryview]) -> None:
-        for slot, view in zip(incoming, views, strict=True):
+        for block, view in zip(incoming, views, strict=True):
             theirs = lengths.unpack_from(view)
             start = lengths.size + sum(theirs[:rank])
-            slot.store(view[start : start + theirs[rank]])
+            block.store(view[start : start + theirs[rank]])
 
     return exhibit_short(channel, make, look)
 

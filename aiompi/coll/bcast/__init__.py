@@ -1,4 +1,4 @@
 """Broadcast (section 4.4).
 
-Algorithms take the channel, a slot that is filled at the root and gets filled everywhere else, and the root.
+Algorithms take the channel, a filled block at the root and gets filled everywhere else, and the root.
 """

@@ -6,7 +6,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def binomial(channel: Channel, slot: Block, root: int) -> None:
+async def binomial(channel: Channel, block: Block, root: int) -> None:
     """Receive from the parent, then send to all children, those with the largest subtrees first.
 
     Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit; its children
@@ -28,11 +28,11 @@ async def binomial(channel: Channel, slot: Block, root: int) -> None:
     while bit < size and not relative & bit:
         bit *= 2
     if relative:
-        await slot.irecv(channel, (rank - bit) % size)
+        await block.irecv(channel, (rank - bit) % size)
     children = []
     while bit > 1:
         bit //= 2
         if relative + bit < size:
             children.append((rank + bit) % size)
-    for send in slot.multicast(channel, children):
+    for send in block.multicast(channel, children):
         await send

@@ -6,7 +6,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, slot: Block, root: int) -> None:
+async def linear(channel: Channel, block: Block, root: int) -> None:
     """The root sends to every other rank.
 
     Steps: 1. Per rank, for m bytes: 1 message received, except at the root, which sends n - 1, that is (n - 1) * m
@@ -19,7 +19,7 @@ async def linear(channel: Channel, slot: Block, root: int) -> None:
          1 2   3 4
     """
     if channel.rank != root:
-        await slot.irecv(channel, root)
+        await block.irecv(channel, root)
         return
-    for send in slot.multicast(channel, [rank for rank in range(channel.size) if rank != root]):
+    for send in block.multicast(channel, [rank for rank in range(channel.size) if rank != root]):
         await send

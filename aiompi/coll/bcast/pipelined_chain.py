@@ -11,7 +11,7 @@ from aiompi.comm import Channel
 SEGMENT: Final = 128 * 2**10
 
 
-async def pipelined_chain(channel: Channel, slot: Block, root: int) -> None:
+async def pipelined_chain(channel: Channel, block: Block, root: int) -> None:
     """Receive segment after segment from the rank before, and pass each on to the next while more arrive.
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.
@@ -28,8 +28,8 @@ async def pipelined_chain(channel: Channel, slot: Block, root: int) -> None:
     """
     rank, size = channel.rank, channel.size
     last = (root - 1) % size
-    starts = range(0, slot.nbytes or 1, SEGMENT)
-    segments = [slot.part(start, start + SEGMENT) for start in starts]
+    starts = range(0, block.nbytes or 1, SEGMENT)
+    segments = [block.part(start, start + SEGMENT) for start in starts]
     arrivals = [] if rank == root else [segment.irecv(channel, (rank - 1) % size) for segment in segments]
     sends = []
     for number, segment in enumerate(segments):

@@ -7,7 +7,7 @@ from aiompi.coll.scatter_blocks import ScatterBlocks
 from aiompi.comm import Channel
 
 
-async def scatter_recursive_doubling(channel: Channel, slot: Block, root: int) -> None:
+async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) -> None:
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
@@ -29,9 +29,9 @@ async def scatter_recursive_doubling(channel: Channel, slot: Block, root: int) -
     power = 1 << (size.bit_length() - 1)
     place = (rank - root) % size
     if place >= power:
-        await slot.irecv(channel, (rank - power) % size)
+        await block.irecv(channel, (rank - power) % size)
         return
-    pieces = ScatterBlocks(slot, power)
+    pieces = ScatterBlocks(block, power)
     await pieces.scatter(channel, root)
     distance = 1
     while distance < power:
@@ -43,4 +43,4 @@ async def scatter_recursive_doubling(channel: Channel, slot: Block, root: int) -
         await send
         distance *= 2
     if place + power < size:
-        await slot.isend(channel, (rank + power) % size)
+        await block.isend(channel, (rank + power) % size)

@@ -8,7 +8,7 @@ from aiompi.coll.scatter_blocks import ScatterBlocks
 from aiompi.comm import Channel
 
 
-async def scatter_ring(channel: Channel, slot: Block, root: int) -> None:
+async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
     """Scatter the block in n pieces along a binomial tree, then pass the pieces around a ring.
 
     Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: the root sends ceil(log2 n) messages and (n - 1) / n * m bytes
@@ -29,7 +29,7 @@ async def scatter_ring(channel: Channel, slot: Block, root: int) -> None:
         step 7    abcde    abcde    abcde    abcde    abcde
     """
     size = channel.size
-    pieces = ScatterBlocks(slot, size)
+    pieces = ScatterBlocks(block, size)
     await pieces.scatter(channel, root)
     places = [(rank - root) % size for rank in range(size)]
     await ring(channel, [pieces.range(place, place + 1) for place in places])

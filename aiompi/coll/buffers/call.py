@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import errors
-from aiompi.coll.accumulator import VectorOperand
+from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.buffers.stage import ExternalStage, Stage
-from aiompi.coll.external import ExternalOperand
+from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.intercomm import remote_root
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select_for_buffers
@@ -97,12 +97,12 @@ class Call:
     # What moves while it runs: in external32 where the communicator spans IMPI clients.
 
     def stage(self) -> Stage:
-        """For the slots of one run."""
+        """For the blocks of one run."""
         return Stage() if self.comm.native else ExternalStage()
 
-    def accumulator(self, value: Buffer, result: Buffer | None, op: Op) -> VectorOperand:
-        """For one run of a reduction; see `VectorOperand`."""
-        return VectorOperand(value, result, op) if self.comm.native else ExternalOperand(value, result, op)
+    def accumulator(self, value: Buffer, result: Buffer | None, op: Op) -> VectorAccumulator:
+        """For one run of a reduction; see `VectorAccumulator`."""
+        return VectorAccumulator(value, result, op) if self.comm.native else ExternalAccumulator(value, result, op)
 
     def nbytes(self, count: int, datatype: Datatype) -> int:
         """Length of a message of so many items."""

@@ -39,8 +39,8 @@ def bcast(call: Call, spec: object, root: int) -> Run:
     async def run(channel: Channel) -> None:
         stage = call.stage()
         if buffer is not None:
-            slot = stage.outgoing(buffer) if root == ROOT else stage.incoming(buffer)
-            await intercomm.bcast(channel, slot, root)
+            block = stage.outgoing(buffer) if root == ROOT else stage.incoming(buffer)
+            await intercomm.bcast(channel, block, root)
         stage.finish()
 
     return run
@@ -65,8 +65,8 @@ def _scatter(
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        slots = None if sources is None else [stage.outgoing(source) for source in sources]
-        await intercomm.scatter(channel, slots, None if own is None else stage.incoming(own), root)
+        blocks = None if sources is None else [stage.outgoing(source) for source in sources]
+        await intercomm.scatter(channel, blocks, None if own is None else stage.incoming(own), root)
         stage.finish()
 
     return run
@@ -91,8 +91,8 @@ def _gather(
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        slots = None if places is None else [stage.incoming(place) for place in places]
-        await intercomm.gather(channel, None if own is None else stage.outgoing(own), slots, root)
+        blocks = None if places is None else [stage.incoming(place) for place in places]
+        await intercomm.gather(channel, None if own is None else stage.outgoing(own), blocks, root)
         stage.finish()
 
     return run

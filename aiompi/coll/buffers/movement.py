@@ -82,9 +82,9 @@ def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: i
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        slots = None if sources is None else [stage.outgoing(source) for source in sources]
-        slot = slots[root] if slots is not None and in_place else stage.incoming(own)
-        await algorithm(channel, slots, slot, root)
+        blocks = None if sources is None else [stage.outgoing(source) for source in sources]
+        block = blocks[root] if blocks is not None and in_place else stage.incoming(own)
+        await algorithm(channel, blocks, block, root)
         stage.finish()
 
     return run
@@ -162,9 +162,9 @@ def _allgather(call: Call, sendspec: object, places: list[Buffer], *, equal: boo
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        slot, slots = stage.contribution(own, places)
-        slots[channel.rank].copy(slot)
-        await algorithm(channel, slots)
+        block, blocks = stage.contribution(own, places)
+        blocks[channel.rank].copy(block)
+        await algorithm(channel, blocks)
         stage.finish()
 
     return run

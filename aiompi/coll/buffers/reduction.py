@@ -196,10 +196,10 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
 
     async def run(channel: Channel) -> None:
-        slots = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]
-        slots[channel.rank].data[:] = recvbuf.count.to_bytes(COUNT_BYTES, "little")
-        await exchange(channel, slots)
-        counts = [int.from_bytes(slot.data, "little") for slot in slots]
+        blocks = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]
+        blocks[channel.rank].data[:] = recvbuf.count.to_bytes(COUNT_BYTES, "little")
+        await exchange(channel, blocks)
+        counts = [int.from_bytes(block.data, "little") for block in blocks]
         await _reduce_scatter(call, sendbuf, recvbuf, counts, op)(channel)
 
     return lambda channel: in_one_turn(channel, lambda: run(channel))

@@ -25,7 +25,7 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
     rank, size = channel.rank, channel.size
     arrival = accumulator.incoming().irecv(channel, rank - 1) if rank else None
     if rank + 1 < size:
-        await accumulator.slot().isend(channel, rank + 1)
+        await accumulator.block().isend(channel, rank + 1)
     if arrival is None:
         return
     await arrival

@@ -32,5 +32,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         if rank:
             accumulator.combine(views[:rank])
 
-    if not await exhibit(channel, accumulator.slot(), look):
+    if not await exhibit(channel, accumulator.block(), look):
         await recursive_doubling(channel, accumulator)

@@ -10,7 +10,7 @@ from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 
 
-async def binomial(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
+async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """Receive the blocks of the subtrees below, and send them to the parent, the own block first.
 
     Ranks are counted from the root; a rank has the blocks of those that follow it in its subtree. Steps: ceil(log2 n).
@@ -29,10 +29,10 @@ async def binomial(channel: Channel, own: Block, slots: Sequence[Block] | None, 
     rank, size = channel.rank, channel.size
     tree = Tree(rank, size, root)
     length = own.nbytes
-    if slots is not None:
-        slots[root].copy(own)
+    if blocks is not None:
+        blocks[root].copy(own)
         bundles = [
-            Bundle([slots[(child + i) % size] for i in range(span)]).irecv(channel, child)
+            Bundle([blocks[(child + i) % size] for i in range(span)]).irecv(channel, child)
             for child, _, span in tree.children()
         ]
         for bundle in bundles:

@@ -8,7 +8,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
+async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once.
 
     Steps: 1, in which the root receives n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
@@ -20,10 +20,10 @@ async def linear(channel: Channel, own: Block, slots: Sequence[Block] | None, ro
              > 1 <---- 3
                 `----- 4
     """
-    if slots is None:
+    if blocks is None:
         await own.isend(channel, root)
         return
-    arrivals = [slots[rank].irecv(channel, rank) for rank in range(channel.size) if rank != root]
-    slots[root].copy(own)
+    arrivals = [blocks[rank].irecv(channel, rank) for rank in range(channel.size) if rank != root]
+    blocks[root].copy(own)
     for arrival in arrivals:
         await arrival

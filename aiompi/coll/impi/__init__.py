@@ -5,8 +5,8 @@ has a master, the lowest of its ranks (`masters`); it speaks for the others wher
 himself where they are long, of `xsize` bytes or more. Up to `maxlinear` masters send straight to the root, more of them
 along trees (`trees`). Within a client anything is allowed: there the native algorithms run.
 
-The algorithms move slots and accumulators, as their siblings do, whose content is in external32. They take a channel of
-the communicator; `span` finds out of it who is where. All messages are sent, also those of no bytes.
+The algorithms move blocks and accumulators, as the native ones do; the content is in external32. They take a channel of
+the communicator, from which `span` derives the clients of the members. Messages of 0 bytes are sent, too.
 
 Chapter 4 has the collectives of MPI-1. What came later has no counterpart in other implementations of IMPI; over
 clients it is only for jobs in which all are aiompi, and runs native algorithms on `EXTENSION_TAG`. Reduce_scatter_block

@@ -11,33 +11,33 @@ from aiompi.coll.impi.gatherv import gatherv
 from aiompi.comm import Channel
 
 
-async def allgather(channel: Channel, slots: Sequence[Block]) -> None:
+async def allgather(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gather to rank 0, then Bcast of all blocks in rank order.
 
     Between clients, for n ranks of m bytes: the messages of Gather, whose crossover depends on m, and those of a Bcast
     of n * m bytes.
 
     Args:
-        slots: one with memory for each rank, of which that of this rank is filled.
+        blocks: one with memory for each rank, of which that of this rank is filled.
     """
-    await gather(channel, slots[channel.rank], None if channel.rank else slots, 0)
-    await _spread(channel, slots)
+    await gather(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread(channel, blocks)
 
 
-async def allgatherv(channel: Channel, slots: Sequence[Block]) -> None:
+async def allgatherv(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gatherv to rank 0, then Bcast of all blocks in rank order, whatever their places in memory.
 
     Between clients: the messages of Gatherv, the Bcast of its 4 bytes included, and those of a Bcast of all bytes.
     """
-    await gatherv(channel, slots[channel.rank], None if channel.rank else slots, 0)
-    await _spread(channel, slots)
+    await gatherv(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread(channel, blocks)
 
 
-async def _spread(channel: Channel, slots: Sequence[Block]) -> None:
+async def _spread(channel: Channel, blocks: Sequence[Block]) -> None:
     """Bring all blocks from rank 0 to everybody, in one message."""
-    lengths = [slot.nbytes for slot in slots]
-    whole = Block.of(sum(lengths)) if channel.rank else Bundle(slots).joined()
+    lengths = [block.nbytes for block in blocks]
+    whole = Block.of(sum(lengths)) if channel.rank else Bundle(blocks).joined()
     await bcast(channel, whole, 0)
     if channel.rank:
-        for slot, block in zip(slots, whole.cut(lengths), strict=True):
-            slot.copy(block)
+        for block, part in zip(blocks, whole.cut(lengths), strict=True):
+            block.copy(part)

@@ -22,7 +22,7 @@ async def ordered(channel: Channel, accumulator: Accumulator) -> None:
 
 async def _spread(channel: Channel, accumulator: Accumulator) -> None:
     """Bring the accumulator of rank 0 to everybody."""
-    slot = accumulator.incoming() if channel.rank else accumulator.slot()
-    await bcast(channel, slot, 0)
+    block = accumulator.incoming() if channel.rank else accumulator.block()
+    await bcast(channel, block, 0)
     if channel.rank:
         accumulator.adopt()

@@ -25,8 +25,8 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
         0->2 0->3 0->5   1->2 1->3 1->5   4->2 4->3 4->5
 
     Args:
-        outgoing: a filled slot for each rank, all of one length.
-        incoming: a slot with memory for each rank.
+        outgoing: a filled block for each rank, all of one length.
+        incoming: a block with memory for each rank.
     """
     span = Span(channel, ALLTOALL_TAG)
     if outgoing[0].nbytes >= span.xsize:
@@ -38,8 +38,8 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
     columns = await _exchange(span, Bundle([outgoing[rank] for rank in foreign]).joined(), outgoing[0].nbytes)
     received = Block()
     await scatter_linear(span.local, columns, received, 0)
-    for rank, block in zip(foreign, received.cut([incoming[rank].nbytes for rank in foreign]), strict=True):
-        incoming[rank].copy(block)
+    for rank, piece in zip(foreign, received.cut([incoming[rank].nbytes for rank in foreign]), strict=True):
+        incoming[rank].copy(piece)
 
 
 async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
@@ -60,7 +60,8 @@ async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
     others = span.others(span.rank)
     heights = [masters.num_local_to_master(number) for number in others]
     arriving = [Block.of(height * width * nbytes) for height in heights]
-    arrivals = [slot.irecv(channel, masters.master_rank(number)) for number, slot in zip(others, arriving, strict=True)]
+    sources = [masters.master_rank(number) for number in others]
+    arrivals = [block.irecv(channel, source) for source, block in zip(sources, arriving, strict=True)]
     parts = [row.cut([height * nbytes for height in heights]) for row in rows]
     messages = zip(others, zip(*parts, strict=True), strict=True)
     sends = [Bundle(message).isend(channel, masters.master_rank(number)) for number, message in messages]
@@ -68,7 +69,7 @@ async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
         await arrival
     for send in sends:
         await send
-    blocks = [
-        block for slot, height in zip(arriving, heights, strict=True) for block in slot.cut([nbytes] * height * width)
+    pieces = [
+        piece for block, height in zip(arriving, heights, strict=True) for piece in block.cut([nbytes] * height * width)
     ]
-    return [Bundle(blocks[column::width]).joined() for column in range(width)]
+    return [Bundle(pieces[column::width]).joined() for column in range(width)]

@@ -17,7 +17,7 @@ async def alltoallv(channel: Channel, outgoing: Sequence[Block], incoming: Seque
     Between clients: a message from every rank to every rank of another client, also if it is empty, of any length.
 
     Args:
-        outgoing: a filled slot for each rank.
-        incoming: a slot with memory for each rank.
+        outgoing: a filled block for each rank.
+        incoming: a block with memory for each rank.
     """
     await linear(Span(channel, ALLTOALLV_TAG).channel, outgoing, incoming)

@@ -10,7 +10,7 @@ from aiompi.coll.impi.trees import high_children, high_parent
 from aiompi.comm import Channel
 
 
-async def bcast(channel: Channel, slot: Block, root: int) -> None:
+async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the masters of the other clients, then within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
@@ -22,27 +22,27 @@ async def bcast(channel: Channel, slot: Block, root: int) -> None:
         5 -> 6, 5 -> 8, 5 -> 0, 6 -> 10, 6 -> 2
 
     Args:
-        slot: filled at the root.
+        block: filled at the root.
         root: rank.
     """
     span = Span(channel, BCAST_TAG)
     relative = span.relative(root)
     if relative is not None:
-        await (_linear if span.linear else _tree)(span, slot, root, relative)
-    await binomial(span.local, slot, span.local_root(root))
+        await (_linear if span.linear else _tree)(span, block, root, relative)
+    await binomial(span.local, block, span.local_root(root))
 
 
-async def _linear(span: Span, slot: Block, root: int, relative: int) -> None:
+async def _linear(span: Span, block: Block, root: int, relative: int) -> None:
     if relative:
-        await span.receive(slot, root)
+        await span.receive(block, root)
         return
-    for send in [span.isend(slot, span.masters.master_rank(number)) for number in span.others(root)]:
+    for send in [span.isend(block, span.masters.master_rank(number)) for number in span.others(root)]:
         await send
 
 
-async def _tree(span: Span, slot: Block, root: int, relative: int) -> None:
+async def _tree(span: Span, block: Block, root: int, relative: int) -> None:
     if relative:
-        await span.receive(slot, span.endpoint(high_parent(relative), root))
+        await span.receive(block, span.endpoint(high_parent(relative), root))
     children = high_children(relative, span.masters.num_masters)
-    for send in [span.isend(slot, span.endpoint(child, root)) for child in children]:
+    for send in [span.isend(block, span.endpoint(child, root)) for child in children]:
         await send

@@ -15,17 +15,17 @@ from aiompi.comm import Channel
 _INT4: Final = struct.Struct(">i")
 
 
-async def are_short(channel: Channel, slots: Sequence[Block] | None, root: int) -> bool:
+async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
     """Let the root tell whether blocks travel together: all follow it, however it compares.
 
     It broadcasts the length of the longest block as one IMPI_INT4, or 0 if that is more than `xsize`. So a length of
     just `xsize` is short, unlike in Gather, and blocks that are all empty are long.
 
     Args:
-        slots: the blocks at the root, None elsewhere.
+        blocks: the blocks at the root, None elsewhere.
         root: rank.
     """
-    longest = max(slot.nbytes for slot in slots) if slots is not None else 0
+    longest = max(block.nbytes for block in blocks) if blocks is not None else 0
     if longest > Span(channel, BCAST_TAG).xsize:
         longest = 0
     bound = Block(memoryview(bytearray(_INT4.pack(longest))))

@@ -12,7 +12,7 @@ from aiompi.coll.impi.trees import low_children, low_parent
 from aiompi.comm import Channel
 
 
-async def gather(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
+async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """Long contributions go straight to the root; of short ones each client sends all of its own in one message.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from every rank of another client to
@@ -20,17 +20,17 @@ async def gather(channel: Channel, own: Block, slots: Sequence[Block] | None, ro
 
     Args:
         own: contribution of this rank.
-        slots: at the root one with memory for each rank; None elsewhere.
+        blocks: at the root one with memory for each rank; None elsewhere.
         root: rank.
     """
     span = Span(channel, GATHER_TAG)
     if own.nbytes < span.xsize:
-        await collect(span, own, slots, root)
+        await collect(span, own, blocks, root)
     else:
-        await linear(span.channel, own, slots, root)
+        await linear(span.channel, own, blocks, root)
 
 
-async def collect(span: Span, own: Block, slots: Sequence[Block] | None, root: int) -> None:
+async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """The masters collect what their clients contribute, and bring it to the root.
 
     A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
@@ -43,11 +43,11 @@ async def collect(span: Span, own: Block, slots: Sequence[Block] | None, root: i
         6 -> 5: 6 7      10 -> 8: 10 11      8 -> 5: 8 9 10 11      2 -> 0: 2 3      0 -> 5: 0 1 2 3
     """
     relative = span.relative(root)
-    if slots is not None:
+    if blocks is not None:
         sources = _sources(span, root)
-        arrivals = [Bundle([slots[rank] for rank in ranks]).irecv(span.channel, source) for source, ranks in sources]
-        blocks = [slots[rank] for rank in span.masters.locals_to_master(span.number)]
-        await linear(span.local, own, blocks, span.local_root(root))
+        arrivals = [Bundle([blocks[rank] for rank in ranks]).irecv(span.channel, source) for source, ranks in sources]
+        local = [blocks[rank] for rank in span.masters.locals_to_master(span.number)]
+        await linear(span.local, own, local, span.local_root(root))
         for arrival in arrivals:
             await arrival
         return

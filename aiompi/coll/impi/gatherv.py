@@ -13,7 +13,7 @@ from aiompi.comm import Channel
 from aiompi.engine import Engine, Request
 
 
-async def gatherv(channel: Channel, own: Block, slots: Sequence[Block] | None, root: int) -> None:
+async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """The root tells whether contributions are short; then as Gather.
 
     Between clients: a Bcast of 4 bytes (see `are_short`), then what `gather` sends with the lengths that there are;
@@ -21,29 +21,29 @@ async def gatherv(channel: Channel, own: Block, slots: Sequence[Block] | None, r
 
     Args:
         own: contribution of this rank, of any length.
-        slots: at the root one with memory for each rank; None elsewhere.
+        blocks: at the root one with memory for each rank; None elsewhere.
         root: rank.
     """
-    short = await are_short(channel, slots, root)
+    short = await are_short(channel, blocks, root)
     span = Span(channel, GATHERV_TAG)
     if short:
-        await collect(span, own, slots, root)
-    elif slots is None:
+        await collect(span, own, blocks, root)
+    elif blocks is None:
         await own.isend(span.channel, root)
     else:
-        await _receive_straight(span, channel.tagged(GATHER_TAG), own, slots)
+        await _receive_straight(span, channel.tagged(GATHER_TAG), own, blocks)
 
 
-async def _receive_straight(span: Span, gather_channel: Channel, own: Block, slots: Sequence[Block]) -> None:
+async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blocks: Sequence[Block]) -> None:
     """Receive long contributions at the root, also from those that send them with the tag of Gather.
 
     So the listing in section 4.13 does. Nothing else from these ranks can be under way in this context.
     """
     arrivals = []
-    for rank in (rank for rank in range(len(slots)) if rank != span.rank):
+    for rank in (rank for rank in range(len(blocks)) if rank != span.rank):
         channels = (span.channel,) if span.is_local(rank) else (span.channel, gather_channel)
-        arrivals.append([slots[rank].irecv(channel, rank) for channel in channels])
-    slots[span.rank].copy(own)
+        arrivals.append([blocks[rank].irecv(channel, rank) for channel in channels])
+    blocks[span.rank].copy(own)
     for candidates in arrivals:
         await (await _first(span.channel.comm.engine, candidates))
 

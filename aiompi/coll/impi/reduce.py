@@ -41,7 +41,7 @@ async def commutative(channel: Channel, accumulator: Accumulator, root: int) -> 
         await span.receive(accumulator.incoming(), source)
         accumulator.absorb(lower=True)
     if relative:
-        await span.isend(accumulator.slot(), target)
+        await span.isend(accumulator.block(), target)
 
 
 async def ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
@@ -55,7 +55,7 @@ async def ordered(channel: Channel, accumulator: Accumulator, root: int) -> None
         root: rank.
     """
     span = Span(channel, REDUCE_TAG)
-    own = accumulator.slot()
+    own = accumulator.block()
     if span.rank != root:
         await span.isend(own, root)
         return

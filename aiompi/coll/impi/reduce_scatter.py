@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
-from aiompi.coll.external import ExternalOperand
+from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.impi import reduce
 from aiompi.coll.impi.scatterv import scatterv
 from aiompi.comm import Channel
@@ -30,9 +30,9 @@ async def _scatter(channel: Channel, accumulator: Accumulator, counts: Sequence[
     Args:
         counts: items of the segment of each rank.
     """
-    assert isinstance(accumulator, ExternalOperand)
+    assert isinstance(accumulator, ExternalAccumulator)
     lengths = [count * accumulator.item_nbytes for count in counts]
-    slots = None if channel.rank else accumulator.slot().cut(lengths)
+    blocks = None if channel.rank else accumulator.block().cut(lengths)
     own = Block.of(lengths[channel.rank])
-    await scatterv(channel, slots, own, 0)
+    await scatterv(channel, blocks, own, 0)
     accumulator.become(own, counts[channel.rank])

@@ -11,26 +11,26 @@ from aiompi.coll.scatter.linear import linear
 from aiompi.comm import Channel
 
 
-async def scatter(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
+async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """Long blocks go straight to their ranks; short ones in one message to each client.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from the root to every rank of another
     client. Otherwise what `distribute` sends.
 
     Args:
-        slots: at the root a filled one for each rank; None elsewhere.
+        blocks: at the root a filled one for each rank; None elsewhere.
         own: with memory, for the block of this rank.
         root: rank.
     """
     span = Span(channel, SCATTER_TAG)
     if own.nbytes < span.xsize:
-        await distribute(span, slots, own, root, [own.nbytes] * span.local.size)
+        await distribute(span, blocks, own, root, [own.nbytes] * span.local.size)
     else:
-        await linear(span.channel, slots, own, root)
+        await linear(span.channel, blocks, own, root)
 
 
 async def distribute(
-    span: Span, slots: Sequence[Block] | None, own: Block, root: int, lengths: Sequence[int] | None
+    span: Span, blocks: Sequence[Block] | None, own: Block, root: int, lengths: Sequence[int] | None
 ) -> None:
     """The root sends each other client its blocks, and the masters pass them on.
 
@@ -40,16 +40,16 @@ async def distribute(
     Args:
         lengths: of the blocks of the own client, where this rank is its master.
     """
-    masters, sends, blocks = span.masters, [], None
-    if slots is not None:
+    masters, sends, local = span.masters, [], None
+    if blocks is not None:
         for number in span.others(root):
-            bundle = Bundle([slots[rank] for rank in masters.locals_to_master(number)])
+            bundle = Bundle([blocks[rank] for rank in masters.locals_to_master(number)])
             sends.append(bundle.isend(span.channel, masters.master_rank(number)))
-        blocks = [slots[rank] for rank in masters.locals_to_master(span.number)]
+        local = [blocks[rank] for rank in masters.locals_to_master(span.number)]
     elif span.relative(root) is not None and lengths is not None:
         whole = Block.of(sum(lengths))
         await whole.irecv(span.channel, root)
-        blocks = whole.cut(lengths)
-    await linear(span.local, blocks, own, span.local_root(root))
+        local = whole.cut(lengths)
+    await linear(span.local, local, own, span.local_root(root))
     for send in sends:
         await send

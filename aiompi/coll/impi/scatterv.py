@@ -18,28 +18,28 @@ from aiompi.comm import Channel
 _LENGTH: Final = struct.Struct(">Q")
 
 
-async def scatterv(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
+async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """The root tells whether blocks are short; then as Scatter.
 
     Between clients: a Bcast of 4 bytes (see `are_short`), then what `scatter` sends with the lengths that there are;
     empty messages are sent, too. How a client's message is cut its ranks tell their master.
 
     Args:
-        slots: at the root a filled one for each rank; None elsewhere.
+        blocks: at the root a filled one for each rank; None elsewhere.
         own: with memory, for the block of this rank.
         root: rank.
     """
-    short = await are_short(channel, slots, root)
+    short = await are_short(channel, blocks, root)
     span = Span(channel, SCATTERV_TAG)
     if not short:
-        await linear(span.channel, slots, own, root)
+        await linear(span.channel, blocks, own, root)
         return
     lengths = None if span.is_local(root) else await _lengths(span, own)
-    await distribute(span, slots, own, root, lengths)
+    await distribute(span, blocks, own, root, lengths)
 
 
 async def _lengths(span: Span, own: Block) -> list[int] | None:
     """How long the blocks of the own client are, at its master."""
-    slots = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
-    await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), slots, 0)
-    return None if slots is None else [_LENGTH.unpack(slot.data)[0] for slot in slots]
+    blocks = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
+    await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), blocks, 0)
+    return None if blocks is None else [_LENGTH.unpack(block.data)[0] for block in blocks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.coll.block import Block
-from aiompi.coll.external import TypedSlot
+from aiompi.coll.external import TypedBlock
 from aiompi.coll.impi.masters import Masters, masters_of
 from aiompi.coll.impi.tags import REDUCE_TAG
 from aiompi.comm import Channel
@@ -51,21 +51,21 @@ class Span:
 
     # Items to and from other clients, of which historic ones want something else.
 
-    def isend(self, slot: Block, dest: int) -> Request[None]:
+    def isend(self, block: Block, dest: int) -> Request[None]:
         """Start sending items to a rank of another client."""
-        if isinstance(slot, TypedSlot) and self._listed(dest, self._settings.impi_native_order):
-            slot = slot.native
-        return slot.isend(self._channel_of(dest), dest)
+        if isinstance(block, TypedBlock) and self._listed(dest, self._settings.impi_native_order):
+            block = block.native
+        return block.isend(self._channel_of(dest), dest)
 
-    async def receive(self, slot: Block, source: int) -> None:
+    async def receive(self, block: Block, source: int) -> None:
         """Receive items from a rank of another client."""
         channel = self._channel_of(source)
-        if not isinstance(slot, TypedSlot) or not self._listed(source, self._settings.impi_native_order):
-            await slot.irecv(channel, source)
+        if not isinstance(block, TypedBlock) or not self._listed(source, self._settings.impi_native_order):
+            await block.irecv(channel, source)
             return
-        native = slot.native
+        native = block.native
         await native.irecv(channel, source)
-        slot.copy_native(native)
+        block.copy_native(native)
 
     def _channel_of(self, rank: int) -> Channel:
         if self._user is None or not self._listed(rank, self._settings.impi_reduce_point_to_point):

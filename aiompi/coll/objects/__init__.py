@@ -42,12 +42,12 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
         return intercomm.bcast(comm, codec, obj, root)
     comm.check_root(root, "bcast")
     is_root = comm.rank == root
-    slot = Block.holding(*codec.dumps(obj)) if is_root else Block()
+    block = Block.holding(*codec.dumps(obj)) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
-        await spread(channel, slot, root)
-        return obj if is_root else codec.loads(slot.data)
+        await spread(channel, block, root)
+        return obj if is_root else codec.loads(block.data)
 
     return start(comm, run, Signature.of("bcast", root))
 
@@ -68,11 +68,11 @@ def scatter(
         return intercomm.scatter(comm, codec, sequence, root)
     comm.check_root(root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
-    slots = filled(comm, codec, sequence, "scatter") if comm.rank == root else None
+    blocks = filled(comm, codec, sequence, "scatter") if comm.rank == root else None
     own = Block()
 
     async def run(channel: Channel) -> Any:
-        await distribute(channel, slots, own, root)
+        await distribute(channel, blocks, own, root)
         return codec.loads(own.data)
 
     return start(comm, run, Signature.of("scatter", root))
@@ -86,12 +86,12 @@ def gather(
         return intercomm.gather(comm, codec, obj, root)
     comm.check_root(root, "gather")
     own = Block.holding(*codec.dumps(obj))
-    slots = empty(comm) if comm.rank == root else None
+    blocks = empty(comm) if comm.rank == root else None
     collect = select(comm, registry.GATHER, algorithm=algorithm)
 
     async def run(channel: Channel) -> list[Any] | None:
-        await collect(channel, own, slots, root)
-        return None if slots is None else [codec.loads(slot.data) for slot in slots]
+        await collect(channel, own, blocks, root)
+        return None if blocks is None else [codec.loads(block.data) for block in blocks]
 
     return start(comm, run, Signature.of("gather", root))
 
@@ -100,15 +100,15 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
     """The objects of all ranks in rank order (section 4.7)."""
     if comm.remote is not None:
         return intercomm.allgather(comm, codec, obj)
-    slots = empty(comm)
-    slots[comm.rank] = own = Block.holding(*codec.dumps(obj))
+    blocks = empty(comm)
+    blocks[comm.rank] = own = Block.holding(*codec.dumps(obj))
     collect = select(comm, registry.ALLGATHER, algorithm=algorithm)
 
     async def run(channel: Channel) -> list[Any]:
-        await collect(channel, slots)
-        slots[channel.rank] = copy = Block()
+        await collect(channel, blocks)
+        blocks[channel.rank] = copy = Block()
         copy.copy(own)
-        return [codec.loads(slot.data) for slot in slots]
+        return [codec.loads(block.data) for block in blocks]
 
     return start(comm, run, Signature.of("allgather"))
 
@@ -132,7 +132,7 @@ def alltoall(
 
     async def run(channel: Channel) -> list[Any]:
         await exchange(channel, outgoing, incoming)
-        return [codec.loads(slot.data) for slot in incoming]
+        return [codec.loads(block.data) for block in incoming]
 
     return start(comm, run, Signature.of("alltoall"))
 
@@ -220,7 +220,7 @@ def _rootless(
     combine = select(comm, collective, commute=commutes(comm, op, operation), algorithm=algorithm)
     accumulator = ObjectAccumulator(obj, op, codec)
     if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
-        accumulator.slot()  # which will be needed; what that raises it raises before others count this call
+        accumulator.block()  # which will be needed; what that raises it raises before others count this call
 
     async def run(channel: Channel) -> Any:
         await combine(channel, accumulator)

@@ -24,12 +24,12 @@ def start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]],
 
 
 def empty(comm: Communicator) -> list[Block]:
-    """A slot for what comes from each rank: of the communicator, or of the remote group."""
+    """A block for what comes from each rank: of the communicator, or of the remote group."""
     return [Block() for _ in comm.targets]
 
 
 def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
-    """A slot for each rank, of the communicator or of the remote group, with the object that is for it.
+    """A block for each rank, of the communicator or of the remote group, with the object that is for it.
 
     Raises:
         InvalidArgumentError: there are more objects, or fewer.

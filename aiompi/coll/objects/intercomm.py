@@ -23,22 +23,22 @@ from aiompi.op import Op
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[Any]:
     rank = remote_root(comm, root, "bcast")
-    slot = Block.holding(*codec.dumps(obj)) if root == ROOT else Block()
+    block = Block.holding(*codec.dumps(obj)) if root == ROOT else Block()
 
     async def run(channel: Channel) -> Any:
-        await intercomm.bcast(channel, slot, root)
-        return codec.loads(slot.data) if root >= 0 else None
+        await intercomm.bcast(channel, block, root)
+        return codec.loads(block.data) if root >= 0 else None
 
     return start(comm, run, Signature.of("bcast", rank))
 
 
 def scatter(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int) -> Request[Any]:
     rank = remote_root(comm, root, "scatter")
-    slots = filled(comm, codec, sequence, "scatter") if root == ROOT else None
+    blocks = filled(comm, codec, sequence, "scatter") if root == ROOT else None
     own = Block() if root >= 0 else None
 
     async def run(channel: Channel) -> Any:
-        await intercomm.scatter(channel, slots, own, root)
+        await intercomm.scatter(channel, blocks, own, root)
         return None if own is None else codec.loads(own.data)
 
     return start(comm, run, Signature.of("scatter", rank))
@@ -47,11 +47,11 @@ def scatter(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, ro
 def gather(comm: Communicator, codec: Codec, obj: Any, root: int) -> Request[list[Any] | None]:
     rank = remote_root(comm, root, "gather")
     own = Block.holding(*codec.dumps(obj)) if root >= 0 else None
-    slots = empty(comm) if root == ROOT else None
+    blocks = empty(comm) if root == ROOT else None
 
     async def run(channel: Channel) -> list[Any] | None:
-        await intercomm.gather(channel, own, slots, root)
-        return None if slots is None else [codec.loads(slot.data) for slot in slots]
+        await intercomm.gather(channel, own, blocks, root)
+        return None if blocks is None else [codec.loads(block.data) for block in blocks]
 
     return start(comm, run, Signature.of("gather", rank))
 
@@ -70,7 +70,7 @@ def _exchange(comm: Communicator, codec: Codec, outgoing: Sequence[Block], opera
 
     async def run(channel: Channel) -> list[Any]:
         await intercomm.exchange(channel, outgoing, incoming)
-        return [codec.loads(slot.data) for slot in incoming]
+        return [codec.loads(block.data) for block in incoming]
 
     return start(comm, run, Signature.of(operation))
 

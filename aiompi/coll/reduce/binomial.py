@@ -35,7 +35,7 @@ async def binomial(channel: Channel, accumulator: Accumulator, root: int) -> Non
             left_keeper, right_keeper = keeper(left, length), keeper(right, length)
             sender = left_keeper if receiver == right_keeper else right_keeper
             if rank == sender:
-                await accumulator.slot().isend(channel, receiver)
+                await accumulator.block().isend(channel, receiver)
                 return
             await accumulator.incoming().irecv(channel, sender)
             accumulator.absorb(lower=sender < rank)

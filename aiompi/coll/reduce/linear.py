@@ -21,7 +21,7 @@ async def linear(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """
     last = channel.size - 1
     if channel.rank != root:
-        await accumulator.slot().isend(channel, root)
+        await accumulator.block().isend(channel, root)
         return
     others = [rank for rank in range(last, -1, -1) if rank != root]
     # That of the last one is where the result belongs, if it can be made there.
@@ -33,7 +33,7 @@ async def linear(channel: Channel, accumulator: Accumulator, root: int) -> None:
         for rank in range(last - 1, root, -1):
             await arrivals[rank]
             higher.take(rooms[rank], lower=True)
-        accumulator.take(higher.slot(), lower=False)
+        accumulator.take(higher.block(), lower=False)
     for rank in range(root - 1, -1, -1):
         await arrivals[rank]
         accumulator.take(rooms[rank], lower=True)

@@ -33,14 +33,14 @@ async def rabenseifner(channel: Channel, accumulator: Accumulator, root: int) ->
     assert target is not None
     if fold.position is None:
         assert fold.partner is not None
-        await accumulator.slot().isend(channel, fold.partner)
+        await accumulator.block().isend(channel, fold.partner)
         return
     if fold.partner is not None:
         await accumulator.incoming().irecv(channel, fold.partner)
         accumulator.absorb(lower=fold.partner < rank)
     for half in reversed(await halve(channel, accumulator, fold, fold.position)):
         if (fold.position ^ target) & half.distance:
-            await half.kept.slot().isend(channel, half.partner)
+            await half.kept.block().isend(channel, half.partner)
             return
         await half.given.replacement().irecv(channel, half.partner)
         half.whole.join(half.kept, half.given)

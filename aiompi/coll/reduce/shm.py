@@ -28,5 +28,5 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int) -> None:
         if channel.rank == root:
             accumulator.combine(views)
 
-    if not await exhibit(channel, accumulator.slot(), look):
+    if not await exhibit(channel, accumulator.block(), look):
         await binomial(channel, accumulator, root)

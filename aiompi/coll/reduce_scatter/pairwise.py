@@ -32,7 +32,7 @@ async def pairwise(channel: Channel, accumulator: Accumulator, counts: Sequence[
     own = parts[rank]
     for distance in range(1, size):
         partners = [partner for partner in (rank - distance, rank + distance) if 0 <= partner < size]
-        sends = [parts[partner].slot().isend(channel, partner) for partner in partners]
+        sends = [parts[partner].block().isend(channel, partner) for partner in partners]
         for partner in partners:
             await own.incoming().irecv(channel, partner)
             own.absorb(lower=partner < rank)

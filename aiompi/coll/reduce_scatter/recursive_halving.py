@@ -33,7 +33,7 @@ async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: 
     fold = Pof2(rank, channel.size)
     bounds = [0, *itertools.accumulate(counts)]
     if fold.position is None:
-        await accumulator.slot().isend(channel, rank - 1)
+        await accumulator.block().isend(channel, rank - 1)
         own = accumulator.part(bounds[rank], bounds[rank + 1])
         await own.replacement().irecv(channel, rank - 1)
         accumulator.keep(own)
@@ -44,7 +44,7 @@ async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: 
     kept = await _halve(channel, accumulator, fold, fold.position, bounds)
     if fold.partner is not None:
         own, other = kept.part(0, counts[rank]), kept.part(counts[rank], kept.count)
-        await other.slot().isend(channel, fold.partner)
+        await other.block().isend(channel, fold.partner)
         kept = own
     accumulator.keep(kept)
 

@@ -33,5 +33,5 @@ async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int])
         part.combine([view[own] for view in views], near=rank)
         accumulator.keep(part)
 
-    if not await exhibit(channel, accumulator.slot(), look):
+    if not await exhibit(channel, accumulator.block(), look):
         await pairwise(channel, accumulator, counts)

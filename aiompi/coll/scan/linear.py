@@ -22,4 +22,4 @@ async def linear(channel: Channel, accumulator: Accumulator) -> None:
         await accumulator.incoming().irecv(channel, rank - 1)
         accumulator.absorb(lower=True)
     if rank + 1 < channel.size:
-        await accumulator.slot().isend(channel, rank + 1)
+        await accumulator.block().isend(channel, rank + 1)

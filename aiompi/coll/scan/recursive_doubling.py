@@ -32,7 +32,7 @@ async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
         above, below = rank + distance, rank - distance
         arrival = accumulator.incoming().irecv(channel, below) if below >= first else None
         if above < size:
-            await accumulator.slot().isend(channel, above)
+            await accumulator.block().isend(channel, above)
         if arrival is not None:
             await arrival
             accumulator.absorb(lower=True)

@@ -30,5 +30,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
     def look(views: Sequence[bytes | memoryview]) -> None:
         accumulator.combine(views[: channel.rank + 1])
 
-    if not await exhibit(channel, accumulator.slot(), look):
+    if not await exhibit(channel, accumulator.block(), look):
         await recursive_doubling(channel, accumulator)

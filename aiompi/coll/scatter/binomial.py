@@ -10,7 +10,7 @@ from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate
 
 
-async def binomial(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
+async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """Receive the blocks of the own subtree from the parent, and send those of the subtrees below on.
 
     Ranks are counted from the root; the blocks of a subtree follow that of its first rank. Steps: ceil(log2 n). Per
@@ -29,22 +29,22 @@ async def binomial(channel: Channel, slots: Sequence[Block] | None, own: Block, 
     rank, size = channel.rank, channel.size
     tree = Tree(rank, size, root)
     length = own.nbytes
-    if slots is not None:
+    if blocks is not None:
         sends = [
-            Bundle([slots[(child + i) % size] for i in range(span)]).isend(channel, child)
+            Bundle([blocks[(child + i) % size] for i in range(span)]).isend(channel, child)
             for child, _, span in tree.children()
         ]
-        own.copy(slots[root])
+        own.copy(blocks[root])
     elif tree.span == 1:
         await own.irecv(channel, tree.parent)
         return
     else:
-        blocks = Block(allocate(tree.span * length))
-        await blocks.irecv(channel, tree.parent)
+        subtree = Block(allocate(tree.span * length))
+        await subtree.irecv(channel, tree.parent)
         sends = [
-            blocks.part(distance * length, (distance + span) * length).isend(channel, child)
+            subtree.part(distance * length, (distance + span) * length).isend(channel, child)
             for child, distance, span in tree.children()
         ]
-        own.copy(blocks.part(0, length))
+        own.copy(subtree.part(0, length))
     for send in sends:
         await send

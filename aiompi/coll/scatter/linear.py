@@ -8,7 +8,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, slots: Sequence[Block] | None, own: Block, root: int) -> None:
+async def linear(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """The root starts a send to every rank at once.
 
     Steps: 1, in which the root sends n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
@@ -20,10 +20,10 @@ async def linear(channel: Channel, slots: Sequence[Block] | None, own: Block, ro
              - 1 -----> 3
                 `-----> 4
     """
-    if slots is None:
+    if blocks is None:
         await own.irecv(channel, root)
         return
-    sends = [slots[rank].isend(channel, rank) for rank in range(channel.size) if rank != root]
-    own.copy(slots[root])
+    sends = [blocks[rank].isend(channel, rank) for rank in range(channel.size) if rank != root]
+    own.copy(blocks[root])
     for send in sends:
         await send

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aiompi.coll.external import ExternalOperand
+from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.impi import alltoallv, barrier, gather, scan, span
 from aiompi.coll.impi.masters import Masters
 from aiompi.coll.impi.tags import BCAST_TAG
@@ -255,8 +255,8 @@ def scan_tag() -> None:
 
 @mutant
 def reduction_backwards() -> None:
-    @wrap(ExternalOperand, "absorb")
-    def absorb(original: Any, self: ExternalOperand, lower: bool) -> None:
+    @wrap(ExternalAccumulator, "absorb")
+    def absorb(original: Any, self: ExternalAccumulator, lower: bool) -> None:
         original(self, not lower)
 
 
