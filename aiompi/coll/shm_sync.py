@@ -208,7 +208,9 @@ async def _in_turn(
             return await act(meeting.assembly)
         if meeting.attempts:
             meeting.attempts -= 1
-            if not meeting.affordable:  # before anybody connects to one who cannot: his messages may not need that
+            if (
+                not meeting.affordable
+            ):  # before any rank connects to one that cannot: its messages may not need a connection
                 meeting.affordable = await _agreed(channel, _affords(channel.comm))
                 return None
             assembly = _assemble(channel.comm)

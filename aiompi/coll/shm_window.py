@@ -1,7 +1,7 @@
 """Exhibitions: the members of a communicator show something each, which all others look at.
 
 What is short they post in a round of a meeting. What is long they expose in memory that all read, and post where it is;
-each takes it away when he has seen enough.
+each member closes its window when it has read enough.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ShmWindow:
         if not all(places) or self.own is None:
             return False
         del places[self._channel.rank]
-        # Now, since who has seen enough may leave the job, and with him goes the way to his memory.
+        # Now, because a rank that has read enough may leave the job, and its memory with it.
         read, nbytes = self._assembly.read, self._nbytes
         self.views += [read(member, int.from_bytes(place), nbytes) for member, place in enumerate(places)]
         self.views.insert(self._channel.rank, self.own)

@@ -1,4 +1,4 @@
-"""Binomial trees: who receives from whom, and for whom."""
+"""Binomial trees: the parent of a rank, its children, and the size of their subtrees."""
 
 from __future__ import annotations
 

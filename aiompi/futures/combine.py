@@ -86,7 +86,7 @@ def _raise(outcome: Any) -> Any:
 
 
 def _cancel_with(whole: Future[Any], futures: Iterable[Future[Any]]) -> None:
-    """Cancel those whose results are not wanted any more; who waits for the cancelled one learns of it."""
+    """Cancel futures whose results are no longer wanted; a waiter of a cancelled future gets CancelledError."""
     if whole.cancelled():
         whole.set_running_or_notify_cancel()
     if whole.cancelled() or whole.exception() is not None:

@@ -1,4 +1,4 @@
-"""Who does the tasks of a program of the blocking face, and how its processes become workers."""
+"""The workers of a program of the blocking face, and how its processes become workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives on objects: results by every algorithm, what is serialised when, shared with whom, and refused."""
+"""Collectives on objects: results by every algorithm, what is serialised and when, what is shared, and what is refused."""
 
 from __future__ import annotations
 

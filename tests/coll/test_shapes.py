@@ -1,4 +1,4 @@
-"""Trees and folds: who stands where."""
+"""Trees, and ranks reduced to a power of two: the position of each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributed arrays (section 4.1.4 of MPI-3.1), against a list of who owns which index."""
+"""Distributed arrays (section 4.1.4 of MPI-3.1), against a list of the owner of each index."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ except RuntimeError as error:
     [("os.kill(os.getpid(), 9)", "rank 1 was killed by signal 9"), ("os._exit(7)", "rank 1 exited with status 7")],
 )
 def test_death_of_a_worker(site: Site, death: str, says: str) -> None:
-    """The job ends and says who died of what."""
+    """The job ends and names the rank that died, with the cause."""
     body = f"""
 def die():
     {death}

@@ -15,7 +15,7 @@ async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
     are the least possible. Blocks are sent from their places, and copied once into them. Any number of ranks: in the
     last step only what is missing is sent. Blocks may differ in length.
 
-    Five ranks; who holds which contributions:
+    Five ranks, with the contributions that each holds:
 
                  rank 0   rank 1   rank 2   rank 3   rank 4
         start    0        1        2        3        4

@@ -14,7 +14,7 @@ async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
     the least possible. Objects are passed on in serialised form. Any number of ranks. Blocks may differ in length.
 
-    Five ranks; who holds which contributions, and what goes to the right next (in brackets):
+    Five ranks, with the contributions that each holds, and in brackets the one that it sends next:
 
                  rank 0   rank 1   rank 2   rank 3   rank 4
         start    [0]      [1]      [2]      [3]      [4]

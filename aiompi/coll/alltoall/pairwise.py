@@ -15,7 +15,7 @@ async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
     n - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is
     stored on the way. Any number of ranks. Blocks may differ in length.
 
-    Five ranks, who sends to whom:
+    Five ranks, with sender and receiver of each message:
 
         step 1   0>1  1>2  2>3  3>4  4>0
         step 2   0>2  1>3  2>4  3>0  4>1

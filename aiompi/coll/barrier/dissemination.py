@@ -16,7 +16,7 @@ async def dissemination(channel: Channel) -> None:
     Steps: ceil(log2 n). Per rank: as many messages, no bytes. Any number of ranks: the last step may tell a
     rank what it knows already.
 
-    Five ranks, who tells whom:
+    Five ranks, with sender and receiver of each message:
 
         step 1   0>1  1>2  2>3  3>4  4>0     each knows of 2
         step 2   0>2  1>3  2>4  3>0  4>1     each knows of 4

@@ -15,7 +15,7 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     everyone as many in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. Other sizes than p: the
     ranks from p on get the whole from the rank p places before them, one step and m bytes more for n - p ranks.
 
-    Five ranks, root 0, pieces a to d; who holds what after which step:
+    Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 
                   rank 0   rank 1   rank 2   rank 3   rank 4
         start     abcd

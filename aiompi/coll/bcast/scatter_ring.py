@@ -16,7 +16,7 @@ async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
     bytes in the ring. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta, so that large blocks take
     twice the time of one message, whatever n is. Any number of ranks; pieces differ by at most one byte.
 
-    Five ranks, root 0, pieces a to e; who holds what after which step:
+    Five ranks, root 0, pieces a to e; the pieces that each rank holds after each step:
 
                   rank 0   rank 1   rank 2   rank 3   rank 4
         start     abcde

@@ -1,6 +1,6 @@
 """Collectives over several IMPI clients, exactly as chapter 4 of IMPI 0.0 has them.
 
-Between clients every message is prescribed: who sends to whom, with which tag, in which context, and what. Each client
+Between clients every message is prescribed: its sender and receiver, its tag, context and content. Each client
 has a master, the lowest of its ranks (`masters`); it speaks for the others where messages are short, and everybody for
 himself where they are long, of `xsize` bytes or more. Up to `maxlinear` masters send straight to the root, more of them
 along trees (`trees`). Within a client anything is allowed: there the native algorithms run.

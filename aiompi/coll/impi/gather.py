@@ -59,7 +59,7 @@ async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: 
 
 
 def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
-    """Who sends to the root, and the ranks whose blocks that message has."""
+    """Return the ranks that send to the root, each with the ranks whose blocks its message contains."""
     masters = span.masters
     if span.linear:
         return [(masters.master_rank(number), list(masters.locals_to_master(number))) for number in span.others(root)]

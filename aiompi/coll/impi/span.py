@@ -1,4 +1,4 @@
-"""Spans: who takes part in a collective over clients, and how it is divided among them."""
+"""Spans: the participants of a collective over clients, and the steps between and within clients."""
 
 from __future__ import annotations
 

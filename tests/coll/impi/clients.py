@@ -130,7 +130,7 @@ class ClientWorld(World):
 
 
 def bare(messages: Sequence[Message]) -> list[Message]:
-    """What was sent by whom to whom, in an order that does not depend on the time; contents left out."""
+    """The sender and receiver of each message, without its content, in an order that does not depend on the time."""
     return sorted(message.bare for message in messages)
 
 

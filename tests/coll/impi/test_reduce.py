@@ -281,7 +281,7 @@ def world_with_a_historic_client(setting):
 @pytest.mark.parametrize("op", [SUM, BRACKET])
 @pytest.mark.parametrize("root", range(4))
 def test_reduce_on_the_context_of_users(op, root):
-    """Only the messages between these clients and others, whoever the root is; a Bcast stays where it is."""
+    """Only the messages between these clients and others, for every root; a Bcast stays where it is."""
     world = world_with_a_historic_client("impi_reduce_point_to_point")
     made, places = [np.array([rank + 1], "i") for rank in range(4)], [np.zeros(1, "i") for _ in range(4)]
     messages = world.recorded(
