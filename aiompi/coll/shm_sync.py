@@ -1,10 +1,10 @@
-"""Meetings: the members of a communicator post something each, where all others see it (`aiompi.engine.shm_sync`).
+"""Synchronisation through shared memory: each member of a communicator writes its slot, which all others read.
 
-Before that they must have handed memory to each other, which takes some calls of a collective: in each of them they
-try, and agree on whether it has been done. All members count their calls alike, so that all know what comes next.
+Before that the members must hand memory to each other. This takes some calls of a collective. In each of them the
+members try, and agree on whether all have succeeded. All members count their calls alike, so that all know the state.
 
-They meet in the order of their calls, which is the same for all. So a call meets at its beginning, before it waits for
-anything else, and one that meets more than once holds its turn meanwhile (`together`, `in_one_turn`).
+The members exchange slots in the order of their calls, which is the same for all. A call therefore does so at its
+beginning, before it waits for anything else. A call with several exchanges holds its turn (`together`, `in_one_turn`).
 """
 
 from __future__ import annotations
@@ -208,9 +208,7 @@ async def _in_turn(
             return await act(meeting.assembly)
         if meeting.attempts:
             meeting.attempts -= 1
-            if (
-                not meeting.affordable
-            ):  # before any rank connects to one that cannot: its messages may not need a connection
+            if not meeting.affordable:  # asked first: a rank that cannot should not be connected to
                 meeting.affordable = await _agreed(channel, _affords(channel.comm))
                 return None
             assembly = _assemble(channel.comm)

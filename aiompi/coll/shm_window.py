@@ -1,7 +1,7 @@
-"""Exhibitions: the members of a communicator show something each, which all others look at.
+"""Windows in shared memory: each member of a communicator shows a block, which all others read.
 
-What is short they post in a round of a meeting. What is long they expose in memory that all read, and post where it is;
-each member closes its window when it has read enough.
+A short block goes into the slot of the member (`shm_sync`). A long block goes into memory that all members read, the
+window, and the slot holds its position. Each member leaves the window when it has read enough.
 """
 
 from __future__ import annotations

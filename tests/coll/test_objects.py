@@ -1,4 +1,4 @@
-"""Collectives on objects: results by every algorithm, what is serialised and when, what is shared, and what is refused."""
+"""Collectives on objects: results by every algorithm; what is serialised and when, what is shared and refused."""
 
 from __future__ import annotations
 
