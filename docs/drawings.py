@@ -141,7 +141,7 @@ def layers() -> Drawing:
         ("programs", "launcher", (("futures", 130), ("bench", 110), ("compat", 110), ("util", 110))),
         ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
-        ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 80), ("transport", 130))),
+        ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),
         ("engine", "rank", (("engine: requests, schedules, matching", 290),)),
         ("protocols", "memory", (("wire: frames, hello, control", 220), ("impi: packets, start-up", 220))),
         ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
