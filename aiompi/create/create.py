@@ -109,7 +109,7 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
     outside = Group.Difference(group, comm.group)
     if outside.size:
         raise InvalidGroupError(
-            f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are not members of it"
+            f"{comm.where(operation)}: the processes with world ranks {list(outside.members)} are no members of it"
         )
     return Group.of(group.members, comm.group.own)
 

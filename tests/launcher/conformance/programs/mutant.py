@@ -15,7 +15,7 @@ from aiompi.coll.impi import alltoallv, barrier, gather, scan, span
 from aiompi.coll.impi.masters import Masters
 from aiompi.coll.impi.tags import BCAST_TAG
 from aiompi.coll.impi.trees import low_children, low_parent
-from aiompi.create import agreement, clients
+from aiompi.create import agreement, impi
 from aiompi.impi.channel.message import Outgoing
 from aiompi.impi.channel.pair import Limits, Pair
 from aiompi.impi.packet import PacketType
@@ -271,7 +271,7 @@ def context_skipped() -> None:
         ids.highest = highest + 4
         return int(highest) + 3
 
-    agreement.AgreementOverClients.reach = reach  # type: ignore[method-assign]
+    agreement.ImpiAgreement.reach = reach  # type: ignore[method-assign]
 
 
 @mutant
@@ -283,12 +283,12 @@ def color_and_key_swapped() -> None:
 
 @mutant
 def leaders_send_ints() -> None:
-    clients.pack = lambda numbers: struct.pack(f">{len(numbers)}i", *numbers)
+    impi.pack = lambda numbers: struct.pack(f">{len(numbers)}i", *numbers)
 
 
 @mutant
 def merge_flag() -> None:
-    @wrap(clients.MergingGroups, "__init__")
+    @wrap(impi.ImpiMergedGroups, "__init__")
     def init(original: Any, self: Any, channel: Any, high: bool) -> None:
         original(self, channel, not high)
 
