@@ -158,7 +158,7 @@ TRIGGERS: Final = {
         Trigger("INT.Create_darray(3, 0, [4], block, [2], [2])", "size is 3"),
         Trigger("INT.Create_darray(2, 0, [4], block, [1], [2])", "dargs[0]"),
         Trigger("INT.Create_indexed([1, 1], [0])", "equal length"),
-        Trigger("Datatype.Create_struct([1], [0, 1], [INT])", "one length"),
+        Trigger("Datatype.Create_struct([1], [0, 1], [INT])", "equal length"),
         Trigger("INT.Pack(four, bytearray(9), -1, comm)", "position is -1"),
         Trigger("INT.Pack_external('native', four, bytearray(9), 0)", "external32"),
     ],
