@@ -60,7 +60,7 @@ class Program(NamedTuple):
         """Run the program in this process as Python does.
 
         Raises:
-            As `load`.
+            Exception: as `load`.
         """
         code, attributes = self._find()
         if self.module:

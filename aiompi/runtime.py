@@ -29,7 +29,7 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
-from aiompi.wire.account import Account
+from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.hang_report import HangReporter
@@ -196,7 +196,7 @@ class Runtime:
             case control.Left():
                 self._departed.add(message.rank)
                 self._conclude(self.engine.peer(message.rank))
-            case control.Question():
+            case control.ReportRequest():
                 self._answer(message.number)
             case control.Abort():
                 self._end(message.code, message.reason)
@@ -207,14 +207,14 @@ class Runtime:
         """Report calls that wait for long to the agent."""
         from aiompi.hang_report import HangReporter  # seldom needed
 
-        self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda account: self._tell(0, account))
+        self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda report: self._tell(0, report))
 
     def _answer(self, number: int) -> None:
-        self._tell(number, Account() if self._hang_reporter is None else self._hang_reporter.account())
+        self._tell(number, WaitReport() if self._hang_reporter is None else self._hang_reporter.report())
 
-    def _tell(self, number: int, account: Account) -> None:
+    def _tell(self, number: int, report: WaitReport) -> None:
         if self._agent is not None and self.engine.error is None:
-            self._agent.send(control.Account(number, account.pack()))
+            self._agent.send(control.Report(number, report.pack()))
 
     def _on_agent_lost(self, cause: str) -> None:
         self._end(1, f"the job ended: {cause}")

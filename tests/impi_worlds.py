@@ -25,7 +25,7 @@ from aiompi.engine.seams import BufferOwner
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.job import _world
 from aiompi.impi.channel import Pair
-from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
 from aiompi.runtime import Runtime
 from aiompi.settings import Settings
@@ -37,7 +37,7 @@ from aiompi.wire.frame import Payload
 class Stream:
     """Bytes that are on their way to a reader."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: PacketReader) -> None:
         self.reader = reader
         self.bytes = bytearray()
 
@@ -90,14 +90,14 @@ class Relay:
         self._moving = False
         self._ranks = {pack_proc(proc.ipv6, proc.pid): rank for rank, proc in enumerate(universe.procs)}
         datalen = universe.datalen
-        self.up = [Stream(Reader(datalen, self._upward(rank))) for rank in range(universe.size)]
+        self.up = [Stream(PacketReader(datalen, self._upward(rank))) for rank in range(universe.size)]
         self.down: dict[int, Stream] = {}
         self.channels: dict[tuple[int, int], Stream] = {}
 
     def attach(self, engine: Engine) -> RelayLink:
         """Make the connection of a rank, through its gateway."""
         assert engine.gateway is not None
-        self.down[engine.rank] = Stream(Reader(self.universe.datalen, engine.gateway.packet))
+        self.down[engine.rank] = Stream(PacketReader(self.universe.datalen, engine.gateway.packet))
         return RelayLink(self, engine.rank)
 
     def _upward(self, rank: int) -> Callable[[Packet, memoryview], None]:
@@ -108,7 +108,7 @@ class Relay:
             assert self._ranks[packet.pk_src] == rank
             hosts = (self.universe.procs[rank].host, self.universe.procs[self._ranks[packet.pk_dest]].host)
             if hosts not in self.channels:
-                self.channels[hosts] = Stream(Reader(self.universe.datalen, self._across))
+                self.channels[hosts] = Stream(PacketReader(self.universe.datalen, self._across))
             self.put(self.channels[hosts], bytes(whole))
 
         return relay

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from worlds import pour
 
 from aiompi.impi.channel import Incoming, Limits, Outgoing, Pair
-from aiompi.impi.packet import HEADER, HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.packet import HEADER, HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 
 PROCS = tuple(pack_proc(bytes(15) + bytes([number]), 4000 + number) for number in range(8))
 
@@ -26,7 +26,7 @@ class Received:
 
 
 class Side:
-    """One process with its pair (protocol aiompi.impi.channel.Correspondent).
+    """One process with its pair (protocol aiompi.impi.channel.PairUser).
 
     Attributes:
         packets: every packet that it has sent, with its data.
@@ -116,7 +116,7 @@ class Side:
             found.append(header)
             self.pair.receive(header, whole[HEADER_BYTES:])
 
-        pour(Reader(2**20, receive), filled.pack() + data)
+        pour(PacketReader(2**20, receive), filled.pack() + data)
         assert len(found) == 1
 
     @property
@@ -152,8 +152,8 @@ class Joined:
         self._cut = cut
         self._streams = [(self.left, self._reader(self.right)), (self.right, self._reader(self.left))]
 
-    def _reader(self, to: Side) -> Reader:
-        return Reader(to.pair.limits.datalen, lambda packet, whole: to.pair.receive(packet, whole[HEADER_BYTES:]))
+    def _reader(self, to: Side) -> PacketReader:
+        return PacketReader(to.pair.limits.datalen, lambda packet, whole: to.pair.receive(packet, whole[HEADER_BYTES:]))
 
     def step(self) -> bool:
         """Let some bytes of one direction arrive; False when all is quiet."""
@@ -163,7 +163,7 @@ class Joined:
             self._move(sender, reader)
         return bool(busy)
 
-    def _move(self, sender: Side, reader: Reader) -> None:
+    def _move(self, sender: Side, reader: PacketReader) -> None:
         some = bytes(sender.stream[: self._cut])
         del sender.stream[: len(some)]
         pour(reader, some)

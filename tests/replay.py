@@ -15,10 +15,9 @@ from impi_worlds import Relay, Stream
 from recordings import FOLDER, Connection, connections
 from worlds import pour
 
-from aiompi.impi.command import Broadcast, Code, Reader, decode_broadcast
+from aiompi.impi.command import Broadcast, Code, CommandReader, decode_broadcast
 from aiompi.impi.label import join
-from aiompi.impi.packet import COUNTED, HEADER_BYTES, WITH_DATA, Packet, PacketType, pack_proc
-from aiompi.impi.packet import Reader as PacketReader
+from aiompi.impi.packet import COUNTED, HEADER_BYTES, WITH_DATA, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
 
 Whole: TypeAlias = tuple[Packet, bytes]
@@ -28,7 +27,7 @@ _HOST_RANK_BYTES = 4
 
 def described(job: str) -> Universe:
     """Return what the server of a recorded job sent to its clients."""
-    reader, arrays = Reader(2**20), dict[int, Broadcast]()
+    reader, arrays = CommandReader(2**20), dict[int, Broadcast]()
     reader.receive_data(connections(job)[0].answered)
     reader.skip(_SERVER_AUTH_BYTES)
     while (command := reader.next_command([Code.IMPI, Code.COLL, Code.DONE])) is not None:

@@ -37,7 +37,7 @@ from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site
 from aiompi.transport.unix import Unix
-from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, Payload, Reader
+from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, FrameReader, Payload
 from aiompi.wire.hello import ROLE_PEER, Connector
 
 KEY = bytes(range(32))
@@ -79,7 +79,7 @@ def frames_of(data: bytes) -> list[tuple[Header, bytes]]:
             found.append((Header(*header), b""))
             return _Collected(memory, found, len(found) - 1)
 
-    reader = Reader(Sink())
+    reader = FrameReader(Sink())
     pour(reader, data)
     assert reader.between_frames
     return found
@@ -100,7 +100,7 @@ class _Collected:
             self._found[self._index] = (self._found[self._index][0], bytes(self._memory))
 
 
-def pour(reader: Reader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> None:
+def pour(reader: FrameReader, data: bytes | bytearray, cuts: Iterable[int] = ()) -> None:
     """Feed a reader like a socket, in pieces of at most the given lengths, then in pieces as large as fit."""
     at = 0
     sizes = iter(cuts)
@@ -192,7 +192,7 @@ class Wire:
     """A link that keeps its bytes until the test moves them.
 
     Payloads stay in the sender's memory meanwhile, as with a socket that accepts nothing. A send learns that its memory
-    is free when its last byte has left. A wire to `to` passes its bytes to a Reader of that peer.
+    is free when its last byte has left. A wire to `to` passes its bytes to a FrameReader of that peer.
 
     Attributes:
         kinds: kinds of the frames that were sent, in order.
@@ -203,7 +203,7 @@ class Wire:
     def __init__(self, to: Peer) -> None:
         self.to = to
         self.kinds: list[int] = []
-        self.reader = Reader(to)
+        self.reader = FrameReader(to)
         self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
 
     @property

@@ -90,7 +90,7 @@ class ImpiMessage(Message):
 
 
 class ImpiPeer(Endpoint):
-    """A rank of another client (protocol aiompi.impi.channel.Correspondent).
+    """A rank of another client (protocol aiompi.impi.channel.PairUser).
 
     Args:
         gateway: the gateway of this rank.

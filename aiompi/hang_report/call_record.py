@@ -10,7 +10,7 @@ from aiompi import hooks
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine import Request, Schedule, SlotExchange
-from aiompi.wire.account import MAX_MEMBERS, Wait
+from aiompi.wire.wait_report import MAX_MEMBERS, Wait
 
 #: arguments that a report shows, and the names of their special values
 _SHOWN: Final = ("source", "dest", "root", "tag", "sendtag", "recvtag")
@@ -88,7 +88,7 @@ class CallRecord:
         name = f"{self._text()} on {self._comm.label}" if self._comm is not None else self._text()
         return f"its last call, {name} at {self._place}, {self._outcome} {now - self._until:.1f} s ago"
 
-    def account(self, now: float) -> Wait:
+    def report(self, now: float) -> Wait:
         """Return what the call waits for, in the form for the launcher."""
         operations = self._blocking if self.awaitable is None else (self.awaitable,)
         origin = self._origins[0] if self._origins else self

@@ -15,7 +15,7 @@ from aiompi import hooks
 from aiompi.comm import Communicator
 from aiompi.engine import Engine, Owned, Request
 from aiompi.hang_report.call_record import CallRecord
-from aiompi.wire.account import MAX_WAITS, Account
+from aiompi.wire.wait_report import MAX_WAITS, WaitReport
 
 #: calls of a module that wait for other ranks
 _WAITING: Final = frozenset({"Finalize", "Detach_buffer", "Flush_buffer"})
@@ -30,10 +30,10 @@ class HangReporter:
         engine: engine of the rank.
         seconds: time that a call may wait before it is reported; the next reports follow after twice, four times this
             time, and so on.
-        tell: sends the account of this rank to the launcher, which compares the accounts of all ranks.
+        tell: sends the report of this rank to the launcher, which compares the reports of all ranks.
     """
 
-    def __init__(self, engine: Engine, seconds: float, tell: Callable[[Account], object]) -> None:
+    def __init__(self, engine: Engine, seconds: float, tell: Callable[[WaitReport], object]) -> None:
         self._engine = engine
         self._driver = engine.driver
         self._seconds = seconds
@@ -55,7 +55,7 @@ class HangReporter:
             self._timer.cancel()
             hooks.remove(self._observe_call)
 
-    def account(self) -> Account:
+    def report(self) -> WaitReport:
         """Return what this rank does now. Calls that wait now count as reported, and are due again much later."""
         now = self._driver.now()
         waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
@@ -63,7 +63,7 @@ class HangReporter:
             record.due = max(2 * record.age(now, self._glance), self._seconds)
         counts = {context: comm.collectives for context, comm in list(self._communicators.items())}
         last = "" if self._last is None else self._last.ending(now)
-        return Account(tuple(record.account(now) for record in waiting), counts, last)
+        return WaitReport(tuple(record.report(now) for record in waiting), counts, last)
 
     def _schedule(self) -> None:
         self._timer = self._driver.call_later(self._glance, self._look)
@@ -72,7 +72,7 @@ class HangReporter:
         now = self._driver.now()
         ages = [(record.age(now, self._glance), record.due) for record in list(self._open.values())]
         if any(age >= due for age, due in ages):
-            self._tell(self.account())
+            self._tell(self.report())
         self._schedule()
 
     # Calls.

@@ -35,7 +35,7 @@ from aiompi.impi.command import (
     Broadcast,
     Code,
     Command,
-    Reader,
+    CommandReader,
     decode_broadcast,
     decode_impi,
     encode,
@@ -159,7 +159,7 @@ class Client:
         self._credentials = credentials
         self._part = part
         self._method = auth.NONE
-        self._reader = Reader(MAX_BROADCAST_BYTES)
+        self._reader = CommandReader(MAX_BROADCAST_BYTES)
         self._arrays: dict[int, Broadcast] = {}
         self._last_private = FIRST_PRIVATE - 1
         self._events: list[Event] = []

@@ -119,7 +119,7 @@ def decode_broadcast(payload: bytes) -> Broadcast:
     return Broadcast(label, mask, payload[_BROADCAST.size :])
 
 
-class Reader:
+class CommandReader:
     """Cuts the byte stream of one connection, which TCP may split anywhere, into commands.
 
     Give it bytes with `receive_data`, then pull with `next_command` or `next_bytes` until they return None.

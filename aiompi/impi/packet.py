@@ -160,7 +160,7 @@ def _describe_proc(proc: bytes) -> str:
 OnPacket: TypeAlias = Callable[[Packet, memoryview], object]
 
 
-class Reader:
+class PacketReader:
     """Cuts the byte stream of a channel, which TCP may split anywhere, into packets.
 
     Read into `get_buffer()`, then report how much with `buffer_updated`. A packet is handed over when it has been

@@ -34,7 +34,7 @@ from aiompi.impi.command import (
     MAX_CLIENTS,
     MAX_LABEL_BYTES,
     Code,
-    Reader,
+    CommandReader,
     decode_coll,
     decode_impi,
     encode,
@@ -173,7 +173,7 @@ class ServerConnection:
         self.rank: int | None = None
         self.deadline: float | None = deadline
         self._server = server
-        self._reader = Reader(server.max_label_bytes)
+        self._reader = CommandReader(server.max_label_bytes)
         self._out: list[bytes] = []
 
     @property

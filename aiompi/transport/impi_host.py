@@ -20,7 +20,7 @@ from aiompi.engine.gateway import Gateway
 from aiompi.engine.seams import BufferOwner
 from aiompi.errors import JobAbortedError
 from aiompi.impi import slots
-from aiompi.impi.packet import Reader
+from aiompi.impi.packet import PacketReader
 from aiompi.impi.slots import SharedPackets, Written
 from aiompi.transport.dial import Dialling
 from aiompi.transport.shared_memory import SharedMemory
@@ -37,7 +37,7 @@ class HostLink(Connection):
     """Packets of all ranks of other clients (protocol aiompi.engine.seams.WritingAhead)."""
 
     def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
-        self._packets = Reader(gateway.limits.datalen, gateway.packet)
+        self._packets = PacketReader(gateway.limits.datalen, gateway.packet)
         super().__init__(host, host, self._packets)
         # Of a message of several packets the last one may be small, and yet be behind others that wait.
         self._copying = False

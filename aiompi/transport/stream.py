@@ -18,7 +18,7 @@ from aiompi.engine.request import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
-from aiompi.wire.frame import EAGER, READ_AHEAD, Payload, Reader, beginning
+from aiompi.wire.frame import EAGER, READ_AHEAD, FrameReader, Payload, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
 #: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
@@ -65,7 +65,7 @@ class SocketLink(Link, Protocol):
 
 
 class Cutter(Protocol):
-    """What cuts a stream into frames; see `aiompi.wire.frame.Reader`."""
+    """What cuts a stream into frames; see `aiompi.wire.frame.FrameReader`."""
 
     @property
     def landing(self) -> object | None:
@@ -318,7 +318,7 @@ class StreamLink(Connection):
     def __init__(self, transport: StreamTransport, peer: Peer) -> None:
         self.peer = peer
         self._transport = transport
-        self._frames = Reader(peer)
+        self._frames = FrameReader(peer)
         self._promised = False  # whether messages have been queued whose sends are complete
         super().__init__(transport, peer, self._frames)
 

@@ -1,5 +1,8 @@
-"""Bytes between aiompi processes, without sockets.
+"""Formats of what aiompi processes exchange, without sockets.
 
-`hello` proves the key of the job on every new connection, `frame` is what ranks exchange afterwards, `control`
-is what a rank and the launcher's agent exchange; `memory` is what processes of a machine share.
+hello        proves the key of the job on every new connection
+frame        frames between ranks
+control      messages between a rank and the launcher's agent
+wait_report  what a rank waits for, for the launcher
+memory       memory that processes of one machine share
 """

@@ -1,4 +1,4 @@
-"""What a rank and the launcher's agent say to each other over the control socket.
+"""Messages between a rank and the launcher's agent over the control socket.
 
 After the hello (role ROLE_CONTROL, target RANK_AGENT, the connector's rank or RANK_ANY) both directions carry
 messages of this table, each as a 4-byte big-endian length and a msgpack array [code, field, ...]:
@@ -9,13 +9,13 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
-      ... and when a rank waits for long: Account(0, account) -->,
-      <-- Question(number) to all others, Account(number, account) --> ...
+      ... and when a rank has waited for long: Report(0, report) -->,
+      <-- ReportRequest(number) to all others, Report(number, report) --> ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
-    Leave()                               -->                       instead: a rank that does not wait for others
+    Leave()                               -->                       instead: the rank does not wait for others
 
-The rank closes the connection last. End of file before Finalize or Leave means that the rank died.
+The agent leaves it to the rank to close the connection. End of file before Finalize or Leave means that the rank died.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 class BusinessCard(TypedDict, total=False):
-    """What a rank publishes about how it can be reached; empty for one that only its IMPI host reaches.
+    """How a rank can be reached, as it publishes it; empty if only its IMPI host reaches it.
 
     Attributes:
         window: bytes that each other rank may send it eagerly.
-        host: a name of its machine, which no other machine has.
-        transports: name of each that it listens by -> address, as that transport reads it.
+        host: name of its machine, unique among machines.
+        transports: name of each transport that it listens on -> address, in the form of that transport.
     """
 
     window: int
@@ -49,29 +49,29 @@ class BusinessCard(TypedDict, total=False):
 # Variables by which the launcher tells a rank about its job.
 ENV_CONTROL: Final = "AIOMPI_CONTROL"  # "unix:PATH" or "tcp:HOST:PORT"
 ENV_KEY: Final = "AIOMPI_KEY"  # hexadecimal
-ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # where a rank that no launcher started may find it
+ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # file with the key, for a rank that no launcher started
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_SIZE: Final = "AIOMPI_SIZE"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Join:
-    """A rank reports."""
+    """A rank joins; `pid` is its process."""
 
     pid: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who the rank is.
+    """The place of the rank in the job.
 
     Attributes:
         rank: in the world.
         size: of the world.
-        directory: for sockets, empty when there is none that all ranks share.
-        key: for connections between ranks, empty when it is the one that the rank knows already.
-        address: of this machine, as ranks of other clients reach it; empty when there are none.
-        host: where the rank reaches its IMPI host, "unix:PATH"; empty in a job without an IMPI server.
+        directory: for sockets; empty if there is none that all ranks share.
+        key: for connections between ranks; empty if it is the key that the rank knows already.
+        address: of this machine, for ranks of other clients; empty if there are no other clients.
+        host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
     """
 
@@ -86,14 +86,14 @@ class Welcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Card:
-    """How the rank can be reached."""
+    """The business card of the rank."""
 
     card: BusinessCard
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cards:
-    """Cards of all ranks, in rank order; empty for those that only the IMPI host reaches."""
+    """Cards of all ranks, in rank order; empty for a rank that only its IMPI host reaches."""
 
     cards: list[BusinessCard]
 
@@ -115,40 +115,42 @@ class Left:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finalize:
-    """The rank waits until all others finalize, too."""
+    """The rank calls Finalize, and waits until all other ranks do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finalized:
-    """All ranks have finalized or left: the rank may go."""
+    """All ranks have finalized or left: the rank may end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leave:
-    """The rank goes without waiting for others."""
+    """The rank ends without waiting for others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Question:
-    """What do you wait for?"""
+class ReportRequest:
+    """Ask a rank what it waits for."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Account:
+class Report:
     """What the rank waits for.
 
     Attributes:
-        number: of the question, 0 if there was none.
-        account: an `aiompi.wire.account.Account`, packed.
+        number: of the request, 0 if there was none.
+        report: an `aiompi.wire.wait_report.WaitReport`, packed.
     """
 
     number: int
-    account: dict[str, Any]
+    report: dict[str, Any]
 
 
-Message: TypeAlias = Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | Question | Account
+Message: TypeAlias = (
+    Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
+)
 
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
@@ -161,27 +163,27 @@ MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     7: (Finalize, ()),
     8: (Finalized, ()),
     9: (Leave, ()),
-    10: (Question, (int,)),
-    11: (Account, (int, dict)),
+    10: (ReportRequest, (int,)),
+    11: (Report, (int, dict)),
 }
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 
 
 def encode(message: Message) -> bytes:
-    """One message, ready to be sent."""
+    """Return a message as bytes."""
     fields = (getattr(message, field.name) for field in dataclasses.fields(message))
     body: bytes = msgpack.packb([_CODES[type(message)], *fields])
     return _LENGTH.pack(len(body)) + body
 
 
 class Decoder:
-    """Messages out of a stream that may be cut anywhere."""
+    """Reads messages from a byte stream that may be split anywhere."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def receive_data(self, data: bytes) -> list[Message]:
-        """Take bytes, return the messages that they complete.
+        """Add bytes from the stream; return the messages that are now complete.
 
         Raises:
             RemoteProtocolError: the bytes are no message; the connection must be closed.
@@ -221,5 +223,5 @@ def _decode(body: bytes) -> Message:
 
 
 def _fits(field: object, expected: type) -> bool:
-    """Whether a field is exactly of its type, a bool being no int; the only lists are those of cards."""
+    """Return True if a field is exactly of its type (a bool is not an int); a list must be a list of cards."""
     return type(field) is expected and (not isinstance(field, list) or all(type(card) is dict for card in field))

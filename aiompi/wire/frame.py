@@ -1,27 +1,27 @@
-"""Frames between two ranks: a fixed header, and for four kinds a payload that goes from user memory to user memory.
+"""Frames between two ranks: a fixed header, and for four kinds a payload, which is read straight into user memory.
 
 | kind        | meaning                                                      | fields                               |
 |-------------|--------------------------------------------------------------|--------------------------------------|
 | EAGER       | a whole message                                              | tag source context length            |
-| EAGER_SYNC  | the same in synchronous mode: answer SYNCACK when it matches | ... srqid                            |
-| EAGER_READY | the same in ready mode: answer SYNCACK, or NOTREADY at once  | ... srqid                            |
+| EAGER_SYNC  | a message in synchronous mode: answer SYNCACK once matched   | ... srqid                            |
+| EAGER_READY | a message in ready mode: answer SYNCACK or NOTREADY at once  | ... srqid                            |
 | RTS         | request to send: the envelope of a long message              | tag source context length srqid      |
-| RTS_READY   | the same in ready mode: answer CTS, or NOTREADY at once      | tag source context length srqid      |
+| RTS_READY   | RTS in ready mode: answer CTS or NOTREADY at once            | tag source context length srqid      |
 | CTS         | clear to send: the first `length` bytes are wanted           | srqid drqid length                   |
 | DATA        | the payload of a long message                                | drqid length                         |
 | SYNCACK     | the message has been matched                                 | srqid                                |
 | NOTREADY    | no receive is posted for it; it has been dropped             | srqid                                |
-| PROTOACK    | returns credit, when no other frame does it in time          |                                      |
-| CANCEL      | recall the message if it is not matched yet                  | srqid                                |
-| CANCELYES   | it has been recalled                                         | srqid                                |
-| CANCELNO    | too late                                                     | srqid                                |
-| FINI        | this rank starts no operation any more; answers may follow   |                                      |
-| INVITE      | the message that was offered may be written to an address    | srqid length; tag: a number          |
+| PROTOACK    | returns credit if no other frame returns it in time          |                                      |
+| CANCEL      | cancel the message if it is not matched yet                  | srqid                                |
+| CANCELYES   | it has been cancelled                                        | srqid                                |
+| CANCELNO    | it has been matched                                          | srqid                                |
+| FINI        | this rank starts no more operations; answers may follow      |                                      |
+| INVITE      | the sender may write the offered message to an address       | srqid length; tag: a number          |
 |             |                                                              | drqid: the address                   |
 
-Every frame returns `credit` bytes of eager memory to its receiver. srqid is the id that the sender of the
-message gave it, drqid the one of its receiver (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds
-a note instead, which a message of a collective carries for its receive, and is 0 otherwise.
+Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
+receiver's (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds instead the note that a message of a
+collective carries for its receive, and is 0 for other messages.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")
 HEADER_BYTES: Final = HEADER.size
 _unpack_from: Final = HEADER.unpack_from
 
-#: memory of a payload, in pieces of unsigned bytes
+#: memory of a payload, as buffers of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]
 
-#: bytes read ahead per connection: hundreds of small frames, or one of 64 KiB, per system call; when a longer payload
-#: follows, the rest of it is read straight into its place
+#: bytes read ahead per connection: hundreds of small frames, or one of 64 KiB, per system call. The rest of a longer
+#: payload is read straight into its place.
 READ_AHEAD: Final = 68 * 2**10
-#: bytes read ahead where the last frame was of at most so many: all that is read is handed out in one turn
+#: after a frame of at most _BRIEF bytes, _LITTLE bytes are read ahead: all that is read is handed out in one turn
 _BRIEF: Final = 512
 _LITTLE: Final = 16 * 2**10
 
-#: memory for bytes that nobody gets
+#: memory for bytes that are discarded
 SCRATCH: Final = memoryview(bytearray(64 * 2**10))
 
 
 def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes | memoryview]:
-    """The first `nbytes` of memory in pieces, from where they lie."""
+    """Return views of the first `nbytes` bytes of a list of buffers, without a copy."""
     found: list[bytes | memoryview] = []
     for piece in pieces:
         if nbytes <= 0:
@@ -79,28 +79,28 @@ def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes |
     return found
 
 
-#: lets a payload stay in the memory in which it arrives by itself; that memory, None if it may not
+#: lets a payload stay in the memory in which it arrives; returns that memory, or None if it may not stay
 Keep: TypeAlias = Callable[[], "memoryview | None"]
 
 
 class Landing(Protocol):
-    """Where the payload of a frame goes that has not arrived as a whole.
+    """Where the payload of a frame goes that has not arrived completely.
 
     Attributes:
-        memory: its first bytes go here.
+        memory: for its first bytes.
     """
 
     memory: memoryview
 
     def room(self) -> memoryview:
-        """Memory for the next bytes, never empty, never longer than what is missing."""
+        """Return memory for the next bytes, never empty, never longer than what is missing."""
 
     def advance(self, nbytes: int) -> None:
-        """`nbytes` more have been written."""
+        """Note that `nbytes` more bytes have been written."""
 
 
 class Waste:
-    """Takes the payload of a frame that nobody gets, because an error has come between.
+    """Discards the payload of a frame after an error.
 
     Args:
         length: bytes of it.
@@ -120,53 +120,54 @@ class Waste:
 
 
 class Offer(Protocol):
-    """A message that can be copied from where its sender has it."""
+    """A message that the receiver can copy from the memory of its sender."""
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
         """Let the sender write the end of the message into its place meanwhile, until `close`.
 
         Returns:
-            A number and an address, which he must be told; None if he is not to do that.
+            A number and an address for the sender; None if it shall not write.
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
-        """Copy up to `most` bytes from `start` on, of a message of `length`.
-
-        Returns:
-            Up to where all is there now; `length` also if no more can be copied, and it does not stand any more.
+        """Copy up to `most` bytes of a message of `length` bytes, from `start` on.
 
         Args:
-            memory: place of the message; what it has no place for is dropped.
+            memory: for the whole message; bytes for which it has no room are dropped.
+
+        Returns:
+            The offset up to which the message has been copied; `length` also if no more can be copied, in which case
+            `stands` returns False.
         """
 
     def stands(self) -> bool:
-        """Whether what has been copied so far is the message; otherwise it must be asked for."""
+        """Return True if what has been copied is the message; otherwise the receiver must ask for it (CTS)."""
 
     def close(self, wait: bool = True) -> bool:
-        """Let nobody else write into the memory from now on; False if somebody still does, and this was not to wait."""
+        """Let no other process write into the memory any more; return False if one still does and `wait` is False."""
 
 
 class Sink(Protocol):
-    """What the frames of one connection are handed to."""
+    """Receives the frames of one connection."""
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
-        """An RTS whose message need not be asked for: once it has been copied, the answer is SYNCACK."""
+        """Handle an RTS whose message can be copied without a CTS; after the copy, the answer is SYNCACK."""
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """A whole frame. The payload is valid only during the call."""
+        """Handle a complete frame. The payload is valid only during the call."""
 
     def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
-        """A frame whose payload is still on its way; `keep`: it may arrive where it stays."""
+        """Return where the payload of an incomplete frame goes; with `keep`, it may stay where it arrives."""
 
 
-class Reader:
-    """Cuts the byte stream of one connection into frames.
+class FrameReader:
+    """Splits the byte stream of one connection into frames.
 
-    Read into `get_buffer()`, then report how much with `buffer_updated`. Headers and what comes along with them
-    pass through a small buffer; the rest of a payload is read straight into its landing.
+    Read into `get_buffer()`, then call `buffer_updated`. Headers and what arrives together with them pass through a
+    small buffer; the rest of a payload is read straight into its `Landing`.
 
     Attributes:
-        landing: where the payload goes that is being read.
+        landing: where the payload that is being read goes.
     """
 
     __slots__ = ("_brief", "_buffer", "_end", "_frame", "_missing", "_sink", "_view", "landing")
@@ -183,11 +184,11 @@ class Reader:
 
     @property
     def between_frames(self) -> bool:
-        """Whether the stream may end here."""
+        """True if the stream may end here."""
         return self._end == 0 and self.landing is None
 
     def get_buffer(self) -> memoryview:
-        """Memory for the next bytes of the stream."""
+        """Return memory for the next bytes of the stream."""
         if self.landing is not None:
             return self.landing.room()[: self._missing]
         if self._brief:
@@ -198,7 +199,7 @@ class Reader:
         """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
 
         Raises:
-            RemoteProtocolError: the sink did not accept a frame; the connection must be closed.
+            RemoteProtocolError: the sink rejected a frame; the connection must be closed.
         """
         landing = self.landing
         if landing is not None:
@@ -209,7 +210,7 @@ class Reader:
             return
         buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
-        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        # If a handler raises, even a signal handler that interrupts it, the next call goes on with the next frame.
         try:
             while end - start >= HEADER_BYTES:
                 header = _unpack_from(buffer, start)

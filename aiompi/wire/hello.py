@@ -5,8 +5,8 @@
                                           <--   Reply  magic nonce HMAC(key, "acceptor" Hello magic nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
 
-The key itself is never sent. All three messages have fixed lengths, so that neither side reads a byte beyond
-them, and nothing else is looked at before the proof. The connector may send frames directly after its proof.
+The key itself is never sent. All three messages have fixed lengths, so neither side reads a byte beyond them, and
+neither side interprets anything else before the proof. The connector may send frames directly after its proof.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROOF_BYTES: Final = 32
 KEY_BYTES: Final = 32
 MIN_KEY_BYTES: Final = 16
 
-# What a connection is for, and pseudo ranks of those who are not ranks (yet).
+# Roles of connections, and pseudo ranks of processes that are not ranks (yet).
 ROLE_PEER: Final = 1
 ROLE_CONTROL: Final = 2
 ROLE_HOST: Final = 3
@@ -36,20 +36,20 @@ _HELLO: Final = struct.Struct(f"!8siii{NONCE_BYTES}s")
 _REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
-def _proof(key: bytes, who: bytes, *transcript: bytes) -> bytes:
-    return hmac.digest(key, who + b"".join(transcript), hashlib.sha256)
+def _proof(key: bytes, side: bytes, *transcript: bytes) -> bytes:
+    return hmac.digest(key, side + b"".join(transcript), hashlib.sha256)
 
 
 def new_key() -> bytes:
-    """A one-time key of 256 bits."""
+    """Return a new random key of 256 bits."""
     return os.urandom(KEY_BYTES)
 
 
 def parse_key(text: str) -> bytes:
-    """A key from its hexadecimal form, as in the variable AIOMPI_KEY.
+    """Return the key from its hexadecimal form, as in the variable AIOMPI_KEY.
 
     Raises:
-        AuthenticationError: not hexadecimal, or shorter than 128 bits. The text is not repeated in the message.
+        AuthenticationError: the text is not hexadecimal, or shorter than 128 bits. The message does not repeat it.
     """
     try:
         key = bytes.fromhex(text.strip())
@@ -69,7 +69,7 @@ class Handshake:
     Attributes:
         needed: bytes still to read before the next step.
         done: whether the peer has proven the key.
-        peer_rank: rank that the other side claims, valid once `done`.
+        peer_rank: rank that the peer claims, valid once `done`.
     """
 
     def __init__(self, key: bytes, peer_rank: int, needed: int) -> None:
@@ -88,7 +88,7 @@ class Handshake:
         """Take bytes from the peer, at most `needed`.
 
         Raises:
-            RemoteProtocolError: this is no aiompi peer.
+            RemoteProtocolError: the peer is not aiompi.
             AuthenticationError: the peer does not know the key.
         """
         self._buffer += data
@@ -107,7 +107,7 @@ class Handshake:
 
     def _check(self, received: bytes, expected: bytes) -> None:
         if not hmac.compare_digest(received, expected):
-            raise AuthenticationError("a peer could not prove the key of the job: is its key the right one?")
+            raise AuthenticationError("a peer could not prove the key of the job: does it have the right key?")
 
 
 class Connector(Handshake):
@@ -116,8 +116,8 @@ class Connector(Handshake):
     Args:
         key: of the job, bytes.
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
-        rank: own rank, RANK_ANY when it is still to be given.
-        target: rank that is expected to answer, RANK_AGENT for the agent and for an IMPI host.
+        rank: own rank, RANK_ANY if it has not been assigned yet.
+        target: rank that should answer, RANK_AGENT for the agent and for an IMPI host.
     """
 
     def __init__(self, key: bytes, *, role: int, rank: int, target: int) -> None:
@@ -133,12 +133,12 @@ class Connector(Handshake):
 
 
 class Acceptor(Handshake):
-    """The side that was connected to.
+    """The side that accepts.
 
     Args:
         key: of the job, bytes.
-        role: what the connection must be for.
-        rank: own rank, which the connector must have aimed at.
+        role: role that the connection must have.
+        rank: own rank, which must be the connector's `target`.
     """
 
     def __init__(self, key: bytes, *, role: int, rank: int) -> None:

@@ -1,7 +1,6 @@
-"""Memory that two processes share: without a name, handed over as a descriptor.
+"""Memory that two processes share. It has no name; one process passes its descriptor to the other.
 
-So nothing is left behind, whatever kills a process and whenever: the kernel frees it when the last of the two has let
-it go.
+Nothing is left behind, however a process ends: the kernel frees the memory when the last of the two has unmapped it.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 
-#: whether the processor lets others see stores in program order, and behind the loads before them, as x86 does: then
-#: plain words in shared memory can say what may be read and what may be written
+#: True if other processors see stores in program order, and after the loads that precede them, as on x86. Then plain
+#: words in shared memory can say what may be read and what may be written.
 ORDERED: Final = platform.machine() in ("x86_64", "AMD64")
 
-#: what memory must be sealed against: what a peer could take away would kill whoever touches it
+#: seals that memory must have: if a peer could shrink it, an access would kill this process
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-#: PROT_NONE: addresses, and no memory behind them
+#: PROT_NONE: addresses without memory
 _NO_ACCESS: Final = 0
 
 
 def create(nbytes: int) -> tuple[int, mmap.mmap]:
-    """Fresh memory, all zeros.
+    """Create memory filled with zeros.
 
     Returns:
-        Its descriptor, to be handed over and closed, and the memory.
+        Its descriptor, which the caller passes on and closes, and the memory.
 
     Raises:
-        OSError: there is none, or no descriptor.
+        OSError: memory or descriptors are exhausted.
     """
     fd = os.memfd_create("aiompi", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -45,10 +44,10 @@ def create(nbytes: int) -> tuple[int, mmap.mmap]:
 
 
 def accept(fd: int, nbytes: int) -> mmap.mmap:
-    """Memory that another process has handed over, after a check that it is what it claims to be.
+    """Map memory that another process has passed, after checking its seals and its size.
 
     Args:
-        fd: its descriptor, which stays the caller's.
+        fd: its descriptor, which the caller still has to close.
         nbytes: its size.
 
     Raises:
@@ -60,12 +59,12 @@ def accept(fd: int, nbytes: int) -> mmap.mmap:
     except OSError:
         seals = 0
     if os.fstat(fd).st_size != nbytes or seals & _SEALS != _SEALS:
-        raise RemoteProtocolError("its shared memory is not sealed, or not of the size that it tells")
+        raise RemoteProtocolError("its shared memory is not sealed, or not of the announced size")
     return _map(fd, nbytes)
 
 
 def affords(nbytes: int) -> bool:
-    """Whether this process has so many addresses left."""
+    """Return True if this process has `nbytes` of address space left."""
     try:
         mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _NO_ACCESS).close()
     except OSError:
@@ -74,7 +73,7 @@ def affords(nbytes: int) -> bool:
 
 
 def available(nbytes: int) -> bool:
-    """Whether this process gets such memory, and doorbells for it: a limit, a sandbox or an old kernel may forbid it.
+    """Return True if memory and an eventfd can be created; a limit, a sandbox or an old kernel may forbid it.
 
     Args:
         nbytes: size of the memory.

@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
-from aiompi_launcher.listen import Entrance, join_address, keep_alive
+from aiompi_launcher.listen import AcceptLoop, join_address, keep_alive
 
 MAX_STRANGERS: Final = 256  # connections that have not yet proven the key
 _READ: Final = 64 * 2**10
 
 
-class Owner(Protocol):
+class ConnectionObserver(Protocol):
     """Who is told about connections."""
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
@@ -42,7 +42,7 @@ class Link:
     """One connection.
 
     Attributes:
-        rank: that it belongs to, set by the owner in `on_join`; -1 before.
+        rank: that it belongs to, set by the observer in `on_join`; -1 before.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
@@ -82,9 +82,9 @@ class Link:
         if closing:
             return
         if self._joined:
-            self._server.owner.on_closed(self, error)
+            self._server.observer.on_closed(self, error)
         else:
-            self._server.owner.on_stranger(self._address, error or self._unproven())
+            self._server.observer.on_stranger(self._address, error or self._unproven())
 
     def _unproven(self) -> str:
         if self._answered:  # and the far end was the first to see that the keys differ
@@ -130,12 +130,12 @@ class Link:
         if self._closing:
             return
         if self._joined:
-            self._server.owner.on_message(self, message)
+            self._server.observer.on_message(self, message)
         elif isinstance(message, control.Join):
             self._joined = True
             self._timer.cancel()
             self._server.forget(self)
-            self._server.owner.on_join(self, self._handshake.peer_rank, message)
+            self._server.observer.on_join(self, self._handshake.peer_rank, message)
         else:
             raise RemoteProtocolError(f"its first message is {type(message).__name__} and not Join")
 
@@ -166,7 +166,7 @@ class ControlServer:
     """Accepts connections of ranks.
 
     Args:
-        owner: is told what happens.
+        observer: is told what happens.
         key: of the job.
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join.
@@ -175,23 +175,23 @@ class ControlServer:
 
     def __init__(
         self,
-        owner: Owner,
+        observer: ConnectionObserver,
         key: bytes,
         listener: socket.socket,
         *,
         hello_timeout: float,
         max_strangers: int = MAX_STRANGERS,
     ) -> None:
-        self.owner = owner
+        self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
         self._max_strangers = max_strangers
         self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
-        self._entrance = Entrance(listener, self._admit, self._push_out)
+        self._accept_loop = AcceptLoop(listener, self._admit, self._push_out)
 
     def close(self) -> None:
         """Stop listening, drop who has not joined."""
-        self._entrance.close()
+        self._accept_loop.close()
         for link in list(self._strangers):
             link.close()
 
@@ -209,7 +209,7 @@ class ControlServer:
     def _push_out(self, reason: str) -> bool:
         oldest = next(iter(self._strangers), None)
         if oldest is None:
-            self.owner.on_shortage()
+            self.observer.on_shortage()
             return False
         oldest.drop(reason)
         return True

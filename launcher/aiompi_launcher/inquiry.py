@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from aiompi.wire.account import Account, compare
+from aiompi.wire.wait_report import WaitReport, compare
 
 #: seconds that a rank has for its answer; one that computes does not answer
 PATIENCE: Final = 1.0
 
 
 class Inquiry:
-    """The accounts that are being collected, if any are.
+    """The reports that are being collected, if any are.
 
     Attributes:
         number: of the inquiry, so that late answers to others are known as such.
@@ -20,11 +20,11 @@ class Inquiry:
 
     def __init__(self) -> None:
         self.number = 0
-        self._accounts: dict[int, Account] = {}
+        self._reports: dict[int, WaitReport] = {}
         self._awaited: set[int] = set()
 
     def told(self, rank: int, number: int, packed: dict[str, Any], others: Iterable[int]) -> list[int]:
-        """Take an account.
+        """Take an report.
 
         Args:
             number: of the inquiry that it answers, 0 if the rank was not asked.
@@ -35,10 +35,10 @@ class Inquiry:
         """
         if number not in (0, self.number):
             return []
-        begins = not self._accounts
+        begins = not self._reports
         if begins and number:
             return []
-        self._accounts[rank] = Account.unpack(packed)
+        self._reports[rank] = WaitReport.unpack(packed)
         if begins:
             self.number += 1
             self._awaited = set(others)
@@ -48,16 +48,16 @@ class Inquiry:
 
     @property
     def open(self) -> bool:
-        """Whether accounts are being collected."""
-        return bool(self._accounts)
+        """Whether reports are being collected."""
+        return bool(self._reports)
 
     @property
     def complete(self) -> bool:
         """Whether every rank has answered."""
-        return bool(self._accounts) and not self._awaited
+        return bool(self._reports) and not self._awaited
 
     def conclude(self) -> str:
         """What the ranks do, as far as they have answered, for the user. The inquiry is over."""
-        text = compare(self._accounts, sorted(self._awaited))
-        self._accounts = {}
+        text = compare(self._reports, sorted(self._awaited))
+        self._reports = {}
         return text

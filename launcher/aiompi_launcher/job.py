@@ -31,7 +31,7 @@ SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdi
 SIGNAL_GRACE: Final = 10.0  # seconds that ranks have to end by themselves to which a signal was passed on
 
 
-class State(enum.Enum):
+class RankState(enum.Enum):
     """Of a rank."""
 
     EXPECTED = enum.auto()
@@ -63,20 +63,20 @@ class World:
     hosts: tuple[str, ...] = ()
 
 
-class Phase(enum.Enum):
+class JobPhase(enum.Enum):
     """Of the job."""
 
     RUNNING = enum.auto()
-    DOOMED = enum.auto()  # a rank has failed, its exit status or the rest of its messages is awaited
+    FAILING = enum.auto()  # a rank has failed, its exit status or the rest of its messages is awaited
     ENDING = enum.auto()  # everything is being ended
     ENDED = enum.auto()
 
 
 # States in which a rank takes part in the job.
-INSIDE: Final = frozenset({State.RUNNING, State.FINALIZING})
+INSIDE: Final = frozenset({RankState.RUNNING, RankState.FINALIZING})
 
 # States in which a rank still waits for, or may need, the others.
-ACTIVE: Final = frozenset({State.JOINED, State.CARDED, State.RUNNING, State.FINALIZING})
+ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Rank:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.state = State.EXPECTED
+        self.state = RankState.EXPECTED
         self.pid = 0
         self.joiner = 0
         self.connected = False
@@ -195,7 +195,7 @@ class Job:
 
     def __init__(self, size: int, *, directory: str, spawned: bool) -> None:
         self.ranks = [Rank(number) for number in range(size)]
-        self.phase = Phase.RUNNING
+        self.phase = JobPhase.RUNNING
         self.world = World(size=size)
         self._fencing = False
         self._directory = directory
@@ -229,7 +229,7 @@ class Job:
             Refused: there is no such rank, or it is taken.
         """
         if wanted == hello.RANK_ANY and not self._spawned:
-            free = [rank.number for rank in self.ranks if rank.state is State.EXPECTED]
+            free = [rank.number for rank in self.ranks if rank.state is RankState.EXPECTED]
             if not free:
                 raise Refused(f"the job is complete: all its {len(self.ranks)} ranks have joined already")
             wanted = free[0]
@@ -239,7 +239,7 @@ class Job:
         if not first <= wanted <= last:
             raise Refused(f"there is no rank {wanted} in this job, only {first} to {last}")
         rank = self._rank(wanted)
-        if rank.state is not State.EXPECTED:
+        if rank.state is not RankState.EXPECTED:
             if self._spawned and pid == rank.joiner:
                 raise Refused(
                     f"this process is rank {wanted} already: a program joins its job once, by aiompi.run, aiompi.init, "
@@ -249,7 +249,7 @@ class Job:
                 f"rank {wanted} has joined already; a process that a rank starts cannot join in its name "
                 f"(remove {control.ENV_CONTROL} from its environment)"
             )
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not JobPhase.RUNNING:
             raise Refused("the job is ending")
         return wanted
 
@@ -266,7 +266,7 @@ class Job:
             rank.connected = False
             if event.error:
                 rank.error = f"broke the control protocol: {event.error}"
-        if self.phase in (Phase.RUNNING, Phase.DOOMED):
+        if self.phase in (JobPhase.RUNNING, JobPhase.FAILING):
             self._transit(rank, event)
         self._check_over()
 
@@ -274,11 +274,11 @@ class Job:
         """The process of a rank has ended: exit status, or minus the signal that killed it."""
         rank = self._rank(number)
         rank.status = status
-        if status or rank.state is State.LOST:
+        if status or rank.state is RankState.LOST:
             self._suspect(rank)
         elif rank.connected:
             self._actions.append(StartTimer(f"{_HANGUP}{number}", SETTLE))
-        if status == 0 and rank.state is State.LEFT:
+        if status == 0 and rank.state is RankState.LEFT:
             self._tell_left(rank)
         self._check_absent()
         self._check_over()
@@ -289,28 +289,28 @@ class Job:
         Args:
             cards: of all ranks of the world.
         """
-        if any(rank.state is not State.CARDED for rank in self.ranks):
+        if any(rank.state is not RankState.CARDED for rank in self.ranks):
             return  # one was lost meanwhile, and the job ends
         for rank in self.ranks:
-            rank.state = State.RUNNING
+            rank.state = RankState.RUNNING
             self._actions.append(Send(rank.number, control.Cards(cards)))
 
     def fenced(self) -> None:
         """Nobody in the world has anything more to say."""
         for rank in self.ranks:
-            if rank.state is State.FINALIZING:
-                rank.state = State.FINALIZED
+            if rank.state is RankState.FINALIZING:
+                rank.state = RankState.FINALIZED
                 if rank.connected:
                     self._actions.append(Send(rank.number, control.Finalized()))
 
     def failed(self, reason: str, code: int = EXIT_FAILURE) -> None:
         """The job cannot go on, through no fault of a rank."""
-        if self.phase in (Phase.RUNNING, Phase.DOOMED):
+        if self.phase in (JobPhase.RUNNING, JobPhase.FAILING):
             self._end(None, reason, code)
 
     def signalled(self, signum: int) -> None:
         """The launcher got a signal to end: the first one is passed on, the second one kills."""
-        if self._signum or self.phase is Phase.ENDING:
+        if self._signum or self.phase is JobPhase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
             return
         self._signum = signum
@@ -332,15 +332,15 @@ class Job:
 
     def expired(self, key: str) -> None:
         """A timer has run out."""
-        if key == _VERDICT and self.phase is Phase.DOOMED and self._culprit is not None:
+        if key == _VERDICT and self.phase is JobPhase.FAILING and self._culprit is not None:
             self._convict(self._culprit)
         elif key == _TIDYING and self._tidying:
             self._tidied()
-        elif key == _KILL and self.phase is Phase.ENDING:
+        elif key == _KILL and self.phase is JobPhase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
             for rank in self.ranks:
                 self._hang_up(rank)
-        elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is Phase.RUNNING:
+        elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is JobPhase.RUNNING:
             self._conclude()
         elif key.startswith(_HANGUP):
             self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
@@ -395,7 +395,7 @@ class Job:
 
     def _tell_left(self, rank: Rank) -> None:
         for other in self.ranks:
-            if other.connected and other is not rank and other.state is State.RUNNING:
+            if other.connected and other is not rank and other.state is RankState.RUNNING:
                 self._actions.append(Send(other.number, control.Left(rank.number)))
 
     def _on_abort(self, rank: Rank, event: control.Abort) -> None:
@@ -414,11 +414,11 @@ class Job:
         if rank is self._culprit:
             self._suspect(rank)
 
-    def _on_account(self, rank: Rank, event: control.Account) -> None:
+    def _on_report(self, rank: Rank, event: control.Report) -> None:
         inside = (other for other in self.ranks if other.connected and other.state in INSIDE)
         others = [other.number for other in inside if other is not rank]
-        asked = self._inquiry.told(rank.number, event.number, event.account, others)
-        self._actions += [Send(number, control.Question(self._inquiry.number)) for number in asked]
+        asked = self._inquiry.told(rank.number, event.number, event.report, others)
+        self._actions += [Send(number, control.ReportRequest(self._inquiry.number)) for number in asked]
         if self._inquiry.complete:
             self._conclude()
         elif asked:
@@ -431,19 +431,19 @@ class Job:
     # Conditions of the whole job
 
     def _check_cards(self) -> None:
-        if all(rank.state is State.CARDED for rank in self.ranks):
+        if all(rank.state is RankState.CARDED for rank in self.ranks):
             self._actions.append(Publish([rank.card for rank in self.ranks]))
 
     def _check_fence(self) -> None:
-        if not self._fencing and all(rank.state in (State.FINALIZING, State.LEFT) for rank in self.ranks):
+        if not self._fencing and all(rank.state in (RankState.FINALIZING, RankState.LEFT) for rank in self.ranks):
             self._fencing = True
             self._actions.append(Fence())
 
     def _check_absent(self) -> None:
         """Ranks that wait in init for one that has ended without init would wait for ever."""
-        absent = [rank for rank in self.ranks if rank.status == 0 and rank.state is State.EXPECTED]
+        absent = [rank for rank in self.ranks if rank.status == 0 and rank.state is RankState.EXPECTED]
         waiting = [rank.number for rank in self.ranks if rank.state in ACTIVE]
-        if absent and waiting and self.phase is Phase.RUNNING:
+        if absent and waiting and self.phase is JobPhase.RUNNING:
             self._end(
                 absent[0],
                 f"rank {absent[0].number} exited with status 0 without ever joining the job, while "
@@ -452,11 +452,11 @@ class Job:
             )
 
     def _suspect(self, rank: Rank) -> None:
-        if self._culprit is None and self.phase is Phase.RUNNING:
+        if self._culprit is None and self.phase is JobPhase.RUNNING:
             self._culprit = rank
-            self.phase = Phase.DOOMED
+            self.phase = JobPhase.FAILING
             self._actions.append(StartTimer(_VERDICT, SETTLE))
-        if rank is self._culprit and self.phase is Phase.DOOMED and not self._story_open(rank):
+        if rank is self._culprit and self.phase is JobPhase.FAILING and not self._story_open(rank):
             self._convict(rank)
 
     def _story_open(self, rank: Rank) -> bool:
@@ -469,7 +469,7 @@ class Job:
         self._end(rank, f"rank {rank.number} {describe(rank)}", code)
 
     def _end(self, rank: Rank | None, reason: str, code: int) -> None:
-        self.phase = Phase.ENDING
+        self.phase = JobPhase.ENDING
         self._code = code
         if not self._signum:
             self._actions.append(Report(rank.number if rank else None, reason))
@@ -482,7 +482,7 @@ class Job:
 
     def _tidied(self) -> None:
         self._tidying = False
-        if self.phase is Phase.ENDING:
+        if self.phase is JobPhase.ENDING:
             self._terminate()
 
     def _terminate(self) -> None:
@@ -494,15 +494,15 @@ class Job:
             self.received(rank.number, Closed())
 
     def _check_over(self) -> None:
-        if self.phase in (Phase.RUNNING, Phase.ENDING) and all(map(self._settled, self.ranks)):
-            self.phase = Phase.ENDED
+        if self.phase in (JobPhase.RUNNING, JobPhase.ENDING) and all(map(self._settled, self.ranks)):
+            self.phase = JobPhase.ENDED
             self._actions.append(End(EXIT_SIGNAL + self._signum if self._signum else self._code))
 
     def _settled(self, rank: Rank) -> bool:
         if not self._spawned:
-            gone = self.phase is Phase.ENDING or rank.state in (State.FINALIZED, State.LEFT)
+            gone = self.phase is JobPhase.ENDING or rank.state in (RankState.FINALIZED, RankState.LEFT)
             return gone and not rank.connected
-        if self.phase is Phase.ENDING:
+        if self.phase is JobPhase.ENDING:
             return not rank.pid or rank.status is not None
         return rank.status is not None and not rank.connected
 
@@ -514,27 +514,27 @@ _INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "
 
 # (state, event) -> (next state, reaction). What is not here breaks the protocol.
-TRANSITIONS: Final[dict[tuple[State, type], tuple[State, Callable[..., None]]]] = {
-    (State.EXPECTED, control.Join): (State.JOINED, Job._on_join),
-    (State.JOINED, control.Card): (State.CARDED, Job._on_card),
-    (State.RUNNING, control.Finalize): (State.FINALIZING, Job._on_finalize),
-    (State.RUNNING, control.Leave): (State.LEFT, Job._on_leave),
-    (State.FINALIZING, control.Leave): (State.LEFT, Job._on_leave),
-    (State.FINALIZED, control.Leave): (State.LEFT, Job._on_leave),
-    (State.JOINED, control.Leave): (State.LOST, Job._on_early_leave),
-    (State.CARDED, control.Leave): (State.LOST, Job._on_early_leave),
-    (State.JOINED, Closed): (State.LOST, Job._on_lost),
-    (State.CARDED, Closed): (State.LOST, Job._on_lost),
-    (State.RUNNING, Closed): (State.LOST, Job._on_lost),
-    (State.LOST, Closed): (State.LOST, Job._on_lost),
-    (State.FINALIZING, Closed): (State.FINALIZING, Job._on_closed),
-    (State.FINALIZED, Closed): (State.FINALIZED, Job._on_closed),
-    (State.LEFT, Closed): (State.LEFT, Job._on_closed),
+TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., None]]]] = {
+    (RankState.EXPECTED, control.Join): (RankState.JOINED, Job._on_join),
+    (RankState.JOINED, control.Card): (RankState.CARDED, Job._on_card),
+    (RankState.RUNNING, control.Finalize): (RankState.FINALIZING, Job._on_finalize),
+    (RankState.RUNNING, control.Leave): (RankState.LEFT, Job._on_leave),
+    (RankState.FINALIZING, control.Leave): (RankState.LEFT, Job._on_leave),
+    (RankState.FINALIZED, control.Leave): (RankState.LEFT, Job._on_leave),
+    (RankState.JOINED, control.Leave): (RankState.LOST, Job._on_early_leave),
+    (RankState.CARDED, control.Leave): (RankState.LOST, Job._on_early_leave),
+    (RankState.JOINED, Closed): (RankState.LOST, Job._on_lost),
+    (RankState.CARDED, Closed): (RankState.LOST, Job._on_lost),
+    (RankState.RUNNING, Closed): (RankState.LOST, Job._on_lost),
+    (RankState.LOST, Closed): (RankState.LOST, Job._on_lost),
+    (RankState.FINALIZING, Closed): (RankState.FINALIZING, Job._on_closed),
+    (RankState.FINALIZED, Closed): (RankState.FINALIZED, Job._on_closed),
+    (RankState.LEFT, Closed): (RankState.LEFT, Job._on_closed),
     **{
-        (state, control.Account): (state, Job._on_account)
-        for state in (State.RUNNING, State.FINALIZING, State.FINALIZED, State.LEFT)
+        (state, control.Report): (state, Job._on_report)
+        for state in (RankState.RUNNING, RankState.FINALIZING, RankState.FINALIZED, RankState.LEFT)
     },
-    **{(state, control.Abort): (state, Job._on_abort) for state in State if state is not State.EXPECTED},
+    **{(state, control.Abort): (state, Job._on_abort) for state in RankState if state is not RankState.EXPECTED},
 }
 
 

@@ -17,7 +17,7 @@ BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Entrance:
+class AcceptLoop:
     """Accepts connections. When descriptors run out, who has not proven anything goes first; then it waits a while.
 
     Args:

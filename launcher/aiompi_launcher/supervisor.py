@@ -186,7 +186,7 @@ class Supervisor:
         """End the job through no fault of a rank."""
         self._inform(self._job.failed, reason, code)
 
-    # What connections report (control.Owner).
+    # What connections report (control.ConnectionObserver).
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
         try:

@@ -21,7 +21,7 @@ from aiompi.engine import Mode
 from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError, RemoteProtocolError, TruncationError
 from aiompi.face.native.job import _world
-from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader, pack_proc
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 
 LIMITS = {"datalen": 100, "ackmark": 2, "hiwater": 3}
 CUTS = [1, 7, 2**30]
@@ -425,7 +425,7 @@ def test_a_pair_at_its_mark_does_not_stop_others() -> None:
     del world.relay.down[1].bytes[:]
     send, receive = isend(world.comms[0], pattern(350), 2), irecv(world.comms[2])
     stuck = world.relay.down[1]
-    stuck.reader = Reader(100, lambda packet, whole: None)
+    stuck.reader = PacketReader(100, lambda packet, whole: None)
     world.run()
     assert receive.result() == pattern(350)
     assert send.done()
@@ -548,7 +548,7 @@ def test_a_fini_names_no_process() -> None:
     none = "00" * 16 + "ff" * 8
     fini = bytes.fromhex(JUNK.format(kind=7, src=none, dest=none, srqid=0, drqid=0))
     gateway: Any = engine.gateway
-    reader = Reader(100, gateway.packet)
+    reader = PacketReader(100, gateway.packet)
     pour(reader, fini)
     assert reader.between_packets
 

@@ -14,7 +14,7 @@ from aiompi.impi.command import (
     Broadcast,
     Code,
     Command,
-    Reader,
+    CommandReader,
     decode_broadcast,
     decode_coll,
     decode_impi,
@@ -28,7 +28,7 @@ ALL = tuple(Code)
 UNKNOWN = 0x54455354
 
 
-def pull(reader: Reader) -> list[Command]:
+def pull(reader: CommandReader) -> list[Command]:
     """All commands that have arrived."""
     commands = []
     while (command := reader.next_command(ALL)) is not None:
@@ -100,7 +100,7 @@ COMMANDS = st.one_of(
 @given(commands=st.lists(COMMANDS), cuts=st.lists(st.integers(1, 20), min_size=1))
 def test_commands_are_understood_however_the_stream_is_cut(commands: list[Command], cuts: list[int]) -> None:
     stream = b"".join(encode(*command) for command in commands)
-    reader, received = Reader(), []
+    reader, received = CommandReader(), []
     at = turn = 0
     while at < len(stream):
         cut = cuts[turn % len(cuts)]
@@ -112,7 +112,7 @@ def test_commands_are_understood_however_the_stream_is_cut(commands: list[Comman
 
 @given(stream=st.binary(max_size=200), skip_unknown=st.booleans())
 def test_random_bytes_are_commands_or_a_protocol_error(stream: bytes, skip_unknown: bool) -> None:
-    reader = Reader(max_coll=64)
+    reader = CommandReader(max_coll=64)
     with contextlib.suppress(RemoteProtocolError):
         for byte in stream:
             reader.receive_data(bytes([byte]))
@@ -135,7 +135,7 @@ def test_random_bytes_are_commands_or_a_protocol_error(stream: bytes, skip_unkno
     ],
 )
 def test_a_wrong_length_is_refused_before_its_bytes_come(code: Code, length: int) -> None:
-    reader = Reader(max_coll=1000)
+    reader = CommandReader(max_coll=1000)
     reader.receive_data(struct.pack(">ii", code, length))
     with pytest.raises(RemoteProtocolError, match=f"{code.name} of {length} bytes"):
         reader.next_command(ALL)
@@ -144,7 +144,7 @@ def test_a_wrong_length_is_refused_before_its_bytes_come(code: Code, length: int
 @pytest.mark.parametrize("code", LENGTHS)
 def test_the_limits_themselves_are_legal(code: Code) -> None:
     least, most, _ = LENGTHS[code]
-    reader = Reader(max_coll=1000)
+    reader = CommandReader(max_coll=1000)
     for length in (least, 1000 if most is None else most):
         reader.receive_data(encode(code, bytes(length)))
         assert pull(reader) == [Command(code, bytes(length))]
@@ -152,7 +152,7 @@ def test_the_limits_themselves_are_legal(code: Code) -> None:
 
 @pytest.mark.parametrize("nbytes", [0, 5, 2**20])
 def test_unknown_commands_are_passed_over_with_their_bytes(nbytes: int) -> None:
-    reader = Reader()
+    reader = CommandReader()
     stream = encode(Code.DONE) + struct.pack(">ii", UNKNOWN, nbytes) + bytes(nbytes) + encode(Code.FINI)
     received = []
     for at in range(0, len(stream), 4093):
@@ -162,7 +162,7 @@ def test_unknown_commands_are_passed_over_with_their_bytes(nbytes: int) -> None:
 
 
 def test_an_enormous_unknown_command_takes_no_memory() -> None:
-    reader = Reader()
+    reader = CommandReader()
     chunk = bytes(2**16)
     tracemalloc.start()
     try:
@@ -177,25 +177,25 @@ def test_an_enormous_unknown_command_takes_no_memory() -> None:
 
 
 def test_unknown_commands_need_a_length_and_may_be_forbidden() -> None:
-    negative = Reader()
+    negative = CommandReader()
     negative.receive_data(struct.pack(">ii", UNKNOWN, -8))
     with pytest.raises(RemoteProtocolError, match="negative"):
         negative.next_command(ALL)
-    strict = Reader()
+    strict = CommandReader()
     strict.receive_data(b"GET / HTTP/1.1\r\n")
     with pytest.raises(RemoteProtocolError, match="0x47455420, expected AUTH"):
         strict.next_command([Code.AUTH], skip_unknown=False)
 
 
 def test_a_command_out_of_order_is_refused_at_its_header() -> None:
-    reader = Reader()
+    reader = CommandReader()
     reader.receive_data(struct.pack(">ii", Code.COLL, 100))
     with pytest.raises(RemoteProtocolError, match="COLL is out of order, expected IMPI"):
         reader.next_command([Code.IMPI])
 
 
 def test_messages_without_a_header_and_skipped_bytes() -> None:
-    reader = Reader()
+    reader = CommandReader()
     reader.receive_data(b"1234567")
     assert reader.next_bytes(8) is None
     reader.skip(3)

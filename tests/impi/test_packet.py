@@ -16,8 +16,8 @@ from aiompi.impi.packet import (
     HEADER_BYTES,
     WITH_DATA,
     Packet,
+    PacketReader,
     PacketType,
-    Reader,
     describe,
     pack_proc,
     unpack,
@@ -108,7 +108,7 @@ GOLDEN = {
 def read(data: bytes, cuts: list[int] | tuple[int, ...] = (), maxdatalen: int = 2**16) -> list[tuple[Packet, bytes]]:
     """The packets of a stream that ends with a whole one, each as it is in the stream."""
     found: list[tuple[Packet, bytes]] = []
-    reader = Reader(maxdatalen, lambda packet, whole: found.append((packet, bytes(whole))))
+    reader = PacketReader(maxdatalen, lambda packet, whole: found.append((packet, bytes(whole))))
     turns = iter(cuts)
     pour(reader, data, (next(turns, cuts[-1] if cuts else len(data)) for _ in range(len(data))))
     assert reader.between_packets
@@ -215,7 +215,7 @@ def test_packets_are_understood_however_the_stream_is_cut(lengths: list[int | No
 def test_a_packet_is_there_when_its_last_byte_is() -> None:
     stream = Packet(PacketType.DATA, 3, HERE, THERE, pk_msglen=3).pack() + b"abc"
     found: list[bytes] = []
-    reader = Reader(2**16, lambda packet, whole: found.append(bytes(whole[HEADER_BYTES:])))
+    reader = PacketReader(2**16, lambda packet, whole: found.append(bytes(whole[HEADER_BYTES:])))
     for byte in stream[:-1]:
         pour(reader, bytes([byte]))
         assert not found
@@ -257,7 +257,7 @@ def test_impossible_packets_are_refused_at_their_header(packet: Packet, message:
 
 @given(stream=st.binary(max_size=600), cut=st.integers(1, 200))
 def test_random_bytes_are_packets_or_a_protocol_error(stream: bytes, cut: int) -> None:
-    reader = Reader(64, lambda packet, whole: None)
+    reader = PacketReader(64, lambda packet, whole: None)
     with contextlib.suppress(RemoteProtocolError):
         for at in range(0, len(stream), cut):
             pour(reader, stream[at : at + cut])
@@ -272,7 +272,7 @@ def test_a_handler_that_raises_leaves_the_stream_in_step() -> None:
             raise KeyboardInterrupt
 
     stream = b"".join(Packet(PacketType.CANCEL, 0, HERE, THERE, number).pack() for number in range(4))
-    reader = Reader(64, handler)
+    reader = PacketReader(64, handler)
     with pytest.raises(KeyboardInterrupt):
         pour(reader, stream)
     pour(reader, stream[:128])

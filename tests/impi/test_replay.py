@@ -10,7 +10,7 @@ from recordings import JOBS, Connection, connections
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Started
-from aiompi.impi.command import Code, Reader, decode_impi
+from aiompi.impi.command import Code, CommandReader, decode_impi
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.server import JobFinished, Server
 from aiompi.impi.universe import Universe
@@ -26,7 +26,7 @@ def clients(job: str) -> dict[int, Connection]:
 
 
 def rank_of(connection: Connection, job: str) -> int:
-    reader = Reader()
+    reader = CommandReader()
     reader.receive_data(connection.sent)
     reader.next_command([Code.AUTH])
     if job == "authkey":

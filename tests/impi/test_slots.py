@@ -9,7 +9,7 @@ from worlds import pour
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import slots
-from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType
 from aiompi.impi.slots import SharedPackets
 
 DATALEN = 100_000
@@ -72,7 +72,7 @@ def test_packets_come_in_the_order_of_the_stream(sides: tuple[SharedPackets, Sha
         stream += sent[-1] if slot is None else slot.reference
     for size in (1, 100, len(stream)):
         found: list[bytes] = []
-        reader = Reader(DATALEN, lambda packet, whole, found=found: found.append(bytes(whole)))
+        reader = PacketReader(DATALEN, lambda packet, whole, found=found: found.append(bytes(whole)))
         reader.slots = rank.inbound
         for start in range(0, len(stream), size):
             pour(reader, stream[start : start + size])
@@ -93,7 +93,7 @@ def test_what_is_no_packet(sides: tuple[SharedPackets, SharedPackets], header: P
     slot = host.outbound.take()
     assert slot is not None
     slot.write([header.pack()])
-    reader = Reader(DATALEN, lambda packet, whole: None)
+    reader = PacketReader(DATALEN, lambda packet, whole: None)
     reader.slots = rank.inbound
     with pytest.raises(RemoteProtocolError, match=cause):
         pour(reader, slot.reference)
@@ -103,7 +103,7 @@ def test_references_mean_nothing_where_nothing_is_shared(sides: tuple[SharedPack
     slot = sides[0].outbound.take()
     assert slot is not None
     with pytest.raises(RemoteProtocolError, match="there is no such type"):
-        pour(Reader(DATALEN, lambda packet, whole: None), slot.reference)
+        pour(PacketReader(DATALEN, lambda packet, whole: None), slot.reference)
 
 
 def test_a_handler_that_raises_leaves_the_stream_in_step(sides: tuple[SharedPackets, SharedPackets]) -> None:
@@ -118,7 +118,7 @@ def test_a_handler_that_raises_leaves_the_stream_in_step(sides: tuple[SharedPack
         if len(found) == 1:
             raise KeyboardInterrupt
 
-    reader = Reader(DATALEN, handler)
+    reader = PacketReader(DATALEN, handler)
     reader.slots = rank.inbound
     with pytest.raises(KeyboardInterrupt):
         pour(reader, slot.reference + packet(b"next"))

@@ -18,7 +18,7 @@ from aiompi_launcher.listen import listen_tcp
 KEY = bytes(range(32))
 
 
-class Owner:
+class Observer:
     """Remembers what it is told."""
 
     def __init__(self) -> None:
@@ -85,8 +85,8 @@ class Rank:
 
 
 @pytest.fixture
-def owner() -> Owner:
-    return Owner()
+def observer() -> Observer:
+    return Observer()
 
 
 @pytest.fixture
@@ -101,11 +101,11 @@ def port(listener: socket.socket) -> int:
 
 
 @pytest_asyncio.fixture
-async def server(owner: Owner, listener: socket.socket) -> AsyncIterator[ControlServer]:
-    server = ControlServer(owner, KEY, listener, hello_timeout=5.0, max_strangers=3)
+async def server(observer: Observer, listener: socket.socket) -> AsyncIterator[ControlServer]:
+    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, max_strangers=3)
     yield server
     server.close()
-    for link, _, _ in owner.joined:
+    for link, _, _ in observer.joined:
         link.drop("end of the test")
 
 
@@ -128,159 +128,159 @@ JOIN = control.encode(control.Join(4711))
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("piece", [65536, 1])
-async def test_join_and_talk(owner: Owner, ranks: list[Rank], piece: int):
+async def test_join_and_talk(observer: Observer, ranks: list[Rank], piece: int):
     finalize = control.encode(control.Finalize())
     await ranks[0].prove(2, piece=piece, then=JOIN + finalize)
-    await until(lambda: owner.messages)
-    ((link, wanted, pid),) = owner.joined
+    await until(lambda: observer.messages)
+    ((link, wanted, pid),) = observer.joined
     assert (wanted, pid) == (2, 4711)
-    assert owner.messages == [(2, control.Finalize())]
+    assert observer.messages == [(2, control.Finalize())]
     answer = control.encode(control.Left(1))
     link.send(control.Left(1))
     assert await ranks[0].read(len(answer)) == answer
     ranks[0].socket.close()
-    await until(lambda: owner.closed)
-    assert owner.closed == [(2, "")]
+    await until(lambda: observer.closed)
+    assert observer.closed == [(2, "")]
 
 
 @pytest.mark.asyncio
-async def test_last_words_are_heard_although_nobody_hears_the_answer(owner: Owner, ranks: list[Rank]):
+async def test_last_words_are_heard_although_nobody_hears_the_answer(observer: Observer, ranks: list[Rank]):
     await ranks[0].prove(0, then=JOIN)
-    await until(lambda: owner.joined)
-    link = owner.joined[0][0]
+    await until(lambda: observer.joined)
+    link = observer.joined[0][0]
     link.send(control.Left(1))  # never read, so that closing resets the connection
     await ranks[0].write(control.encode(control.Leave()))
     ranks[0].socket.close()
     for _ in range(3):
         link.send(control.Left(2))
-    await until(lambda: owner.closed)
-    assert owner.messages == [(0, control.Leave())]
+    await until(lambda: observer.closed)
+    assert observer.messages == [(0, control.Leave())]
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.0\r\n\r\n", b"\0", b"\xff" * 1_000_000, hello.MAGIC + b"\xff" * 60, b"aiompi\0\2"]
 )
-async def test_garbage_instead_of_hello(owner: Owner, ranks: list[Rank], data: bytes):
+async def test_garbage_instead_of_hello(observer: Observer, ranks: list[Rank], data: bytes):
     with contextlib.suppress(ConnectionError):
         await ranks[0].write(data)
     assert await ranks[0].is_dropped()
-    assert len(owner.strangers) == 1
+    assert len(observer.strangers) == 1
     await ranks[1].prove(0, then=JOIN)
-    await until(lambda: owner.joined)
+    await until(lambda: observer.joined)
 
 
 @pytest.mark.asyncio
-async def test_wrong_key(owner: Owner, ranks: list[Rank]):
+async def test_wrong_key(observer: Observer, ranks: list[Rank]):
     handshake = hello.Connector(b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
     await ranks[0].write(handshake.data_to_send())
     await ranks[0].read(handshake.needed)
     await ranks[0].write(b"\0" * hello.PROOF_BYTES + JOIN)
     assert await ranks[0].is_dropped()
-    assert "could not prove the key" in owner.strangers[0]
-    assert not owner.joined
+    assert "could not prove the key" in observer.strangers[0]
+    assert not observer.joined
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("then", [control.encode(control.Finalize()), b"\xff" * 4, b"\0\0\0\1\xc1", b"\0\0\0\2\x92\1"])
-async def test_a_rank_that_does_not_join_properly(owner: Owner, ranks: list[Rank], then: bytes):
+async def test_a_rank_that_does_not_join_properly(observer: Observer, ranks: list[Rank], then: bytes):
     await ranks[0].prove(0, then=then)
     assert await ranks[0].is_dropped()
-    assert len(owner.strangers) == 1
-    assert not owner.joined
+    assert len(observer.strangers) == 1
+    assert not observer.joined
 
 
 @pytest.mark.asyncio
-async def test_a_rank_that_breaks_the_protocol(owner: Owner, ranks: list[Rank]):
+async def test_a_rank_that_breaks_the_protocol(observer: Observer, ranks: list[Rank]):
     await ranks[0].prove(1, then=JOIN)
-    await until(lambda: owner.joined)
+    await until(lambda: observer.joined)
     await ranks[0].write(b"\xff\xff\xff\xff")
     assert await ranks[0].is_dropped()
-    ((rank, error),) = owner.closed
+    ((rank, error),) = observer.closed
     assert (rank, "4294967295 bytes" in error) == (1, True)
 
 
 @pytest.mark.asyncio
-async def test_silence(owner: Owner, server: ControlServer, port: int):
+async def test_silence(observer: Observer, server: ControlServer, port: int):
     server.hello_timeout = 0.01
     rank = Rank(port)
     assert await rank.is_dropped()
-    assert owner.strangers == ["it did not prove the key of the job in time"]
+    assert observer.strangers == ["it did not prove the key of the job in time"]
     rank.socket.close()
 
 
 @pytest.mark.asyncio
-async def test_a_rank_that_has_joined_has_time(owner: Owner, server: ControlServer, port: int):
+async def test_a_rank_that_has_joined_has_time(observer: Observer, server: ControlServer, port: int):
     server.hello_timeout = 0.05
     rank = Rank(port)
     await rank.prove(0, then=JOIN)
-    await until(lambda: owner.joined)
+    await until(lambda: observer.joined)
     idle = Rank(port)
     assert await idle.is_dropped()  # which was later
-    assert not owner.closed
+    assert not observer.closed
     for end in (rank, idle):
         end.socket.close()
 
 
 @pytest.mark.asyncio
 async def test_too_many_strangers_push_out_the_oldest(
-    owner: Owner, server: ControlServer, port: int, ranks: list[Rank]
+    observer: Observer, server: ControlServer, port: int, ranks: list[Rank]
 ):
     await until(lambda: len(server._strangers) == 3)
     late = Rank(port)
     assert await ranks[0].is_dropped()
-    assert owner.strangers == ["too many connections without proof of the key"]
+    assert observer.strangers == ["too many connections without proof of the key"]
     await late.prove(0, then=JOIN)
-    await until(lambda: owner.joined)
+    await until(lambda: observer.joined)
     late.socket.close()
 
 
 @pytest.mark.asyncio
-async def test_a_long_message_to_a_slow_rank(owner: Owner, ranks: list[Rank]):
+async def test_a_long_message_to_a_slow_rank(observer: Observer, ranks: list[Rank]):
     await ranks[0].prove(0, then=JOIN)
-    await until(lambda: owner.joined)
-    link = owner.joined[0][0]
+    await until(lambda: observer.joined)
+    link = observer.joined[0][0]
     message = control.Abort(1, "x" * 5_000_000)
     link.send(message)
     link.close()
     encoded = control.encode(message)
     assert await ranks[0].read(len(encoded) + 1) == encoded
-    assert not owner.closed
+    assert not observer.closed
 
 
 @pytest.mark.asyncio
-async def test_closing_stops_listening(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
+async def test_closing_stops_listening(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
     await until(lambda: len(server._strangers) == 3)
     server.close()
     assert await ranks[0].is_dropped()
     with pytest.raises(ConnectionRefusedError):
         Rank(port)
-    assert owner.strangers == []
+    assert observer.strangers == []
 
 
 @pytest.mark.asyncio
-async def test_descriptors_run_out(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
+async def test_descriptors_run_out(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
     """Who has proven nothing makes room."""
     await until(lambda: len(server._strangers) == 3)
     late = Rank(port)
     with no_more_descriptors():
         await late.prove(0, then=JOIN)
-        await until(lambda: owner.joined)
-    assert owner.strangers == ["descriptors ran out"]
-    assert not owner.shortages
+        await until(lambda: observer.joined)
+    assert observer.strangers == ["descriptors ran out"]
+    assert not observer.shortages
     late.socket.close()
 
 
 @pytest.mark.asyncio
-async def test_descriptors_run_out_for_ranks(owner: Owner, server: ControlServer, port: int, ranks: list[Rank]):
-    """Who has joined stays, and the owner is told."""
+async def test_descriptors_run_out_for_ranks(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
+    """Who has joined stays, and the observer is told."""
     for number, rank in enumerate(ranks):
         await rank.prove(number, then=JOIN)
-    await until(lambda: len(owner.joined) == 3)
+    await until(lambda: len(observer.joined) == 3)
     late = Rank(port)
     with no_more_descriptors():
-        await until(lambda: owner.shortages)
+        await until(lambda: observer.shortages)
     await late.prove(3, then=JOIN)
-    await until(lambda: len(owner.joined) == 4)
-    assert not owner.strangers
+    await until(lambda: len(observer.joined) == 4)
+    assert not observer.strangers
     late.socket.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from aiompi.wire import control
-from aiompi.wire.account import Account, Wait
+from aiompi.wire.wait_report import Wait, WaitReport
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.job import Job, Note, Send, StartTimer
 
-WAITS = Account((Wait("Recv", "app.py:1", 1.0),)).pack()
-NOTHING = Account().pack()
+WAITS = WaitReport((Wait("Recv", "app.py:1", 1.0),)).pack()
+NOTHING = WaitReport().pack()
 
 
 def running_job(size: int) -> Job:
@@ -45,12 +45,12 @@ def test_answers_that_come_too_late_do_not_begin_anything() -> None:
 
 def test_a_job_asks_and_tells() -> None:
     job = running_job(3)
-    job.received(1, control.Account(0, WAITS))
-    asked = [Send(0, control.Question(1)), Send(2, control.Question(1)), StartTimer("inquiry 1", PATIENCE)]
+    job.received(1, control.Report(0, WAITS))
+    asked = [Send(0, control.ReportRequest(1)), Send(2, control.ReportRequest(1)), StartTimer("inquiry 1", PATIENCE)]
     assert job.actions() == asked
-    job.received(0, control.Account(1, NOTHING))
+    job.received(0, control.Report(1, NOTHING))
     assert job.actions() == []
-    job.received(2, control.Account(1, NOTHING))
+    job.received(2, control.Report(1, NOTHING))
     (note,) = job.actions()
     assert isinstance(note, Note)
     assert "rank 1: Recv at app.py:1 for 1.0 s" in note.text
@@ -64,9 +64,9 @@ def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
     job.received(2, control.Leave())
     job.received(3, control.Finalize())
     job.actions()
-    job.received(0, control.Account(0, WAITS))
+    job.received(0, control.Report(0, WAITS))
     assert [action.rank for action in job.actions() if isinstance(action, Send)] == [1, 3]
-    job.received(3, control.Account(1, NOTHING))
+    job.received(3, control.Report(1, NOTHING))
     job.expired("inquiry 1")
     (note,) = job.actions()
     assert isinstance(note, Note)
@@ -76,6 +76,6 @@ def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
 
 def test_a_rank_that_is_alone_is_told_at_once() -> None:
     job = running_job(1)
-    job.received(0, control.Account(0, WAITS))
+    job.received(0, control.Report(0, WAITS))
     (note,) = job.actions()
     assert isinstance(note, Note)

@@ -14,14 +14,14 @@ from aiompi_launcher.job import (
     Fence,
     Hangup,
     Job,
-    Phase,
+    JobPhase,
     Publish,
+    RankState,
     Refused,
     Report,
     Send,
     Signal,
     StartTimer,
-    State,
     World,
 )
 
@@ -83,7 +83,7 @@ class Fixture:
         """Bring all ranks to RUNNING."""
         for rank in range(len(self.job.ranks)):
             self.receive(rank, control.Join(100 + rank), control.Card({"at": rank}))
-        assert {rank.state for rank in self.job.ranks} == {State.RUNNING}
+        assert {rank.state for rank in self.job.ranks} == {RankState.RUNNING}
         return self
 
     @property
@@ -292,12 +292,14 @@ def test_a_protocol_error_of_the_connection_is_named():
 
 
 def test_every_message_has_a_reaction_in_every_state():
-    for state in State:
+    for state in RankState:
         for message, _ in control.MESSAGES.values():
             known = table.TRANSITIONS.get((state, message))
-            assert known is None or known[0] in State
-    assert {state for state, event in table.TRANSITIONS if event is Closed} == set(State) - {State.EXPECTED}
-    assert {state for state, event in table.TRANSITIONS if event is control.Abort} == set(State) - {State.EXPECTED}
+            assert known is None or known[0] in RankState
+    assert {state for state, event in table.TRANSITIONS if event is Closed} == set(RankState) - {RankState.EXPECTED}
+    assert {state for state, event in table.TRANSITIONS if event is control.Abort} == set(RankState) - {
+        RankState.EXPECTED
+    }
 
 
 def test_signal_is_passed_on_once_then_kills():
@@ -428,7 +430,7 @@ class TestPlace:
     def test_not_while_the_job_ends(self):
         fixture = Fixture(2)
         fixture.exit(1, 1)
-        assert fixture.job.phase is Phase.ENDING
+        assert fixture.job.phase is JobPhase.ENDING
         with pytest.raises(Refused, match="ending"):
             fixture.job.place(0, 1)
 
@@ -514,4 +516,4 @@ def test_the_world_comes_too_late_for_a_rank_that_was_lost(part: Fixture):
     part.receive(4, control.Join(104), control.Card({}), Closed())
     part.job.introduce([{}] * 6)
     assert part.sent(control.Cards) == []
-    assert part.job.ranks[0].state is State.CARDED
+    assert part.job.ranks[0].state is RankState.CARDED

@@ -14,7 +14,7 @@ import pytest
 from descriptors import no_more_descriptors
 
 from aiompi_launcher import listen
-from aiompi_launcher.listen import Entrance
+from aiompi_launcher.listen import AcceptLoop
 
 
 @pytest.mark.spec("I2.2.1-3")
@@ -74,7 +74,7 @@ class Porter:
         self.admitted: list[socket.socket] = []
         self.reasons: list[str] = []
         self.came = asyncio.Event()
-        self.entrance = Entrance(listener, self.admit, self.push_out)
+        self.accept_loop = AcceptLoop(listener, self.admit, self.push_out)
 
     def admit(self, sock: socket.socket, peer: object) -> None:
         self.admitted.append(sock)
@@ -85,7 +85,7 @@ class Porter:
         return False
 
     def close(self) -> None:
-        self.entrance.close()
+        self.accept_loop.close()
         for sock in self.admitted:
             sock.close()
 

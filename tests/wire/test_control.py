@@ -29,8 +29,8 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Finalize(), "00000002 91 07"),
     (control.Finalized(), "00000002 91 08"),
     (control.Leave(), "00000002 91 09"),
-    (control.Question(3), "00000003 92 0a 03"),
-    (control.Account(3, {"last": "x"}), "0000000b 93 0b 03 81 a46c617374 a178"),
+    (control.ReportRequest(3), "00000003 92 0a 03"),
+    (control.Report(3, {"last": "x"}), "0000000b 93 0b 03 81 a46c617374 a178"),
 ]
 
 

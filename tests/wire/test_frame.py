@@ -12,7 +12,7 @@ from worlds import pattern, pour
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER, HEADER_BYTES, READ_AHEAD, Reader
+from aiompi.wire.frame import HEADER, HEADER_BYTES, READ_AHEAD, FrameReader
 
 
 class Landing:
@@ -59,9 +59,9 @@ def encode(header: Header, payload: bytes = b"") -> bytes:
     return HEADER.pack(*header) + payload
 
 
-def new_reader(step: int = 2**30) -> tuple[Reader, Sink]:
+def new_reader(step: int = 2**30) -> tuple[FrameReader, Sink]:
     sink = Sink(step)
-    return Reader(sink), sink
+    return FrameReader(sink), sink
 
 
 # Golden bytes.
@@ -243,7 +243,7 @@ def test_what_the_sink_refuses_ends_the_stream_after_the_frames_before_it() -> N
             super().frame(header, payload)
 
     sink = Strict()
-    reader = Reader(sink)
+    reader = FrameReader(sink)
     bad = b"\xff" * HEADER_BYTES
     pour(reader, encode(Header(frame.EAGER, length=2), b"ok") + bad[:-1])
     with pytest.raises(RemoteProtocolError, match="unknown kind 255"):
@@ -260,7 +260,7 @@ def test_length_is_for_the_sink_to_judge_before_memory_is_taken(length: int) -> 
             asked.append(header[5])
             raise RemoteProtocolError("too long")
 
-    reader = Reader(Wary())
+    reader = FrameReader(Wary())
     with pytest.raises(RemoteProtocolError, match="too long"):
         pour(reader, encode(Header(frame.EAGER, length=length)))
     assert asked == [length]
@@ -288,7 +288,7 @@ def test_stream_stays_in_step_when_a_handler_is_interrupted(interrupted: int) ->
         def land(self, header: tuple[int, ...]) -> frame.Landing:
             raise AssertionError("every frame is whole")
 
-    reader = frame.Reader(Interrupted())
+    reader = frame.FrameReader(Interrupted())
     payloads = [b"one", b"", b"three", b"four"]
     head = frame.HEADER.pack
     stream = b"".join(head(frame.EAGER, 0, 0, 0, 0, len(p), 0, 0) + p for p in payloads)
@@ -321,7 +321,7 @@ def test_stream_stays_in_step_when_it_is_interrupted_in_a_long_payload(where: st
             return Late(header[5])
 
     sink = Interrupted()
-    reader = frame.Reader(sink)
+    reader = frame.FrameReader(sink)
     forged = encode(Header(frame.EAGER, 666, length=16), bytes(16))
     payload = forged * (-(-2 * READ_AHEAD // len(forged)))
     stream = memoryview(encode(Header(frame.DATA, length=len(payload)), payload) + encode(Header(frame.EAGER, 1)))

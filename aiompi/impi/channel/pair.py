@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.impi.channel.correspondent import Correspondent
-from aiompi.impi.channel.message import Incoming, Outgoing, Phase
+from aiompi.impi.channel.message import Incoming, Outgoing, Payload, Phase
 from aiompi.impi.packet import COUNTED, HEADER, Packet, PacketType, describe
 from aiompi.impi.universe import Universe
 
@@ -37,24 +36,65 @@ class Limits(NamedTuple):
         return cls(universe.datalen, universe.ackmark, universe.hiwater)
 
 
+class PairUser(Protocol):
+    """What a pair tells, and asks for."""
+
+    def transmit(self, header: bytes, data: Payload, last_of: Outgoing | None) -> None:
+        """Hand a packet to the host, behind all others.
+
+        Args:
+            header: its 128 bytes.
+            data: views of the memory of a message, which must stay as it is until the packet has left.
+            last_of: the message of which this is the last packet: once it has left, its memory is free again.
+        """
+
+    def waits(self, outgoing: Outgoing) -> None:
+        """The rest of a long message waits for its receive; it may be written ahead meanwhile."""
+
+    def arrived(self, incoming: Incoming, data: memoryview) -> None:
+        """A message is there with its first packet. Call `pair.match` when a receive has matched it, now or later.
+
+        Args:
+            data: of that packet; valid only during the call.
+        """
+
+    def continued(self, incoming: Incoming, data: memoryview) -> None:
+        """More of a matched message has come; it is complete when `incoming.missing` is 0."""
+
+    def recalled(self, incoming: Incoming) -> None:
+        """The sender has taken a message back before it was matched: forget it."""
+
+    def matched(self, outgoing: Outgoing) -> None:
+        """A receive has matched a message that asked to be told."""
+
+    def cancelled(self, outgoing: Outgoing) -> None:
+        """A message that was to be cancelled will not be received."""
+
+    def not_cancelled(self, outgoing: Outgoing) -> None:
+        """A message that was to be cancelled had been matched before."""
+
+    def odd(self, what: str) -> None:
+        """The other side does something that is wrong and can be lived with; told once per kind."""
+
+
 class Pair:
     """This process and one of another client.
 
     Args:
         own, other: the two processes, 24 bytes each as `pack_proc` makes them.
         limits: of the job.
-        correspondent: who sends and receives.
+        user: receives events, and sends packets.
 
     Attributes:
         unacknowledged: packets sent that the other side has not acknowledged: at most hiwater.
     """
 
-    def __init__(self, own: bytes, other: bytes, limits: Limits, correspondent: Correspondent) -> None:
+    def __init__(self, own: bytes, other: bytes, limits: Limits, user: PairUser) -> None:
         self.own = own
         self.other = other
         self.limits = limits
         self.unacknowledged = 0
-        self._user = correspondent
+        self._user = user
         self._queue: deque[Outgoing | bytes] = deque()
         self._outgoing: dict[int, Outgoing] = {}
         self._unmatched: dict[int, dict[Incoming, None]] = {}
@@ -130,7 +170,7 @@ class Pair:
         """Try to take a message back (section 3.7.4).
 
         Returns:
-            False when it is too late. Otherwise `cancelled` or `not_cancelled` of the correspondent tells what
+            False when it is too late. Otherwise `cancelled` or `not_cancelled` of the user tells what
             became of it: at once when it has not left, else when the other side has answered.
         """
         if message.phase is Phase.QUEUED:

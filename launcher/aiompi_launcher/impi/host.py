@@ -24,7 +24,7 @@ from aiompi.wire import hello, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import Entrance, keep_alive
+from aiompi_launcher.listen import AcceptLoop, keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
 #: bytes that may wait for a channel before the rank that they come from is read no more
@@ -75,7 +75,7 @@ class HostAgent:
         self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that are not here yet
         self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
         self._newcomers: dict[asyncio.Task[None], str] = {}  # with their addresses
-        self._entrances: list[Entrance] = []
+        self._accept_loops: list[AcceptLoop] = []
         self._changed = asyncio.Event()
         self._error = ""
 
@@ -167,7 +167,7 @@ class HostAgent:
 
     def _enter(
         self, listener: socket.socket, greet: Callable[[socket.socket, str], Coroutine[Any, Any, None]]
-    ) -> Entrance:
+    ) -> AcceptLoop:
         def admit(sock: socket.socket, peer: Any) -> None:
             if len(self._newcomers) >= MAX_NEWCOMERS:
                 self._push_out("too many connections that have not said who they are")
@@ -176,8 +176,8 @@ class HostAgent:
             self._newcomers[task] = address
             task.add_done_callback(self._greeted)
 
-        self._entrances.append(Entrance(listener, admit, self._push_out))
-        return self._entrances[-1]
+        self._accept_loops.append(AcceptLoop(listener, admit, self._push_out))
+        return self._accept_loops[-1]
 
     def _push_out(self, reason: str) -> bool:
         oldest = next(iter(self._newcomers), None)
@@ -358,8 +358,8 @@ class HostAgent:
             task.cancel()
         for stream in (*self._links.values(), *self._channels.values()):
             stream.close()
-        for entrance in self._entrances:
-            entrance.close()
+        for accept_loop in self._accept_loops:
+            accept_loop.close()
         self._listener.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from aiompi.impi import slots
-from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, Reader
+from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType
 from aiompi.impi.slots import SharedPackets
 from aiompi_launcher.impi import buffers
 from aiompi_launcher.impi import stream as streams
@@ -92,7 +92,7 @@ class Relay:
 
     async def _read(self, nbytes: int) -> bytes:
         loop, packets = asyncio.get_running_loop(), bytearray()
-        reader = Reader(MAXDATALEN, lambda _, whole: packets.extend(whole))
+        reader = PacketReader(MAXDATALEN, lambda _, whole: packets.extend(whole))
         reader.slots = self.far_memory.inbound if self.far_memory else None
         while len(packets) < nbytes and (count := await loop.sock_recv_into(self.far, reader.get_buffer())):
             reader.buffer_updated(count)

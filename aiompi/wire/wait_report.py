@@ -1,6 +1,7 @@
-"""Accounts: what a rank tells about what it waits for, and what follows when all ranks have told.
+"""Reports of what each rank waits for, and their comparison.
 
-Ranks give them when AIOMPI_DEBUG is set; the launcher asks for them, puts them together and prints the result.
+A rank that waits for long sends a `WaitReport` if AIOMPI_DEBUG is set. The launcher then asks the other ranks for
+theirs, and prints the result of `compare`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-#: characters of each text, and waits and members, that an account holds at most
+#: limits of a report: characters of each text, number of waits, and members of a communicator
 MAX_TEXT: Final = 300
 MAX_WAITS: Final = 16
 MAX_MEMBERS: Final = 4096
@@ -22,15 +23,15 @@ class Wait:
 
     Attributes:
         call: name and arguments, such as "Recv(source=1, tag=5)".
-        place: where in the program the call is that waits, such as "app.py:12".
-        seconds: since when.
-        comm: what messages call the communicator; empty if there is none.
-        on: ranks of the world that it waits for; empty if that is not known, or any will do.
+        place: line of the program that called it, such as "app.py:12".
+        seconds: how long it has been waiting.
+        comm: name of the communicator for messages; empty if there is none.
+        on: world ranks that it waits for; empty if they are not known, or if any rank will do.
         algorithm: of a collective; may be empty.
-        context: of the communicator, with `number` what ranks have in common that are in the same collective.
-        number: of a collective, counted on its communicator from 1; 0 for other calls.
-        members: of the communicator of a collective, ranks of the world.
-        within: when it was started by an earlier call: where, and what waits for it now.
+        context: context id of the communicator. It identifies a collective together with `number`.
+        number: count of collectives on the communicator, from 1; 0 for other calls.
+        members: world ranks of the communicator of a collective.
+        within: if an earlier call started it: where, and the call that waits for it now.
     """
 
     call: str
@@ -46,13 +47,13 @@ class Wait:
 
     @property
     def title(self) -> str:
-        """Which call it is."""
+        """The call, with its number and communicator."""
         number = f" #{self.number}" if self.number else ""
         return f"{self.call}{number} on {self.comm}" if self.comm else self.call
 
     @property
     def collective(self) -> tuple[int, int] | None:
-        """Which collective it is, for all ranks the same; None for another call."""
+        """Identifies the collective, equally on all ranks; None for other calls."""
         return (self.context, self.number) if self.number else None
 
     def __str__(self) -> str:
@@ -63,13 +64,13 @@ class Wait:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Account:
-    """What a rank tells.
+class WaitReport:
+    """What one rank waits for.
 
     Attributes:
-        waits: its calls that wait.
-        counts: how many collectives it has called, by the contexts of the communicators that it has used.
-        last: its last call that has ended, if none waits.
+        waits: its calls that are waiting.
+        counts: number of collectives that it has called, by context id.
+        last: the call that ended last, if no call is waiting.
     """
 
     waits: tuple[Wait, ...] = ()
@@ -77,13 +78,13 @@ class Account:
     last: str = ""
 
     def pack(self) -> dict[str, Any]:
-        """As msgpack types."""
+        """Return the report in msgpack types."""
         waits = [dataclasses.astuple(wait) for wait in self.waits[:MAX_WAITS]]
         return {"waits": waits, "counts": list(self.counts.items()), "last": self.last[:MAX_TEXT]}
 
     @classmethod
-    def unpack(cls, packed: Mapping[str, Any]) -> Account:
-        """The account that was packed; an empty one if it cannot be read."""
+    def unpack(cls, packed: Mapping[str, Any]) -> WaitReport:
+        """Return the report that was packed, or an empty one if it cannot be read."""
         try:
             waits = tuple(itertools.starmap(_wait, packed["waits"][:MAX_WAITS]))
             return cls(waits, {int(context): int(count) for context, count in packed["counts"]}, str(packed["last"]))
@@ -117,71 +118,71 @@ def _wait(
     )
 
 
-def compare(accounts: Mapping[int, Account], silent: Sequence[int]) -> str:
-    """What the ranks do, and what follows: who has not come to a collective, and who wait for each other.
+def compare(reports: Mapping[int, WaitReport], silent: Sequence[int]) -> str:
+    """Describe what the ranks do, which ranks are missing from a collective, and which ranks wait in a circle.
 
     Args:
-        accounts: by rank of the world.
+        reports: by world rank.
         silent: ranks that were asked and have not answered.
 
     Returns:
         Lines for the user.
     """
     lines = ["some ranks have been waiting for a while; this is what all do:"]
-    for rank in sorted({*accounts, *silent}):
-        lines += (f"  rank {rank}: {line}" for line in _state(accounts.get(rank)))
-    lines += _findings(accounts, silent)
+    for rank in sorted({*reports, *silent}):
+        lines += (f"  rank {rank}: {line}" for line in _state(reports.get(rank)))
+    lines += _findings(reports, silent)
     return "\n".join(lines)
 
 
-def _state(account: Account | None) -> list[str]:
-    if account is None:
+def _state(report: WaitReport | None) -> list[str]:
+    if report is None:
         return ["no answer: it computes, or waits for something else, and makes no MPI call"]
-    if account.waits:
-        return [str(wait) for wait in account.waits]
-    return [f"in no MPI call; {account.last}" if account.last else "in no MPI call"]
+    if report.waits:
+        return [str(wait) for wait in report.waits]
+    return [f"in no MPI call; {report.last}" if report.last else "in no MPI call"]
 
 
-def _findings(accounts: Mapping[int, Account], silent: Sequence[int]) -> Iterator[str]:
+def _findings(reports: Mapping[int, WaitReport], silent: Sequence[int]) -> Iterator[str]:
     seen = set()
-    for account in accounts.values():
-        for wait in account.waits:
+    for report in reports.values():
+        for wait in report.waits:
             if wait.collective is not None and wait.collective not in seen:
                 seen.add(wait.collective)
-                yield from _absent(wait, accounts, silent)
-    yield from _circle(accounts)
+                yield from _absent(wait, reports, silent)
+    yield from _circle(reports)
 
 
-def _absent(wait: Wait, accounts: Mapping[int, Account], silent: Sequence[int]) -> Iterator[str]:
-    """Who of the members of a collective is not in it."""
+def _absent(wait: Wait, reports: Mapping[int, WaitReport], silent: Sequence[int]) -> Iterator[str]:
+    """Describe the members of a collective that are not in it."""
     for rank in wait.members:
-        account = accounts.get(rank)
-        if account is None:
+        report = reports.get(rank)
+        if report is None:
             if rank in silent:
                 yield f"rank {rank} may not have come to {wait.title}: it does not answer"
             continue
-        own = [other for other in account.waits if other.collective == wait.collective]
-        where = "; ".join(f"it is in {other.title} at {other.place}" for other in account.waits)
-        where = where or f"it is {_state(account)[0]}"
+        own = [other for other in report.waits if other.collective == wait.collective]
+        where = "; ".join(f"it is in {other.title} at {other.place}" for other in report.waits)
+        where = where or f"it is {_state(report)[0]}"
         if any(other.call != wait.call for other in own):
             yield f"ranks disagree: rank {rank} has called {own[0].title} at {own[0].place}, others {wait.title}"
-        elif not own and account.counts.get(wait.context, 0) < wait.number:
+        elif not own and report.counts.get(wait.context, 0) < wait.number:
             yield f"rank {rank} has not come to {wait.title}: {where}"
-        elif not own and any(rank in other.on for other in _waits_in(wait, accounts)):
+        elif not own and any(rank in other.on for other in _waits_in(wait, reports)):
             yield f"rank {rank} is past {wait.title}, where others wait for it: {where}"
 
 
-def _waits_in(wait: Wait, accounts: Mapping[int, Account]) -> Iterator[Wait]:
-    for account in accounts.values():
-        yield from (other for other in account.waits if other.collective == wait.collective)
+def _waits_in(wait: Wait, reports: Mapping[int, WaitReport]) -> Iterator[Wait]:
+    for report in reports.values():
+        yield from (other for other in report.waits if other.collective == wait.collective)
 
 
-def _circle(accounts: Mapping[int, Account]) -> Iterator[str]:
-    """Ranks with a single wait each, for one rank each, that wait for each other in a circle."""
+def _circle(reports: Mapping[int, WaitReport]) -> Iterator[str]:
+    """Find ranks that wait for each other in a circle, among those with one wait for one rank."""
     waits_for = {
-        rank: account.waits[0].on[0]
-        for rank, account in accounts.items()
-        if len(account.waits) == 1 and len(account.waits[0].on) == 1
+        rank: report.waits[0].on[0]
+        for rank, report in reports.items()
+        if len(report.waits) == 1 and len(report.waits[0].on) == 1
     }
     left = set(waits_for)
     while left:

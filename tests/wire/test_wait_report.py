@@ -1,4 +1,4 @@
-"""Accounts of ranks: what follows from them, and accounts that cannot be read."""
+"""Reports of ranks: what follows from them, and reports that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiompi.wire.account import MAX_TEXT, MAX_WAITS, Account, Wait, compare
+from aiompi.wire.wait_report import MAX_TEXT, MAX_WAITS, Wait, WaitReport, compare
 
 WORLD = (0, 1, 2)
 
 
-def recv(source: int, **fields: Any) -> Account:
-    return Account((Wait(f"recv(source={source})", "app.py:3", 2.04, "WORLD", (source,)),), **fields)
+def recv(source: int, **fields: Any) -> WaitReport:
+    return WaitReport((Wait(f"recv(source={source})", "app.py:3", 2.04, "WORLD", (source,)),), **fields)
 
 
-def collective(name: str, number: int, *on: int, place: str = "app.py:9") -> Account:
+def collective(name: str, number: int, *on: int, place: str = "app.py:9") -> WaitReport:
     wait = Wait(name, place, 2.0, "WORLD", on, "ring", context=0, number=number, members=WORLD)
-    return Account((wait,), {0: number})
+    return WaitReport((wait,), {0: number})
 
 
-def findings(accounts: dict[int, Account], *silent: int) -> list[str]:
-    return [line for line in compare(accounts, silent).splitlines()[1:] if not line.startswith("  ")]
+def findings(reports: dict[int, WaitReport], *silent: int) -> list[str]:
+    return [line for line in compare(reports, silent).splitlines()[1:] if not line.startswith("  ")]
 
 
 def test_what_each_rank_does() -> None:
     waiting = Wait("Ibcast", "app.py:8", 1.0, "WORLD", (0, 1), "ring", 0, 4, WORLD, "of app.py:7, in Wait")
     many = Wait("Recv", "app.py:1", 0.26, on=tuple(range(1, 12)))
-    accounts = {0: Account((waiting, many)), 1: Account(last="its last call ended"), 3: Account()}
-    assert compare(accounts, [2]).splitlines()[:6] == [
+    reports = {0: WaitReport((waiting, many)), 1: WaitReport(last="its last call ended"), 3: WaitReport()}
+    assert compare(reports, [2]).splitlines()[:6] == [
         "some ranks have been waiting for a while; this is what all do:",
         "  rank 0: Ibcast #4 on WORLD (ring) of app.py:7, in Wait at app.py:8 for 1.0 s, waiting for ranks 0, 1",
         "  rank 0: Recv at app.py:1 for 0.3 s, waiting for ranks 1, 2, 3, 4, 5, 6, 7, 8, ...",
@@ -47,7 +47,7 @@ def test_ranks_that_have_not_come() -> None:
     assert findings({0: here, 1: recv(0, counts={0: 3}), 2: here}) == [
         "rank 1 has not come to Barrier #4 on WORLD: it is in recv(source=0) on WORLD at app.py:3",
     ]
-    assert findings({0: here, 2: Account(counts={0: 3}, last="its last call, x, ended 1.0 s ago")}, 1) == [
+    assert findings({0: here, 2: WaitReport(counts={0: 3}, last="its last call, x, ended 1.0 s ago")}, 1) == [
         "rank 1 may not have come to Barrier #4 on WORLD: it does not answer",
         "rank 2 has not come to Barrier #4 on WORLD: it is in no MPI call; its last call, x, ended 1.0 s ago",
     ]
@@ -55,17 +55,17 @@ def test_ranks_that_have_not_come() -> None:
 
 def test_ranks_that_were_there() -> None:
     """One that is past the collective is told only if somebody waits for it there, as when its part has failed."""
-    failed = Account(counts={0: 4}, last="its last call, Bcast at app.py:9, failed (TruncationError: ...) 1.0 s ago")
-    assert findings({0: collective("Bcast", 4, 1), 1: failed, 2: Account(counts={0: 4})}) == [
+    failed = WaitReport(counts={0: 4}, last="its last call, Bcast at app.py:9, failed (TruncationError: ...) 1.0 s ago")
+    assert findings({0: collective("Bcast", 4, 1), 1: failed, 2: WaitReport(counts={0: 4})}) == [
         "rank 1 is past Bcast #4 on WORLD, where others wait for it: it is in no MPI call; its last call, Bcast at "
         "app.py:9, failed (TruncationError: ...) 1.0 s ago",
     ]
 
 
 def test_ranks_that_disagree() -> None:
-    accounts = {rank: collective("Bcast(root=0)", 4) for rank in (0, 1)}
-    accounts[2] = collective("Bcast(root=1)", 4, place="app.py:5")
-    assert findings(accounts) == [
+    reports = {rank: collective("Bcast(root=0)", 4) for rank in (0, 1)}
+    reports[2] = collective("Bcast(root=1)", 4, place="app.py:5")
+    assert findings(reports) == [
         "ranks disagree: rank 2 has called Bcast(root=1) #4 on WORLD at app.py:5, others Bcast(root=0) #4 on WORLD"
     ]
 
@@ -84,14 +84,14 @@ def test_ranks_that_wait_in_a_circle(sources: list[int], circles: list[str]) -> 
     assert sorted(found) == [f"ranks wait in a circle: {circle}" for circle in circles]
 
 
-def test_accounts_travel() -> None:
-    account = Account((Wait("Recv", "a.py:1", 1.5, "c", (1,), "ring", 2, 3, (0, 1), "of b.py:2"),), {0: 4, 7: 1}, "x")
-    assert Account.unpack(msgpack.unpackb(msgpack.packb(account.pack()))) == account
+def test_reports_travel() -> None:
+    report = WaitReport((Wait("Recv", "a.py:1", 1.5, "c", (1,), "ring", 2, 3, (0, 1), "of b.py:2"),), {0: 4, 7: 1}, "x")
+    assert WaitReport.unpack(msgpack.unpackb(msgpack.packb(report.pack()))) == report
 
 
-def test_accounts_are_bounded() -> None:
-    packed = Account(tuple(Wait("R" * 1000, "p", 1.0) for _ in range(100)), last="l" * 1000).pack()
-    read = Account.unpack({**packed, "waits": packed["waits"] * 5})
+def test_reports_are_bounded() -> None:
+    packed = WaitReport(tuple(Wait("R" * 1000, "p", 1.0) for _ in range(100)), last="l" * 1000).pack()
+    read = WaitReport.unpack({**packed, "waits": packed["waits"] * 5})
     assert len(read.waits) == MAX_WAITS
     assert {len(wait.call) for wait in read.waits} == {MAX_TEXT}
     assert len(packed["last"]) == MAX_TEXT
@@ -105,6 +105,6 @@ JUNK = st.recursive(
 
 
 @given(st.one_of(JUNK, st.fixed_dictionaries({"waits": JUNK, "counts": JUNK, "last": JUNK})))
-def test_accounts_that_cannot_be_read_are_empty(packed: Any) -> None:
+def test_reports_that_cannot_be_read_are_empty(packed: Any) -> None:
     """Whatever a rank sends, the launcher lives on."""
-    compare({0: Account.unpack(packed)}, [1])
+    compare({0: WaitReport.unpack(packed)}, [1])
