@@ -1,21 +1,24 @@
 """IMPI 0.0: the protocol by which different MPI implementations run one job. Sans I/O.
 
     command    framing, for both directions
-    auth       methods NONE and KEY, their variables and the -auth list
-    label      the fourteen labels as a table: a client's own part, and how the joint arrays are read
-    universe   what they describe: clients, hosts, procs and the negotiated values
+    auth       authentication: methods NONE and KEY, their variables, and the -auth list
+    label      table of the fourteen labels: a client's own part, and parsing of the joint arrays
+    universe   the job that they describe: clients, hosts, procs and the negotiated values
     address    host identifiers from and to IP addresses
-    client     one client's conversation with the server
-    server     the server's conversation with all clients; collation joins their labels
+    client     start-up protocol, client side
+    server     start-up protocol, server side; collation joins the labels of all clients
     local      a server and its clients joined in memory
-    packet     what travels between hosts once the job runs
-    channel    the messages of two processes of different clients, as packets
+    native     private labels of aiompi clients
+    packet     packets between hosts once the job runs
+    channel    messages between two processes of different clients, as packets
+    host       checks and counts the packets that pass through a host
+    slots      memory for long packets that a rank shares with its host
 
-Words (section 1): the *server* is the meeting point; a *client* is one MPI implementation with a client rank; a
+Terms (section 1): all clients connect to the *server*; a *client* is one MPI implementation with a client rank; a
 *host* is an agent of a client that serves some *procs*, the MPI processes. COMM_WORLD has the procs of client 0
 first, then those of client 1, and so on.
 
-A client, whose shell owns the socket to the server:
+A client; the caller owns the socket to the server:
 
     here = host_identifier("192.0.2.10")
     part = ClientPart(hosts=(HostPart(here, port, procs=(ProcPart(here, 4001), ProcPart(here, 4002))),))
@@ -30,12 +33,12 @@ A client, whose shell owns the socket to the server:
     client.finish()
     send(client.data_to_send())
 
-With `ClientPart(native=True)` clients of aiompi find each other: if *all* clients of the job are aiompi, each stops at
-`Described` with `client.may_submit` true, and then calls `client.submit(label, data)` as often as it likes and
-`client.done()` once. Private labels of all clients come back as `PrivateLabel(label, parts)` before `Started`; a server
-that does not pass on unknown labels leaves them out.
+With `ClientPart(native=True)` aiompi clients recognise each other: if *all* clients of the job are aiompi, each stops
+at `Described` with `client.may_submit` true. It then calls `client.submit(label, data)` any number of times, and
+`client.done()` once. Private labels of all clients come back as `PrivateLabel(label, parts)` before `Started`, unless
+the server does not pass on unknown labels.
 
-The server, whose shell owns the listening socket and the clock:
+The server; the caller owns the listening socket and the clock:
 
     server = Server(count, Credentials.from_environ(os.environ), preference=parse_preference("1-0"))
     connection = server.add_connection("192.0.2.10:40312", now)     # for each accepted socket
@@ -49,8 +52,8 @@ The server, whose shell owns the listening socket and the clock:
         if connection.closing:
             close()
 
-A job of one client needs no socket at all:
+A job of one client needs no socket:
 
-    job = SoloJob(part)                     # job.universe is there
+    job = SoloJob(part)                     # job.universe is set
     job.finish()
 """

@@ -1,6 +1,6 @@
 """Host identifiers (IMPI 0.0, section 1.2.3): 16 bytes, an IPv6 address or an IPv4 address in one of two forms.
 
-Identifiers are compared and passed on exactly as their owner wrote them. Only to connect are they read.
+Identifiers are compared and passed on exactly as their client wrote them. They are interpreted only to connect.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _IPV6_SPECIAL: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
 
 
 def host_identifier(address: str) -> bytes:
-    """The identifier of a host, IPv4 in the recommended mapped form.
+    """Return the identifier of a host, for IPv4 in the recommended mapped form.
 
     Args:
         address: numeric IPv4 or IPv6 address.
 
     Raises:
-        InvalidArgumentError: not a numeric address.
+        InvalidArgumentError: the address is not numeric.
     """
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
-        raise InvalidArgumentError(f"{address!r} is no numeric IPv4 or IPv6 address") from None
+        raise InvalidArgumentError(f"{address!r} is not a numeric IPv4 or IPv6 address") from None
     return _MAPPED + ip.packed if ip.version == 4 else ip.packed
 
 
 def host_address(identifier: bytes) -> str:
-    """The address to connect to: IPv4 from the mapped and from the compatible form, otherwise IPv6.
+    """Return the address to connect to: IPv4 for the mapped and the compatible form, otherwise IPv6.
 
     Args:
         identifier: 16 bytes, as in the label H_IPV6.

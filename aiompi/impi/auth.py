@@ -3,10 +3,10 @@
     client                                            server
     AUTH  mask of the methods it has available  -->
                                                 <--   Server_auth {which, len}, without a command header
-    for KEY: Auth_key {Uint8 key}, likewise     -->   closes the connection when the key is another
+    for KEY: Auth_key {Uint8 key}, likewise     -->   closes the connection if the key differs
 
-A method is available when the user enabled it through its environment variable, at each side separately. The key
-travels in clear, as the specification has it: it keeps strangers and stray jobs out, not somebody who listens.
+A method is available if the user enabled it through its environment variable, at each side separately. The key
+travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aiompi.impi.command import LENGTHS, Code, encode
 NONE: Final = 0
 KEY: Final = 1
 
-#: methods and their environment variables, the strongest first: the order of preference unless the user gives one
+#: method -> environment variable, the strongest first: the default order of preference
 METHODS: Final[dict[int, str]] = {KEY: "IMPI_AUTH_KEY", NONE: "IMPI_AUTH_NONE"}
 
 SERVER_AUTH_BYTES: Final = 8
@@ -43,8 +43,8 @@ class Credentials:
     """The methods that one side has available.
 
     Attributes:
-        none: whether NONE is.
-        key: the key of method KEY, 0..2**64-1, or None when that method is not available; never shown.
+        none: True if NONE is available.
+        key: key of method KEY, 0..2**64-1, or None if KEY is not available; not part of the repr.
     """
 
     none: bool = False
@@ -56,14 +56,14 @@ class Credentials:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Credentials:
-        """What the user enabled: NONE by the existence of IMPI_AUTH_NONE, KEY by a value of IMPI_AUTH_KEY.
+        """Return what the user enabled: NONE if IMPI_AUTH_NONE exists, KEY if IMPI_AUTH_KEY has a value.
 
         Args:
             environ: the environment variables.
 
         Raises:
-            InvalidArgumentError: IMPI_AUTH_KEY is no number of 64 bits (decimal, or hexadecimal after 0x), or
-                nothing is enabled.
+            InvalidArgumentError: IMPI_AUTH_KEY is not a number of 64 bits (decimal, or hexadecimal after 0x), or
+                no method is enabled.
         """
         text = environ.get(METHODS[KEY], "").strip()
         if text and not _KEY_TEXT.fullmatch(text):
@@ -80,13 +80,13 @@ class Credentials:
         return tuple(method for method in METHODS if available[method])
 
     def require(self, preference: Collection[int] = tuple(METHODS)) -> None:
-        """Check that there is a method to use at all.
+        """Check that a method is available.
 
         Args:
             preference: methods that may be used.
 
         Raises:
-            InvalidArgumentError: there is none.
+            InvalidArgumentError: none is.
         """
         if not set(self.methods) & set(preference):
             raise InvalidArgumentError(
@@ -95,16 +95,16 @@ class Credentials:
             )
 
     def matches(self, received: bytes) -> bool:
-        """Whether an Auth_key message holds our key; takes the same time for every wrong key."""
+        """Return True if an Auth_key message holds our key; takes the same time for every wrong key."""
         return self.key is not None and hmac.compare_digest(_AUTH_KEY.pack(self.key), received)
 
     def encode_key(self) -> bytes:
-        """The Auth_key message; only with method KEY available."""
+        """Return the Auth_key message; method KEY must be available."""
         return _AUTH_KEY.pack(self.key)
 
 
 def parse_preference(text: str) -> tuple[int, ...]:
-    """The methods of an -auth list, most preferred first: "3,1-0" means 3, then 1, then 0.
+    """Return the methods of an -auth list, most preferred first: "3,1-0" means 3, then 1, then 0.
 
     Raises:
         InvalidArgumentError: the list is empty or malformed.
@@ -113,7 +113,7 @@ def parse_preference(text: str) -> tuple[int, ...]:
     for entry in text.split(","):
         found = _ENTRY.fullmatch(entry.strip())
         if not found:
-            raise InvalidArgumentError(f"-auth {text!r}: {entry!r} is no method number and no range like 1-0")
+            raise InvalidArgumentError(f"-auth {text!r}: {entry!r} is neither a method number nor a range like 1-0")
         first, last = int(found[1]), int(found[2] or found[1])
         if max(first, last) >= _METHOD_LIMIT:
             raise InvalidArgumentError(f"-auth {text!r}: method numbers are below {_METHOD_LIMIT}")
@@ -123,12 +123,12 @@ def parse_preference(text: str) -> tuple[int, ...]:
 
 
 def choose(preference: Iterable[int], ours: Collection[int], theirs: Collection[int]) -> int | None:
-    """The most preferred method that both sides have available, or None."""
+    """Return the most preferred method that both sides have available, or None."""
     return next((method for method in preference if method in ours and method in theirs), None)
 
 
 def encode_auth(methods: Sequence[int]) -> bytes:
-    """The AUTH command of a client: one word of mask per 32 methods, bit i for method i."""
+    """Return the AUTH command of a client: one mask word per 32 methods, bit i for method i."""
     words = [0] * (1 + max(methods, default=0) // _MASK_BITS)
     for method in methods:
         words[method // _MASK_BITS] |= 1 << method % _MASK_BITS
@@ -136,7 +136,7 @@ def encode_auth(methods: Sequence[int]) -> bytes:
 
 
 def decode_auth(payload: bytes) -> frozenset[int]:
-    """Methods that the mask words of an AUTH command name, known to us or not."""
+    """Return the methods in the mask words of an AUTH command, including unknown ones."""
     words = struct.unpack(f">{len(payload) // 4}I", payload)
     return frozenset(
         _MASK_BITS * place + bit for place, word in enumerate(words) for bit in range(_MASK_BITS) if word >> bit & 1
@@ -144,15 +144,15 @@ def decode_auth(payload: bytes) -> frozenset[int]:
 
 
 def encode_server_auth(which: int) -> bytes:
-    """The server's choice, without a command header and without method-specific bytes."""
+    """Return the Server_auth message, without a command header and without method-specific bytes."""
     return _SERVER_AUTH.pack(which, 0)
 
 
 def decode_server_auth(data: bytes, offered: Collection[int]) -> tuple[int, int]:
-    """The server's choice and the number of bytes that follow it.
+    """Return the method that the server chose, and the number of bytes that follow.
 
     Raises:
-        RemoteProtocolError: a method that was not offered, or a negative length.
+        RemoteProtocolError: the method was not offered, or the length is negative.
     """
     which, length = _SERVER_AUTH.unpack(data)
     if which not in offered or length < 0:

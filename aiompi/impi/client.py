@@ -1,11 +1,11 @@
-"""The start-up conversation from the side of a client (IMPI 0.0, sections 2.3 and 2.4).
+"""The client side of the start-up protocol (IMPI 0.0, sections 2.3 and 2.4). Sans I/O.
 
     state      meaning                                           expects            sends on entering
     CHOOSING   the server has not chosen a method yet            Server_auth        AUTH
     JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY, IMPI
-    LABELS     our DONE is still to come                         COLL               the fourteen labels
-    WAITING    labels of others may still come                   COLL, DONE         DONE
-    RUNNING    the exchange is over
+    LABELS     we have not sent DONE yet                         COLL               the fourteen labels
+    WAITING    other clients may still submit labels             COLL, DONE         DONE
+    RUNNING    the programs run
     FINISHED   all our procs have ended                          end of file        FINI
     BROKEN     an exception ended the conversation
 
@@ -55,7 +55,7 @@ from aiompi.impi.universe import Universe
 
 
 class ClientState(enum.Enum):
-    """Where the conversation stands; see the table at the top of the module."""
+    """State of a client; see the table at the top of the module."""
 
     CHOOSING = enum.auto()
     JOINING = enum.auto()
@@ -66,7 +66,7 @@ class ClientState(enum.Enum):
     BROKEN = enum.auto()
 
 
-#: state -> what each command of the server leads to. Server_auth, the only message in CHOOSING, is no command.
+#: state -> command of the server -> next state. Server_auth, the only message in CHOOSING, is not a command.
 TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
     ClientState.CHOOSING: {},
     ClientState.JOINING: {Code.IMPI: ClientState.LABELS},
@@ -80,7 +80,7 @@ TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accepted:
-    """The server knows our rank.
+    """The server has accepted our rank.
 
     Attributes:
         size: number of clients of the job.
@@ -91,7 +91,7 @@ class Accepted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """All standard labels have arrived. `submit` and `done` are due now if `Client.may_submit`.
+    """All standard labels have arrived. If `Client.may_submit`, call `submit` and `done` now.
 
     Attributes:
         universe: the job.
@@ -106,7 +106,7 @@ class PrivateLabel:
 
     Attributes:
         label: its value.
-        parts: client rank -> data, of the clients that submitted it.
+        parts: client rank -> data, for the clients that submitted the label.
     """
 
     label: int
@@ -130,21 +130,21 @@ Event: TypeAlias = Accepted | Described | PrivateLabel | Started
 class Client:
     """One client's connection to the server.
 
-    Send what `data_to_send` returns after construction and after each call of another method. A connection that
-    ends, in good order or not, is reported with `receive_eof`.
+    Send what `data_to_send` returns after construction and after each call of another method. Call `receive_eof` when
+    the connection ends, for whatever reason.
 
     Args:
         rank: of this client, 0..31, unique in the job.
         credentials: authentication methods that the user enabled.
-        part: what this client tells about itself. With `part.native`, and if every client of the job is aiompi,
-            the client stops at `Described` for private labels: call `submit` any number of times, then `done`.
+        part: how this client describes itself. With `part.native`, and if every client of the job is aiompi, the
+            client stops at `Described` for private labels: call `submit` any number of times, then `done`.
 
     Raises:
         InvalidArgumentError: the rank is out of range, or no authentication method is available.
 
     Attributes:
-        state: where the conversation stands.
-        size: number of clients, 0 until the server tells it.
+        state: see the table at the top of the module.
+        size: number of clients, 0 until the server has sent it.
         universe: the job, None until all labels have arrived.
     """
 
@@ -167,26 +167,26 @@ class Client:
 
     @property
     def may_submit(self) -> bool:
-        """Whether private labels may be submitted, and `done` must be called: all clients are aiompi."""
+        """True if private labels may be submitted, and `done` must be called: all clients are aiompi."""
         return self.state is ClientState.LABELS and self.universe is not None
 
     @property
     def midway(self) -> bool:
-        """Whether some of the standard labels have arrived and others have not: all clients are there."""
+        """True if some of the standard labels have arrived and others have not: all clients have joined."""
         return bool(self._arrays)
 
     def data_to_send(self) -> bytes:
-        """Bytes for the server, each returned once."""
+        """Return bytes for the server, each once."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the server, cut anywhere, and return what they mean.
+        """Handle bytes from the server, which may be split anywhere; return the events.
 
         Raises:
-            RemoteProtocolError: the server, or the label of another client, breaks the protocol; the job cannot start.
-            LocalProtocolError: the conversation has ended with an exception before.
+            RemoteProtocolError: the server or a label of another client breaks the protocol; the job cannot start.
+            LocalProtocolError: an exception has ended this connection before.
         """
         if self.state is ClientState.BROKEN:
             raise LocalProtocolError("this IMPI client has failed; make a new one for a new connection")
@@ -203,12 +203,12 @@ class Client:
         return events
 
     def receive_eof(self) -> None:
-        """The connection has ended; after FINI this is in order.
+        """Handle the end of the connection, which is in order only after FINI.
 
         Raises:
-            AuthenticationError: the server did not let us in.
-            RemoteProtocolError: the server did not take our rank.
-            ProcessFailedError: the server is gone before the end of the job.
+            AuthenticationError: the server rejected our authentication.
+            RemoteProtocolError: the server rejected our rank.
+            ProcessFailedError: the server ended before the job.
         """
         state = self.state
         if state in {ClientState.FINISHED, ClientState.BROKEN}:
@@ -227,12 +227,12 @@ class Client:
         """Submit this client's part of a private label, while `may_submit`.
 
         Args:
-            label: FIRST_PRIVATE..LAST_PRIVATE, larger than the one before.
+            label: FIRST_PRIVATE..LAST_PRIVATE, larger than the previous one.
             data: any bytes.
 
         Raises:
-            LocalProtocolError: not the time for it, or not in ascending order.
-            InvalidArgumentError: not a private label, or too much data.
+            LocalProtocolError: `may_submit` is False, or the labels do not ascend.
+            InvalidArgumentError: the label is not private, or the data are too long.
         """
         self._require_turn("submit")
         if not FIRST_PRIVATE <= label <= LAST_PRIVATE:
@@ -245,10 +245,10 @@ class Client:
         self._out.append(encode_coll(label, encode_private(data)))
 
     def done(self) -> None:
-        """Tell the server that no more labels follow. Needed only while `may_submit`.
+        """Tell the server that no more labels follow. Needed only if `may_submit`.
 
         Raises:
-            LocalProtocolError: not the time for it.
+            LocalProtocolError: `may_submit` is False.
         """
         self._require_turn("done")
         self._done()
@@ -307,7 +307,7 @@ class Client:
     def _label(self, command: Command) -> None:
         array = decode_broadcast(command.payload)
         if not array.mask:
-            return  # a label that nobody submitted: some servers say so
+            return  # a label that no client submitted: some servers broadcast it
         if array.label in LABEL_VALUES:
             self._standard_label(array)
         elif self._is_private(array.label):
@@ -332,7 +332,7 @@ class Client:
         self._events.append(Started(self.universe or self._describe()))
 
     def _is_private(self, label: int) -> bool:
-        """Whether a label is ours: what such a number means to others, we cannot know."""
+        """Return True if a label is a private one of aiompi: for other clients the number may mean anything."""
         native = self._part.native and self.universe is not None and self.universe.native
         return native and FIRST_PRIVATE <= label <= LAST_PRIVATE
 

@@ -1,7 +1,7 @@
-"""Joins the labels of all clients (IMPI 0.0, section 2.3.5). The bytes mean nothing here.
+"""Joins the labels of all clients for the server, without interpreting them (IMPI 0.0, section 2.3.5).
 
 A label is complete when every client has either submitted it, or shown by a higher label or by DONE that it will
-not. Nobody is kept waiting longer: a client may want the answer to one label before it submits the next.
+not. The server sends it at once, because a client may need the answer to one label before it submits the next.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.impi.command import Broadcast
 from aiompi.impi.label import NO_LABEL
 
-# What a label without data costs in memory, so that many empty ones are bounded, too.
+# Memory of a label without data, so that the number of empty labels is bounded, too.
 _COST_BYTES: Final = 256
 _BEFORE_ALL: Final = -(2**31) - 1
 _AFTER_ALL: Final = 2**31
 
 
 class Collation:
-    """The labels of one job.
+    """Collects the labels of one job.
 
     Args:
         count: number of clients.
-        max_bytes: what the labels of one client that wait for other clients may hold.
+        max_bytes: most bytes of one client's labels that wait for other clients.
     """
 
     def __init__(self, count: int, max_bytes: int) -> None:
@@ -35,10 +35,10 @@ class Collation:
         self._waiting: list[int] = []  # heap of the labels in _parts
 
     def submit(self, rank: int, label: int, data: bytes) -> None:
-        """Take the part of client `rank`.
+        """Add the part of client `rank` of a label.
 
         Raises:
-            RemoteProtocolError: not in ascending order, the reserved label 0, or too much for others to catch up.
+            RemoteProtocolError: the labels do not ascend, the label is the reserved 0, or too many bytes wait.
         """
         if label == NO_LABEL:
             raise RemoteProtocolError("label 0 (IMPI_NO_LABEL) is reserved and never sent")
@@ -54,26 +54,26 @@ class Collation:
         self._parts[label][rank] = data
 
     def done(self, rank: int) -> None:
-        """Client `rank` submits no more labels."""
+        """Note that client `rank` submits no more labels."""
         self._reached[rank] = _AFTER_ALL
 
     @property
     def frontier(self) -> int:
-        """The highest label up to which all are complete."""
+        """The highest label such that all labels up to it are complete."""
         return min(self._reached)
 
     @property
     def hindmost(self) -> int:
-        """A client for whose next label others wait, or will."""
+        """A client for whose next label the other clients wait, or will wait."""
         return self._reached.index(self.frontier)
 
     @property
     def complete(self) -> bool:
-        """Whether all clients have submitted all labels."""
+        """True if all clients have submitted all their labels."""
         return all(reached == _AFTER_ALL for reached in self._reached)
 
     def ready(self) -> list[Broadcast]:
-        """Joint arrays of the labels that have become complete, ascending, each returned once."""
+        """Return the joint arrays of labels that have become complete, ascending, each once."""
         frontier = self.frontier
         broadcasts = []
         while self._waiting and self._waiting[0] <= frontier:

@@ -1,7 +1,7 @@
 """Commands between an IMPI client and the server (IMPI 0.0, section 2.3.2).
 
 A command is `IMPI_Cmd {Int4 cmd, Int4 len}` and `len` bytes. Two messages of the AUTH conversation travel without
-that header (section 2.3.3), so the reader is pulled: its user says what it expects next.
+that header (section 2.3.3), so the caller of the reader says what it expects next.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from aiompi.errors import RemoteProtocolError
 
 MAX_CLIENTS: Final = 32  # width of client_mask
 
-#: bytes of labels that one client may have waiting in the server, hence also the longest COLL of a client
+#: most bytes of one client's labels that wait in the server, hence also the longest COLL of a client
 MAX_LABEL_BYTES: Final = 16 * 2**20
 
-#: longest broadcast that follows from it
+#: longest broadcast that can result
 MAX_BROADCAST_BYTES: Final = MAX_CLIENTS * MAX_LABEL_BYTES
 
 _HEADER: Final = struct.Struct(">ii")
@@ -37,14 +37,14 @@ class Code(enum.IntEnum):
 
 
 class Length(NamedTuple):
-    """Which lengths a command may announce; `most` None stands for the limit that the reader was given."""
+    """Legal lengths of a command; `most` None stands for the limit of the reader."""
 
     least: int
     most: int | None
     multiple: int
 
 
-# DONE and FINI carry nothing; a few bytes are skipped, as other implementations do.
+# DONE and FINI carry no data; up to 128 bytes are skipped, because some implementations send them.
 LENGTHS: Final[dict[Code, Length]] = {
     Code.AUTH: Length(4, 128, 4),
     Code.IMPI: Length(4, 4, 4),
@@ -55,45 +55,45 @@ LENGTHS: Final[dict[Code, Length]] = {
 
 
 class Command(NamedTuple):
-    """A command that has arrived as a whole."""
+    """A complete command."""
 
     code: Code
     payload: bytes
 
 
 def encode(code: Code, payload: bytes = b"") -> bytes:
-    """Bytes of one command."""
+    """Return the bytes of one command."""
     return _HEADER.pack(code, len(payload)) + payload
 
 
 def encode_impi(word: int) -> bytes:
-    """IMPI with the client's rank, or with the number of clients in the answer (section 2.3.4)."""
+    """Return IMPI with the client's rank, or, for the answer, the number of clients (section 2.3.4)."""
     return encode(Code.IMPI, _WORD.pack(word))
 
 
 def decode_impi(payload: bytes) -> int:
-    """The word of an IMPI command."""
+    """Return the word of an IMPI command."""
     (word,) = _WORD.unpack(payload)
     return int(word)
 
 
 def encode_coll(label: int, data: bytes) -> bytes:
-    """One client's part of a label (section 2.3.5)."""
+    """Return COLL with one client's part of a label (section 2.3.5)."""
     return encode(Code.COLL, _WORD.pack(label) + data)
 
 
 def decode_coll(payload: bytes) -> tuple[int, bytes]:
-    """Label and data out of a client's COLL."""
+    """Return label and data of a client's COLL."""
     (label,) = _WORD.unpack_from(payload)
     return int(label), payload[_WORD.size :]
 
 
 class Broadcast(NamedTuple):
-    """What the server sends about a label.
+    """A label as the server broadcasts it.
 
     Attributes:
         label: its value.
-        mask: bit i is set when the client of rank i has submitted the label; unsigned.
+        mask: bit i is set if client i has submitted the label; unsigned.
         data: the parts of these clients in the order of their ranks, without separators.
     """
 
@@ -103,12 +103,12 @@ class Broadcast(NamedTuple):
 
 
 def encode_broadcast(broadcast: Broadcast) -> bytes:
-    """The joint array of a label (section 2.3.5)."""
+    """Return COLL with the joint array of a label (section 2.3.5)."""
     return encode(Code.COLL, _BROADCAST.pack(broadcast.label, broadcast.mask) + broadcast.data)
 
 
 def decode_broadcast(payload: bytes) -> Broadcast:
-    """Label, client mask and joint data out of a server's COLL.
+    """Return label, client mask and joint data of a server's COLL.
 
     Raises:
         RemoteProtocolError: the mask is missing.
@@ -120,13 +120,13 @@ def decode_broadcast(payload: bytes) -> Broadcast:
 
 
 class CommandReader:
-    """Cuts the byte stream of one connection, which TCP may split anywhere, into commands.
+    """Splits the byte stream of one connection into commands.
 
     Give it bytes with `receive_data`, then pull with `next_command` or `next_bytes` until they return None.
-    Lengths are checked as soon as they are known, before the bytes they announce are kept.
+    Lengths are checked before the bytes they announce are stored.
 
     Args:
-        max_coll: bytes that the payload of a COLL may have.
+        max_coll: most bytes of the payload of a COLL.
     """
 
     def __init__(self, max_coll: int = MAX_LABEL_BYTES) -> None:
@@ -140,24 +140,24 @@ class CommandReader:
         self._drain()
 
     def skip(self, nbytes: int) -> None:
-        """Discard the next `nbytes` bytes of the stream, also those still to come, without keeping them."""
+        """Discard the next `nbytes` bytes of the stream, without storing those that are still to come."""
         self._skipping += nbytes
         self._drain()
 
     def next_bytes(self, nbytes: int) -> bytes | None:
-        """Exactly `nbytes` bytes that have no command header, or None when they are not all here."""
+        """Return exactly `nbytes` bytes that have no command header, or None if fewer have arrived."""
         return self._take(nbytes) if len(self._buffer) >= nbytes else None
 
     def next_command(self, allowed: Collection[Code], *, skip_unknown: bool = True) -> Command | None:
-        """The next command, or None when it is not all here.
+        """Return the next command, or None if it is incomplete.
 
         Args:
-            allowed: commands that are in order now.
-            skip_unknown: pass over commands that IMPI 0.0 does not know, whatever their length.
+            allowed: commands that are legal now.
+            skip_unknown: skip commands that IMPI 0.0 does not define, of any length.
 
         Raises:
-            RemoteProtocolError: a command out of order, an impossible length, or a forbidden unknown command;
-                already its header is enough.
+            RemoteProtocolError: the header announces a command out of order, of an illegal length, or an unknown
+                command without `skip_unknown`.
         """
         while len(self._buffer) >= _HEADER.size:
             number, length = _HEADER.unpack_from(self._buffer)

@@ -1,17 +1,17 @@
-"""An IMPI host: what passes between its procs and the hosts of other clients, checked and counted. Sans I/O.
+"""An IMPI host: checks and counts packets between its procs and the hosts of other clients. Sans I/O.
 
-The procs speak the protocol of section 3 themselves; their host passes on whole packets and looks only at who sends
-them to whom. It owns the channels, one to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
+The procs implement the protocol of section 3 themselves. Their host passes on whole packets, and looks only at type,
+source and destination. It owns a channel to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
 
-    state     meaning                             what comes from the far end
-    AWAITED   not connected yet                   its host rank, if it is the one that connects
-    OPEN      packets both ways                   packets, FINI
-    HEARD     the far end has nothing to say      acknowledgements, end of file
-    SAID      we have nothing to say              packets, which are acknowledged for procs that have ended; FINI
-    CLOSED    FINI both ways                      acknowledgements, end of file
+    state     meaning                             what the peer may send
+    AWAITED   not connected yet                   its host rank, if the peer connects
+    OPEN      packets in both directions          packets, FINI
+    HEARD     the peer has sent FINI              acknowledgements, end of file
+    SAID      this host has sent FINI             packets, which it acknowledges for procs that have ended; FINI
+    CLOSED    both have sent FINI                 acknowledgements, end of file
 
-The bytes of a channel are hostile as far as can be: nothing but a host rank proves who is there. So source and
-destination of each packet are checked, and each pair of procs may have only so much under way.
+The bytes of a channel may be hostile, because a peer authenticates itself by nothing but its host rank. So the host
+checks source and destination of each packet, and limits the unacknowledged packets of each pair of procs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiompi.impi.universe import Universe
 
 
 class ChannelState(enum.Enum):
-    """Of a channel; see the table at the top of the module."""
+    """State of a channel; see the table at the top of the module."""
 
     AWAITED = enum.auto()
     OPEN = enum.auto()
@@ -41,20 +41,20 @@ ACKNOWLEDGEMENTS: Final = frozenset(
     {PacketType.PROTOACK, PacketType.SYNCACK, PacketType.CANCELYES, PacketType.CANCELNO}
 )
 
-#: A pair of procs may have this many times hiwater under way before we call it an attack: implementations differ in
-#: what they count, and nobody is to be accused for that.
+#: A pair of procs may have this many times hiwater unacknowledged before the host reports an attack. Implementations
+#: differ in what they count, which is tolerated.
 PATIENCE: Final = 4
-#: The same of their data, which everybody counts, and which take memory.
+#: The same for data packets, which all implementations count, and which take memory.
 PATIENCE_DATA: Final = 2
 
 
 class _Flow:
-    """Counted packets of one proc of ours and one of another client that are not acknowledged yet.
+    """Unacknowledged counted packets between one of our procs and one of another client.
 
     Attributes:
-        received: bytes of data in each of those that have come.
-        nbytes: sum of these.
-        sent: how many have left.
+        received: bytes of data of each received packet.
+        nbytes: sum of `received`.
+        sent: number of sent packets.
     """
 
     __slots__ = ("nbytes", "received", "sent")
@@ -65,12 +65,12 @@ class _Flow:
         self.sent = 0
 
     def receive(self, nbytes: int) -> None:
-        """One has come."""
+        """Count a received packet."""
         self.received.append(nbytes)
         self.nbytes += nbytes
 
     def acknowledge(self, count: int) -> None:
-        """The first ones are acknowledged."""
+        """Remove the oldest `count` received packets."""
         for _ in range(min(count, len(self.received))):
             self.nbytes -= self.received.popleft()
 
@@ -102,57 +102,59 @@ class Host:
         self._limit = PATIENCE * universe.hiwater
         self._most = PATIENCE_DATA * universe.hiwater * universe.datalen  # bytes
 
-    # The dance (section 2.3.8).
+    # Connecting the hosts (section 2.3.8).
 
     @property
     def dials(self) -> list[int]:
-        """Hosts that this one connects to, in this order."""
+        """Hosts that this host connects to, in this order."""
         return [rank for rank in self.channels if rank < self.rank]
 
     @property
     def awaited(self) -> list[int]:
-        """Hosts that have still to connect to this one."""
+        """Hosts that have not connected to this host yet."""
         return [rank for rank, state in self.channels.items() if rank > self.rank and state is ChannelState.AWAITED]
 
     def admit(self, rank: int, address: str) -> str:
-        """A host has connected and said its rank.
+        """Check a host that has connected and sent its rank.
 
         Args:
-            rank: what it said.
-            address: where the connection comes from, numeric.
+            rank: the rank that it sent.
+            address: numeric address of its end of the connection.
 
         Returns:
-            The address that it should come from, when it comes from another one; otherwise nothing.
+            The address that it has published if `address` is another one, else an empty string.
 
         Raises:
             RemoteProtocolError: no such host may connect; the connection must be closed.
         """
         if rank not in self.channels or rank < self.rank:
-            raise RemoteProtocolError(f"host rank {rank} is none of those that connect to host {self.rank}")
+            raise RemoteProtocolError(f"host rank {rank} is not one of those that connect to host {self.rank}")
         if self.channels[rank] is not ChannelState.AWAITED:
             raise RemoteProtocolError(f"host {rank} has connected already")
         published = self._universe.hosts[rank].address
         return "" if _same_address(published, address) else published
 
     def connected(self, rank: int) -> None:
-        """There is a channel to this host now."""
+        """Note that there is a channel to this host."""
         self.channels[rank] = ChannelState.OPEN
 
     # Packets.
 
     def outgoing(self, packet: Packet, proc: int) -> int:
-        """Where a packet of one of our procs goes: a host rank.
+        """Return the host rank to which a packet of one of our procs goes.
 
         Args:
             packet: its header.
-            proc: COMM_WORLD rank of the proc that it comes from.
+            proc: COMM_WORLD rank of the sender.
 
         Raises:
-            RemoteProtocolError: it is not from that proc, or not for a proc of another client.
+            RemoteProtocolError: the packet has another source, or is not for a proc of another client.
         """
         dest = self._ranks.get(packet.pk_dest)
         if packet.pk_src != self._identities[proc] or dest is None:
-            raise RemoteProtocolError(f"rank {proc} sent a {describe(packet)}, which is not from it, or for nobody")
+            raise RemoteProtocolError(
+                f"rank {proc} sent a {describe(packet)}, which has another source, or no destination"
+            )
         peer = self._universe.procs[dest].host
         if self.channels.get(peer, ChannelState.AWAITED) is ChannelState.AWAITED:
             raise RemoteProtocolError(f"rank {proc} sent a {describe(packet)}, to which there is no channel")
@@ -164,15 +166,15 @@ class Host:
         return peer
 
     def incoming(self, packet: Packet, peer: int) -> int:
-        """Whom a packet is for: a COMM_WORLD rank.
+        """Return the COMM_WORLD rank to which a packet goes.
 
         Args:
             packet: its header.
-            peer: rank of the host that it comes from.
+            peer: rank of the host that sent it.
 
         Raises:
-            RemoteProtocolError: it is not from a proc of that host to one of ours, it comes after FINI, or far more
-                packets are under way than flow control allows.
+            RemoteProtocolError: it is not from a proc of that host to one of ours, it came after FINI, or far more
+                packets are unacknowledged than flow control allows.
         """
         source, dest = self._ranks.get(packet.pk_src), self._ranks.get(packet.pk_dest)
         if source is None or self._universe.procs[source].host != peer:
@@ -191,17 +193,17 @@ class Host:
         return dest
 
     def addressee(self, packet: Packet) -> int | None:
-        """Whom a packet says that it is for, before all of it is here: a COMM_WORLD rank."""
+        """Return the COMM_WORLD rank in the destination field of an incomplete packet, unchecked."""
         return self._ranks.get(packet.pk_dest)
 
     def overdue(self, proc: int) -> list[tuple[int, bytes]]:
-        """Acknowledgements for packets to a proc that has ended, so that nobody waits for it (section 3.8).
+        """Return acknowledgements for packets to a proc that has ended, so that no sender waits (section 3.8).
 
         Args:
             proc: its COMM_WORLD rank.
 
         Returns:
-            Host ranks, and the packet for each.
+            (host rank, packet) for each acknowledgement.
         """
         acks = []
         for (own, other), flow in self._flows.items():
@@ -214,35 +216,35 @@ class Host:
     # The end (sections 2.4 and 3.8).
 
     def say_fini(self) -> list[int]:
-        """All procs have ended: hosts that FINI goes to, each once."""
-        spoken = [rank for rank, state in self.channels.items() if state in (ChannelState.OPEN, ChannelState.HEARD)]
-        for rank in spoken:
+        """Note that all procs have ended; return the hosts that FINI goes to, each once."""
+        peers = [rank for rank, state in self.channels.items() if state in (ChannelState.OPEN, ChannelState.HEARD)]
+        for rank in peers:
             self.channels[rank] = ChannelState.SAID if self.channels[rank] is ChannelState.OPEN else ChannelState.CLOSED
-        return spoken
+        return peers
 
     def hear_fini(self, peer: int) -> None:
-        """FINI has come.
+        """Handle FINI of a host.
 
         Raises:
-            RemoteProtocolError: for the second time.
+            RemoteProtocolError: it has come before.
         """
         if self.channels[peer] not in (ChannelState.OPEN, ChannelState.SAID):
             raise RemoteProtocolError("FINI came twice")
         self.channels[peer] = ChannelState.HEARD if self.channels[peer] is ChannelState.OPEN else ChannelState.CLOSED
 
     def ended(self, peer: int) -> bool:
-        """The channel has ended; returns whether it might, which it may only after FINI."""
+        """Note that a channel has ended; return True if it was in order, that is after FINI."""
         state = self.channels[peer]
         self.channels[peer] = ChannelState.CLOSED
         return state in (ChannelState.HEARD, ChannelState.CLOSED)
 
     @property
     def closed(self) -> bool:
-        """Whether every channel has come to its good end."""
+        """True if FINI has passed through every channel in both directions."""
         return all(state is ChannelState.CLOSED for state in self.channels.values())
 
     def name(self, rank: int) -> str:
-        """A host in words."""
+        """Return a description of a host for messages."""
         host = self._universe.hosts[rank]
         return f"host {rank} of client {host.client} at {host.address}"
 
@@ -258,6 +260,6 @@ def _broken(packet: Packet, what: str) -> RemoteProtocolError:
 
 
 def _same_address(one: str, other: str) -> bool:
-    """Whether two numeric addresses are equal, IPv4 also in the form that an IPv6 socket reports."""
+    """Return True if two numeric addresses are equal; IPv4 may be in the form that an IPv6 socket reports."""
     first, second = (ipaddress.ip_address(address.partition("%")[0]) for address in (one, other))
     return (getattr(first, "ipv4_mapped", None) or first) == (getattr(second, "ipv4_mapped", None) or second)

@@ -1,7 +1,7 @@
 """The fourteen labels by which clients describe themselves (IMPI 0.0, section 2.3.5).
 
-Every client submits its part of every label, the server joins the parts in the order of client ranks, and every
-client reads the joint arrays into the same `Universe`. The server knows none of this.
+Every client submits its part of every label (`ClientPart`), the server joins the parts in the order of client ranks,
+and every client parses the joint arrays into the same `Universe` (`join`). The server does not interpret labels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NO_LABEL: Final = 0
 
 VERSION_0_0: Final[Version] = (0, 0)
 
-#: Entry of C_VERSION by which aiompi clients know each other: "aiompi" in ASCII and a revision, above every version
-#: of IMPI. Servers pass the array on unread, and other clients pick the highest version that all clients list.
+#: Entry of C_VERSION by which aiompi clients recognise each other: "aiompi" in ASCII and a revision, above every
+#: version of IMPI. Servers do not interpret the array; other clients pick the highest version that all clients list.
 NATIVE_VERSION: Final[Version] = (0x61696F6D, 0x70690001)
 
-#: Labels that aiompi clients may use among themselves, above all others: letters "ai" and a number.
+#: Labels for aiompi clients among themselves, above all others: letters "ai" and a number.
 FIRST_PRIVATE: Final = 0x61690000
 LAST_PRIVATE: Final = 0x6169FFFF
 
@@ -35,7 +35,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Per(enum.Enum):
-    """What a label holds one element of."""
+    """What a label has one element for."""
 
     CLIENT = "client"
     HOST = "host"
@@ -43,7 +43,7 @@ class Per(enum.Enum):
 
 
 class Combine(enum.Enum):
-    """What the clients make of the elements."""
+    """How the clients combine the elements."""
 
     KEEP = "kept for each client, host or proc"
     MINIMUM = "the smallest of all"
@@ -58,12 +58,12 @@ class Label:
     Attributes:
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
-        per: what there is one element of.
+        per: what the label has one element for.
         format: struct code of an element.
-        limits: smallest and largest legal element, None when there are none.
-        combine: what becomes of the elements.
+        limits: smallest and largest legal element, None if all are legal.
+        combine: how the elements are combined.
         unset: value that -1 stands for.
-        missing: element of clients that leave the label out, None when they must not.
+        missing: element of clients that omit the label, None if they must not.
     """
 
     value: int
@@ -98,8 +98,8 @@ _UNSET_OR_SIZE: Final = (-1, _INT4_MAX)
 _MINIMUM: Final = Combine.MINIMUM
 _AGREE: Final = Combine.AGREE
 
-# Unfinished peers leave out TAGUB, ACKMARK and HIWATER: the smallest tag bound that is legal and the customary
-# flow control keep them usable.
+# Incomplete implementations omit TAGUB, ACKMARK and HIWATER. They get the smallest legal tag bound and the usual
+# flow control.
 C_VERSION: Final = _client(0x1000, "C_VERSION", ">II", None, combine=Combine.VERSION)
 C_NHOSTS: Final = _client(0x1100, "C_NHOSTS", ">I", _POSITIVE)
 C_NPROCS: Final = _client(0x1200, "C_NPROCS", ">I", _POSITIVE)
@@ -143,10 +143,10 @@ class HostPart:
 
     Attributes:
         ipv6: 16 bytes, address to connect to.
-        port: on which the host listens already.
-        procs: those it serves, at least one.
-        ackmark: packets after which it acknowledges, 1..hiwater.
-        hiwater: packets that may be on their way unacknowledged.
+        port: on which the host is listening.
+        procs: the procs that it serves, at least one.
+        ackmark: packets after which it sends PROTOACK, 1..hiwater.
+        hiwater: most unacknowledged packets of a pair of procs.
     """
 
     ipv6: bytes
@@ -167,10 +167,10 @@ class ClientPart:
         tagub: largest tag.
         xsize: bytes from which collectives use their long protocols, -1 to leave it at 1024.
         maxlinear: number of clients up to which collectives are linear, -1 to leave it at 4.
-        native: whether to add NATIVE_VERSION, which tells aiompi clients of each other.
+        native: True to add NATIVE_VERSION, by which aiompi clients recognise each other.
 
     Raises:
-        InvalidArgumentError: a value outside the limits of the table.
+        InvalidArgumentError: a value is outside the limits of the table.
     """
 
     hosts: tuple[HostPart, ...]
@@ -193,7 +193,7 @@ class ClientPart:
             raise InvalidArgumentError(f"this client cannot describe itself so: {error}") from None
 
     def encode(self) -> list[tuple[int, bytes]]:
-        """Value and data of every label, ascending."""
+        """Return value and data of every label, ascending."""
         elements = self._elements()
         return [
             (label.value, b"".join(struct.pack(label.format, *element) for element in elements[label]))
@@ -226,11 +226,11 @@ Column: TypeAlias = list[list[Any]]
 
 
 def join(size: int, arrays: Mapping[int, Broadcast]) -> Universe:
-    """Read the joint arrays of all labels.
+    """Parse the joint arrays of all labels.
 
     Args:
         size: number of clients.
-        arrays: label value -> what the server sent; labels that are not in the table are ignored.
+        arrays: label value -> broadcast of the server; labels that are not in the table are ignored.
 
     Raises:
         RemoteProtocolError: a label is missing, has a wrong length or an illegal value, or the clients disagree.
@@ -254,7 +254,7 @@ def _column(label: Label, array: Broadcast, counts: Sequence[int]) -> Column:
         raise RemoteProtocolError(f"{label.name}: client mask {array.mask:#x} names more than {len(counts)} clients")
     present = [bool(array.mask >> rank & 1) for rank in range(len(counts))]
     if label.missing is None and not all(present):
-        raise RemoteProtocolError(f"{label.name}: client {present.index(False)} has left out this label")
+        raise RemoteProtocolError(f"{label.name}: client {present.index(False)} has omitted this label")
     if label is C_VERSION:
         return _versions(array.data, len(counts))
     wanted = label.size * sum(itertools.compress(counts, present))
@@ -280,9 +280,9 @@ def _legal(label: Label, rank: int, element: Any) -> Any:
 
 
 def _versions(data: bytes, size: int) -> Column:
-    """Every list begins with 0.0 and ascends, so that each 0.0 begins the list of the next client."""
+    """Split C_VERSION by client: every list ascends from 0.0, so each 0.0 begins the list of the next client."""
     if len(data) % C_VERSION.size:
-        raise RemoteProtocolError(f"C_VERSION: {len(data)} bytes are no array of {C_VERSION.size}-byte pairs")
+        raise RemoteProtocolError(f"C_VERSION: {len(data)} bytes are not an array of {C_VERSION.size}-byte pairs")
     column: Column = []
     for version in struct.iter_unpack(C_VERSION.format, data):
         if version == VERSION_0_0:
@@ -297,7 +297,7 @@ def _versions(data: bytes, size: int) -> Column:
 
 
 def _check_hosts(columns: Mapping[Label, Column]) -> None:
-    """Rules between labels: H_NPROCS add up to C_NPROCS, and ackmark does not exceed hiwater."""
+    """Check that H_NPROCS add up to C_NPROCS, and that ackmark does not exceed hiwater."""
     for rank, ([nprocs], on_hosts) in enumerate(zip(columns[C_NPROCS], columns[H_NPROCS], strict=True)):
         if sum(on_hosts) != nprocs:
             raise RemoteProtocolError(f"client {rank} has {nprocs} procs, but {sum(on_hosts)} on its hosts")
@@ -349,12 +349,12 @@ def _agreed(label: Label, columns: Mapping[Label, Column]) -> int:
 
 
 def encode_private(data: bytes) -> bytes:
-    """One client's part of a private label: its length as Uint4, and the bytes."""
+    """Return one client's part of a private label: its length as Uint4, and the bytes."""
     return _LENGTH.pack(len(data)) + data
 
 
 def split_private(array: Broadcast) -> dict[int, bytes]:
-    """The parts of a private label by client rank.
+    """Return the parts of a private label by client rank.
 
     Raises:
         RemoteProtocolError: the lengths of the parts do not add up.
@@ -367,5 +367,7 @@ def split_private(array: Broadcast) -> dict[int, bytes]:
             start = body + int.from_bytes(array.data[start:body], "big")
             parts[rank] = array.data[body:start]
     if start != len(array.data):
-        raise RemoteProtocolError(f"private label {array.label:#x}: its {len(array.data)} bytes are cut wrongly")
+        raise RemoteProtocolError(
+            f"private label {array.label:#x}: its {len(array.data)} bytes do not match the lengths of its parts"
+        )
     return parts

@@ -1,4 +1,4 @@
-"""Server and clients joined in memory: every job of one client starts so, and tests do."""
+"""An IMPI server and its clients joined in memory, for jobs of one client and for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.impi.server import Server, ServerConnection
 
 
 def pump(links: Iterable[tuple[Client, ServerConnection]]) -> list[client.Event]:
-    """Carry bytes between clients and server until all are quiet.
+    """Carry bytes between clients and server until no more are sent.
 
     A connection that the server closes is reported to its client, which then raises.
 
@@ -21,10 +21,10 @@ def pump(links: Iterable[tuple[Client, ServerConnection]]) -> list[client.Event]
         links: the two ends of each connection.
 
     Returns:
-        What the clients report, in order of time.
+        Events of the clients, in chronological order.
 
     Raises:
-        RemoteProtocolError: and its subclasses, as `Client.receive_data` and `Client.receive_eof`.
+        Exception: as `Client.receive_data` and `Client.receive_eof`.
     """
     events: list[client.Event] = []
     links = list(links)
@@ -47,7 +47,7 @@ class SoloJob:
     """A job of one client, started.
 
     Args:
-        part: what the client tells about itself. Nobody connects to the ports of its hosts.
+        part: how the client describes itself. The ports of its hosts are not used.
 
     Attributes:
         universe: the job.
@@ -66,10 +66,10 @@ class SoloJob:
         (self.universe,) = (event.universe for event in events if isinstance(event, client.Started))
 
     def finish(self) -> list[server.Event]:
-        """All procs have ended: FINI.
+        """Send FINI after all procs have ended.
 
         Returns:
-            What the server has to report, JobFinished at the end.
+            Events of the server, JobFinished at the end.
         """
         self._client.finish()
         pump([self._link])

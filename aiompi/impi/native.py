@@ -1,16 +1,16 @@
-"""What aiompi clients tell each other in private labels when all clients of a job are aiompi: how ranks reach ranks.
+"""Private labels of aiompi clients, by which ranks reach each other directly if all clients of a job are aiompi.
 
     label     each client submits
     EXCHANGE  its half of a key exchange
     KEY       client 0: a new key, sealed for each other client; the others: nothing
     CARDS     the business cards of its ranks, in the order of their ranks
 
-The key is the one that ranks of different clients prove to each other. Whoever knows it can run code in every rank,
-because objects may be pickled; so it does not cross the network in clear, as IMPI_AUTH_KEY does. That helps against
-those who listen; nothing in IMPI 0.0 helps against those who can change what is sent.
+Ranks of different clients prove the key to each other. A process that knows it can run code in every rank, because
+objects may be pickled. So the key does not cross the network in clear, as IMPI_AUTH_KEY does. This protects against
+an eavesdropper; nothing in IMPI 0.0 protects against an attacker that can change what is sent.
 
-The exchange is that of Diffie and Hellman in the group of 2048 bits of RFC 3526, with HMAC-SHA-256 (RFC 2104) to make
-a pad and a tag out of each shared secret.
+The exchange is that of Diffie and Hellman in the group of 2048 bits of RFC 3526. HMAC-SHA-256 (RFC 2104) derives a pad
+and a tag from each shared secret.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KeyExchange:
         rank: of this client.
 
     Attributes:
-        public: what it submits as EXCHANGE.
+        public: EXCHANGE of this client.
     """
 
     def __init__(self, rank: int) -> None:
@@ -64,26 +64,26 @@ class KeyExchange:
         self.public = pow(_GENERATOR, self._exponent, PRIME).to_bytes(_PUBLIC_BYTES)
 
     def seal(self, key: bytes, publics: Mapping[int, bytes]) -> bytes:
-        """The key, legible for each other client only; what client 0 submits as KEY.
+        """Return the key sealed for each other client: KEY of client 0.
 
         Args:
             key: 32 bytes.
             publics: EXCHANGE of each client.
 
         Raises:
-            RemoteProtocolError: one of them is no half of a key exchange.
+            RemoteProtocolError: one of `publics` is not half of a key exchange.
         """
         return b"".join(self._seal(key, publics[rank]) for rank in sorted(publics) if rank != self._rank)
 
     def open(self, sealed: bytes, publics: Mapping[int, bytes]) -> bytes:
-        """The key that client 0 has sealed.
+        """Return the key that client 0 has sealed.
 
         Args:
             sealed: KEY of client 0.
             publics: EXCHANGE of each client.
 
         Raises:
-            RemoteProtocolError: it was not sealed for this client, or was changed on the way.
+            RemoteProtocolError: it was not sealed for this client, or was changed in transit.
         """
         start = (self._rank - 1) * _SEALED_BYTES
         box, tag = sealed[start : start + KEY_BYTES], sealed[start + KEY_BYTES : start + _SEALED_BYTES]
@@ -100,7 +100,7 @@ class KeyExchange:
     def _secret(self, public: bytes) -> bytes:
         number = int.from_bytes(public)
         if len(public) != _PUBLIC_BYTES or not 1 < number < PRIME - 1:
-            raise RemoteProtocolError("a client sent something that is no half of a key exchange")
+            raise RemoteProtocolError("a client sent something that is not half of a key exchange")
         return pow(number, self._exponent, PRIME).to_bytes(_PUBLIC_BYTES)
 
 
@@ -113,20 +113,20 @@ def _mask(data: bytes, pad: bytes) -> bytes:
 
 
 def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
-    """CARDS of a client, from the business cards of its ranks; empty when they have ended without any."""
+    """Return CARDS of a client from the business cards of its ranks; empty if they have ended without cards."""
     data: bytes = msgpack.packb(cards)
     return data
 
 
 def decode_cards(data: bytes, count: int) -> list[dict[str, Any]]:
-    """Business cards of the ranks of a client; empty when these have ended without any.
+    """Return the business cards of the ranks of a client; empty if they have ended without cards.
 
     Args:
         data: its CARDS.
         count: number of its ranks.
 
     Raises:
-        RemoteProtocolError: these are no cards, or not so many.
+        RemoteProtocolError: the data are not that many cards.
     """
     try:
         cards = msgpack.unpackb(data)

@@ -1,19 +1,19 @@
-"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, and data after two types.
+"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, for two types with data.
 
-| type      | meaning                                                        | fields that count besides pk_type    |
+| type      | meaning                                                        | valid fields besides pk_type         |
 |-----------|----------------------------------------------------------------|--------------------------------------|
 | DATA      | a short message, or the continuation of a long one             | all                                  |
 | DATASYNC  | a short synchronous message, or the beginning of a long one    | all                                  |
 | PROTOACK  | ackmark packets of this pair of processes have been received   | pk_src pk_dest                       |
 | SYNCACK   | the message has been matched                                   | pk_src pk_dest pk_srqid pk_drqid     |
-| CANCEL    | give the message back if it has not been matched               | pk_src pk_dest pk_srqid              |
-| CANCELYES | it will not be received                                        | pk_src pk_dest pk_srqid              |
+| CANCEL    | cancel the message if it has not been matched                  | pk_src pk_dest pk_srqid              |
+| CANCELYES | it has been cancelled                                          | pk_src pk_dest pk_srqid              |
 | CANCELNO  | it has been matched                                            | pk_src pk_dest pk_srqid              |
 | FINI      | the processes of the sending host will send nothing more       |                                      |
 
-All integers are big-endian. pk_src is the process that sends the packet and pk_dest the one it is for, so that
-answers have them swapped relative to their message. Implementations leave junk in the fields that do not count,
-pk_len among them: the reader takes data only after DATA and DATASYNC, and clears what does not count.
+All integers are big-endian. pk_src is the process that sends the packet and pk_dest the one that receives it, so
+answers have them swapped relative to their message. Implementations leave junk in the fields that are not valid,
+pk_len among them. The reader takes data only after DATA and DATASYNC, and clears fields that are not valid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADER_BYTES: Final = HEADER.size
 PROC: Final = struct.Struct(">16sq")
 PROC_BYTES: Final = PROC.size
 
-#: bytes that a reader takes at once, as long as no packet is longer
+#: bytes that a reader reads at once, unless a packet is longer
 READ_AHEAD: Final = 64 * 2**10 + 2 * HEADER_BYTES
 
 
@@ -61,17 +61,17 @@ class Packet(NamedTuple):
     """A packet header; the names are those of the standard.
 
     Attributes:
-        pk_type: what it is.
+        pk_type: a PacketType.
         pk_len: bytes of data that follow.
         pk_src, pk_dest: sending and receiving process, 24 bytes each as `pack_proc` makes them.
         pk_srqid: request id of the message at its source.
         pk_drqid: request id of the message at its destination.
         pk_msglen: bytes of the whole message.
         pk_lsrank: rank of its source in the local group of the communicator.
-        pk_tag: its tag.
+        pk_tag: tag.
         pk_cid: context id.
         pk_seqnum, pk_count, pk_dtype: sequence number, number of elements and handle of the datatype, for debugging.
-        pk_reserved: nothing.
+        pk_reserved: unused.
     """
 
     pk_type: int
@@ -90,13 +90,13 @@ class Packet(NamedTuple):
     pk_reserved: int = 0
 
     def pack(self) -> bytes:
-        """Its 128 bytes."""
+        """Return the 128 bytes of the header."""
         return HEADER.pack(*self)
 
 
 _PAIR: Final = ("pk_type", "pk_src", "pk_dest")
 
-#: the fields that count; the other ones may hold anything
+#: valid fields by type; the others may hold anything
 FIELDS: Final[dict[int, tuple[str, ...]]] = {
     PacketType.DATA: Packet._fields,
     PacketType.DATASYNC: Packet._fields,
@@ -112,23 +112,23 @@ _NOTHING: Final = Packet(0)
 
 
 def pack_proc(p_hostid: bytes, p_pid: int) -> bytes:
-    """The 24 bytes by which a process is known (IMPI_Proc, section 3.2).
+    """Return the 24 bytes that identify a process (IMPI_Proc, section 3.2).
 
     Args:
-        p_hostid: 16 bytes, exactly as its owner published them in P_IPV6.
-        p_pid: what it published in P_PID.
+        p_hostid: 16 bytes, exactly as its client published them in P_IPV6.
+        p_pid: its P_PID.
     """
     return PROC.pack(p_hostid, p_pid)
 
 
 def unpack(data: bytes | bytearray | memoryview, offset: int = 0) -> Packet:
-    """Read a header, clearing the fields that do not count in it.
+    """Unpack a header, and clear the fields that are not valid for its type.
 
     Args:
         data: at least 128 bytes from `offset` on.
 
     Raises:
-        RemoteProtocolError: there is no such type, or more data than the message has.
+        RemoteProtocolError: the type is unknown, or the packet has more data than the message.
     """
     packet = Packet._make(HEADER.unpack_from(data, offset))
     if packet.pk_type in WITH_DATA:
@@ -144,7 +144,7 @@ def unpack(data: bytes | bytearray | memoryview, offset: int = 0) -> Packet:
 
 
 def describe(packet: Packet) -> str:
-    """A packet in words, for messages to the user."""
+    """Return a description of a packet for messages."""
     known = packet.pk_type in PacketType._value2member_map_
     name = PacketType(packet.pk_type).name if known else f"of type {packet.pk_type}"
     source, dest = (_describe_proc(proc) for proc in (packet.pk_src, packet.pk_dest))
@@ -156,22 +156,22 @@ def _describe_proc(proc: bytes) -> str:
     return f"{p_pid}@{p_hostid.hex()}"
 
 
-#: called with a header, and the whole packet with it; its memory is valid only during the call
+#: called with a header, and with the whole packet including it; the memory is valid only during the call
 OnPacket: TypeAlias = Callable[[Packet, memoryview], object]
 
 
 class PacketReader:
-    """Cuts the byte stream of a channel, which TCP may split anywhere, into packets.
+    """Splits the byte stream of a channel into packets.
 
-    Read into `get_buffer()`, then report how much with `buffer_updated`. A packet is handed over when it has been
-    read completely, never before (sections 3.6 and 3.7.3).
+    Read into `get_buffer()`, then call `buffer_updated`. A packet is passed on once it has been read completely
+    (sections 3.6 and 3.7.3).
 
     Args:
-        maxdatalen: most bytes of data that a packet may have (IMPI_Pk_maxdatalen).
-        on_packet: takes the packets; the data of a packet begins at HEADER_BYTES.
+        maxdatalen: most bytes of data of a packet (IMPI_Pk_maxdatalen).
+        on_packet: called with each packet; its data begin at HEADER_BYTES.
 
     Attributes:
-        slots: that the stream may refer to.
+        slots: memory that the stream may refer to, None if there is none.
     """
 
     __slots__ = ("_end", "_maxdatalen", "_on_packet", "_view", "slots")
@@ -185,27 +185,27 @@ class PacketReader:
 
     @property
     def between_packets(self) -> bool:
-        """Whether the stream may end here."""
+        """True if the stream may end here."""
         return self._end == 0
 
     @property
     def landing(self) -> memoryview | None:
-        """What there is of the packet that is being read, None between packets."""
+        """The bytes of the incomplete packet, None between packets."""
         return self._view[: self._end] if self._end else None
 
     def get_buffer(self) -> memoryview:
-        """Memory for the next bytes of the stream, never empty."""
+        """Return memory for the next bytes of the stream, never empty."""
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
 
         Raises:
-            RemoteProtocolError: they are no packet; the channel must be closed.
+            RemoteProtocolError: they are not a packet; the channel must be closed.
         """
         start, end = 0, self._end + nbytes
         needed = HEADER_BYTES
-        # Whatever a handler raises, even a signal handler that interrupts it, the stream stays in step.
+        # If a handler raises, even a signal handler that interrupts it, the next call goes on with the next packet.
         try:
             while end - start >= HEADER_BYTES:
                 if self.slots is not None and (slot := self.slots.referred(self._view, start)) is not None:
@@ -224,7 +224,7 @@ class PacketReader:
             self._keep(start, end, needed)
 
     def _referred(self, slot: Slot) -> None:
-        """A packet that is not in the stream."""
+        """Pass on a packet that is in a slot."""
         try:
             packet = unpack(slot.view)
             self._on_packet(packet, slot.view[: self._length(packet)])
@@ -239,7 +239,7 @@ class PacketReader:
         return HEADER_BYTES + packet.pk_len
 
     def _keep(self, start: int, end: int, needed: int) -> None:
-        """Move what is left to the front, and have room for the packet that it begins."""
+        """Move the rest to the front, and make room for the packet that begins there."""
         rest = end - start
         view = self._view
         if needed > len(view):

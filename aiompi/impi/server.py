@@ -1,22 +1,22 @@
-"""The IMPI server: lets clients in, joins their labels, waits for their end (IMPI 0.0, sections 2.3 and 2.4).
+"""The server side of the start-up protocol (IMPI 0.0, sections 2.3 and 2.4). Sans I/O.
 
-A connection goes through these states:
+`Server` accepts clients, joins their labels, and waits for their end. States of a `ServerConnection`:
 
     state      meaning                                        expects       answers
-    AUTH       nothing has come yet                           AUTH          Server_auth
-    KEY        the key is still to come                       Auth_key      nothing; another key closes
-    RANK       authenticated                                  IMPI          IMPI, when all clients are here
+    AUTH       nothing has arrived yet                        AUTH          Server_auth
+    KEY        the key has not arrived yet                    Auth_key      nothing; a wrong key closes
+    RANK       authenticated                                  IMPI          IMPI, when all clients have joined
     LABELS     the client submits labels                      COLL, DONE    COLL for each complete label
-    WAITING    other clients still do                                       DONE, when all clients have sent it
+    WAITING    other clients submit labels                                  DONE, when all clients have sent it
     RUNNING    the programs run                               FINI          nothing
     FINISHED   the client has ended, the socket may close
     CLOSED     dropped, or the connection has ended
 
-Before a client has a rank, whatever goes wrong concerns its connection only: the server drops it and waits on.
-Afterwards it is the end of the job: the server says so, and closes all connections.
+Before a client has a rank, an error concerns its connection only: the server drops it and goes on waiting.
+Afterwards an error ends the job: the server reports it, and closes all connections.
 
-Clients may come as late as they like. Once all are here, one that sends no more of the standard labels, for which the
-others wait, fails the job after a time. Behind these labels there is no limit: clients may wait for their programs.
+Clients may join at any time. Once all have joined, a client that stops sending standard labels, for which the others
+wait, fails the job after `start_timeout`. There is no limit for later labels: clients may wait for their programs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ConnectionState(enum.Enum):
     CLOSED = enum.auto()
 
 
-#: state -> commands that are in order. Auth_key, the only message in KEY, is no command.
+#: state -> legal commands. Auth_key, the only message in KEY, is not a command.
 ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
     ConnectionState.AUTH: (Code.AUTH,),
     ConnectionState.KEY: (),
@@ -72,11 +72,11 @@ ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A client was let in.
+    """A client was authenticated.
 
     Attributes:
         connection: its connection.
-        method: by which it proved itself, auth.KEY or auth.NONE.
+        method: auth.KEY or auth.NONE.
     """
 
     connection: ServerConnection
@@ -85,7 +85,7 @@ class Authenticated:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell the user, on standard error.
+    """A message for the user, on standard error.
 
     Attributes:
         text: one line.
@@ -100,7 +100,7 @@ class Joined:
 
     Attributes:
         connection: its connection; connection.rank is the rank.
-        missing: number of clients that have not come yet.
+        missing: number of clients that have not joined yet.
     """
 
     connection: ServerConnection
@@ -109,11 +109,11 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dropped:
-    """A connection that never became a client was closed; the job is not touched.
+    """A connection that never became a client was closed; the job is not affected.
 
     Attributes:
         connection: the connection.
-        reason: why, one line.
+        reason: one line.
     """
 
     connection: ServerConnection
@@ -122,7 +122,7 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AllStarted:
-    """DONE went to all clients: the programs run."""
+    """All clients have been sent DONE: the programs run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ClientLost:
 
     Attributes:
         rank: its client rank.
-        reason: why, one line that names client and address.
+        reason: one line that names client and address.
     """
 
     rank: int
@@ -161,10 +161,10 @@ class ServerConnection:
     """One connection of the server; made by `Server.add_connection`.
 
     Attributes:
-        peer: network address of the other side, for messages.
-        state: where the conversation stands.
+        peer: network address of the client, for messages.
+        state: see the table at the top of the module.
         rank: client rank, None until the client has taken one.
-        deadline: time at which it is dropped unless it has become a client by then, None when there is no limit.
+        deadline: time at which it is dropped unless it has joined, None if there is no limit.
     """
 
     def __init__(self, server: Server, peer: str, deadline: float) -> None:
@@ -178,17 +178,17 @@ class ServerConnection:
 
     @property
     def closing(self) -> bool:
-        """Whether the shell should send what `data_to_send` still returns and close the socket."""
+        """True if the caller should send what `data_to_send` still returns, and close the socket."""
         return self.state in {ConnectionState.FINISHED, ConnectionState.CLOSED}
 
     def data_to_send(self) -> bytes:
-        """Bytes for the client, each returned once."""
+        """Return bytes for the client, each once."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client, cut anywhere. Never raises, whatever they are; look at `Server.events`."""
+        """Handle bytes from the client, which may be split anywhere. Never raises; look at `Server.events`."""
         if self.closing:
             return
         self._reader.receive_data(data)
@@ -199,7 +199,7 @@ class ServerConnection:
             self._server._drop(self, str(error))
 
     def receive_eof(self) -> None:
-        """The connection has ended, in good order or not; after FINI this is in order."""
+        """Handle the end of the connection, which is in order only after FINI."""
         if not self.closing:
             self._server._drop(self, "the connection ended before FINI" if self.rank is not None else _LEFT_EARLY)
 
@@ -209,7 +209,7 @@ class ServerConnection:
             if key is not None:
                 self._check_key(key)
             return key is not None
-        # Whoever has not authenticated is not listened to for long: only afterwards unknown commands are skipped.
+        # Unknown commands are skipped only after AUTH, so that a stranger cannot keep the server reading.
         command = self._reader.next_command(ALLOWED[self.state], skip_unknown=self.state is not ConnectionState.AUTH)
         if command is None:
             return False
@@ -277,19 +277,19 @@ class Server:
     Args:
         count: number of clients to wait for, 1..32.
         credentials: authentication methods that the user enabled.
-        preference: methods that may be used, the most preferred first; see `auth.parse_preference`.
-        auth_timeout: seconds that a connection has to become a client.
-        start_timeout: seconds after which a client fails the job that sends none of the labels that the others wait
-            for, and at most twice as many; 0 for never.
-        max_label_bytes: what the labels of one client that wait for other clients may hold.
+        preference: methods that may be used, most preferred first; see `auth.parse_preference`.
+        auth_timeout: seconds within which a connection must join.
+        start_timeout: seconds without a label, after which a client for whose labels the others wait fails the job. It
+            may take up to twice as long. 0 for no limit.
+        max_label_bytes: most bytes of one client's labels that wait for other clients.
 
     Raises:
-        InvalidArgumentError: count or max_label_bytes out of range, or no authentication method is available.
+        InvalidArgumentError: count or max_label_bytes is out of range, or no authentication method is available.
 
     Attributes:
         count: number of clients of the job.
-        failed: whether a client was lost.
-        finished: whether all clients have sent FINI.
+        failed: True if a client was lost.
+        finished: True if all clients have sent FINI.
     """
 
     def __init__(
@@ -314,9 +314,9 @@ class Server:
         self.failed = False
         self._auth_timeout = auth_timeout
         self._start_timeout = start_timeout
-        self._now = 0.0  # as late as we know
-        self._check: float | None = None  # when to see whether the start goes on
-        self._moved = False  # whether it has since the last check
+        self._now = 0.0  # latest time that a caller has passed
+        self._check: float | None = None  # when to check whether labels have arrived
+        self._moved = False  # True if labels have arrived since the last check
         self._collation = Collation(count, max_label_bytes)
         self._clients: dict[int, ServerConnection] = {}
         self._newcomers: list[ServerConnection] = []
@@ -324,24 +324,24 @@ class Server:
 
     @property
     def finished(self) -> bool:
-        """Whether all clients have sent FINI."""
+        """True if all clients have sent FINI."""
         return self._full and all(c.state is ConnectionState.FINISHED for c in self._clients.values())
 
     @property
     def deadline(self) -> float | None:
-        """When `handle_timer` is due next, None when it is not."""
+        """Time at which to call `handle_timer` next, None for never."""
         due = [connection.deadline for connection in self._newcomers] + [self._check]
         return min((deadline for deadline in due if deadline is not None), default=None)
 
     def add_connection(self, peer: str, now: float) -> ServerConnection:
-        """A connection was accepted.
+        """Add an accepted connection.
 
         Args:
             peer: its network address, for messages.
             now: seconds, on the clock of `handle_timer`.
 
         Returns:
-            The connection; it is `closing` already when nobody can join any more.
+            The connection; it is `closing` already if no client can join any more.
         """
         self._now = now
         connection = ServerConnection(self, peer, now + self._auth_timeout)
@@ -353,10 +353,10 @@ class Server:
         return connection
 
     def handle_timer(self, now: float) -> None:
-        """Drop the connections whose `deadline` has passed, and see whether the start of the job goes on.
+        """Drop connections whose `deadline` has passed, and check whether labels still arrive.
 
         Args:
-            now: seconds.
+            now: seconds, on the clock of `add_connection`.
         """
         self._now = now
         for connection in list(self._newcomers):
@@ -366,7 +366,7 @@ class Server:
             self._check_start()
 
     def events(self) -> list[Event]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -378,7 +378,7 @@ class Server:
         self._events.append(Authenticated(connection, method))
         if method == auth.NONE:
             self._events.append(
-                Notice(f"warning: the client at {connection.peer} was let in without authentication (IMPI_AUTH_NONE)")
+                Notice(f"warning: the client at {connection.peer} was accepted without authentication (IMPI_AUTH_NONE)")
             )
 
     def _join(self, connection: ServerConnection, rank: int) -> None:
@@ -406,7 +406,7 @@ class Server:
         )
 
     def _await_labels(self) -> None:
-        """Check in a while whether some have come, unless none are missing."""
+        """Schedule the next check for labels, unless none are missing."""
         missing = self._start_timeout and self._collation.frontier < FIRST_PRIVATE
         self._check = self._now + self._start_timeout if missing else None
         self._moved = False

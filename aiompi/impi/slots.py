@@ -1,11 +1,11 @@
 """Memory that a rank shares with its IMPI host, so that long packets need not pass through the socket between them.
 
-Each direction has slots of one packet. Who sends a long packet writes it into a free slot, the header too, and sends
-128 bytes in its place (`reference`) that say which one; who receives it works on the memory of the slot and frees it.
-When no slot is free, the packet goes through the socket as any other. Packets of IMPI pass through unchanged.
+Each direction has slots for one packet each. The sender of a long packet writes header and data into a free slot, and
+sends a reference of 128 bytes (`reference`) through the socket instead. The receiver uses the memory of the slot and
+frees it. If no slot is free, the packet goes through the socket. Packets of IMPI pass through unchanged.
 
-A slot has a word, 1 while it is in use: set by the sender, cleared by the receiver. The packet is in the slot before
-the socket hands over the reference, and the receiver has read it before he clears the word
+A slot has a word that is 1 while the slot is in use: the sender sets it, the receiver clears it. The packet is in the
+slot before the socket delivers the reference, and the receiver has read the packet before it clears the word
 (`aiompi.wire.memory.ORDERED`).
 """
 
@@ -19,19 +19,19 @@ from typing import Final, Self
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import HEADER_BYTES
 
-#: what a rank says first, with the descriptor of the memory or without one
+#: first byte from a rank, with the descriptor of the memory or without one
 SHARED: Final = b"\1"
 NOT_SHARED: Final = b"\0"
 
 #: shorter packets pass through the socket
 LONG: Final = 16 * 2**10
 
-#: bytes of a direction, as long as that is not too many slots, or only one; longer packets share no memory at all
+#: bytes of a direction, within the limits of the number of slots; no memory is shared for longer packets
 _DIRECTION_BYTES: Final = 8 * 2**20
 _MOST: Final = 16
 _LEAST: Final = 2
 
-#: of a reference: behind the type, which IMPI does not have, comes the number of the slot
+#: a reference: a type that IMPI does not define, and the number of the slot
 _TYPE: Final = 0xA10A0000
 _REFERENCE: Final = struct.Struct(">II")
 _PAD: Final = bytes(HEADER_BYTES - _REFERENCE.size)
@@ -42,7 +42,7 @@ _WORD: Final = 8
 
 
 class Slot:
-    """Memory of one packet.
+    """Memory for one packet.
 
     Attributes:
         view: of the packet, from its header on.
@@ -56,11 +56,11 @@ class Slot:
         self._index = index
 
     def write(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """Put a packet into it: its header and its data."""
+        """Write a packet into the slot: its header and its data."""
         self._put(0, pieces)
 
     def write_ahead(self, data: Iterable[bytes | memoryview]) -> Written:
-        """Put the data of a packet into it, of which the header is not known yet."""
+        """Write the data of a packet whose header is not known yet into the slot."""
         return Written(self, self.view[HEADER_BYTES : self._put(HEADER_BYTES, data)])
 
     def _put(self, end: int, pieces: Iterable[bytes | memoryview]) -> int:
@@ -71,37 +71,36 @@ class Slot:
 
     @property
     def reference(self) -> bytes:
-        """What the stream says instead of the packet."""
+        """The bytes that are sent instead of the packet."""
         return _REFERENCE.pack(_TYPE, self._index) + _PAD
 
     def release(self) -> None:
-        """Let the slot be used again."""
+        """Free the slot."""
         self._words[self._index * _LINE // _WORD] = 0
 
 
 class Written(tuple[memoryview]):
-    """Data of a packet that are in its slot before the header is.
+    """Data of a packet that have been written into its slot before the header.
 
     Attributes:
-        slot: which has been taken for it.
+        slot: the slot.
     """
 
     slot: Slot
 
     def __new__(cls, slot: Slot, data: memoryview) -> Self:
-        """Made of the data in the slot."""
         made = super().__new__(cls, (data,))
         made.slot = slot
         return made
 
     def complete(self, header: bytes) -> bytes:
-        """Put the header in front; what the stream says instead of the packet."""
+        """Write the header in front of the data; return the reference."""
         self.slot.view[:HEADER_BYTES] = header
         return self.slot.reference
 
 
 class Slots:
-    """One direction."""
+    """The slots of one direction."""
 
     __slots__ = ("_slots", "_words")
 
@@ -116,7 +115,7 @@ class Slots:
         return len(self._slots)
 
     def take(self) -> Slot | None:
-        """A free slot to be filled, if there is one: the first, whose memory is the likeliest to be in the cache."""
+        """Take the first free slot, which is most likely to be in the cache; None if none is free."""
         for index, slot in enumerate(self._slots):
             word = index * _LINE // _WORD
             if not self._words[word]:
@@ -125,13 +124,13 @@ class Slots:
         return None
 
     def referred(self, stream: bytes | bytearray | memoryview, offset: int) -> Slot | None:
-        """The slot that a reference in the stream means.
+        """Return the slot that a reference in the stream names.
 
         Args:
             stream: at least 128 bytes from `offset` on.
 
         Returns:
-            None when what is there is no reference.
+            None if the stream has no reference there.
 
         Raises:
             RemoteProtocolError: there is no such slot.
@@ -146,16 +145,16 @@ class Slots:
 
 
 class SharedPackets:
-    """Both directions, as one side sees them.
+    """Both directions, from the point of view of one side.
 
     Args:
         memory: `nbytes(datalen)` bytes.
         datalen: most bytes of data in a packet.
-        rank: whether it is the side of the rank, and not of its host.
+        rank: True for the side of the rank, False for that of its host.
 
     Attributes:
         outbound: slots that this side fills.
-        inbound: slots that it empties.
+        inbound: slots that this side empties.
     """
 
     def __init__(self, memory: mmap.mmap, datalen: int, *, rank: bool) -> None:
@@ -171,7 +170,7 @@ class SharedPackets:
 
 
 def nbytes(datalen: int) -> int:
-    """Size of the memory for packets with at most `datalen` bytes of data; 0 when there is to be none."""
+    """Return the size of the memory for packets with at most `datalen` bytes of data; 0 for no shared memory."""
     if not LONG <= datalen <= _DIRECTION_BYTES:
         return 0
     count, stride = _shape(datalen)
@@ -179,5 +178,5 @@ def nbytes(datalen: int) -> int:
 
 
 def _shape(datalen: int) -> tuple[int, int]:
-    """Number of slots of a direction, and bytes from one to the next."""
+    """Return the number of slots of a direction, and the bytes from one to the next."""
     return max(_LEAST, min(_MOST, _DIRECTION_BYTES // datalen)), _PAGE + -(-datalen // _PAGE) * _PAGE

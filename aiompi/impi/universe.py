@@ -1,4 +1,4 @@
-"""All clients, hosts and procs of a job, as the start-up exchange describes them (IMPI 0.0, section 2.3.5)."""
+"""The clients, hosts and procs of a job, as the labels describe them (IMPI 0.0, section 2.3.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProcInfo:
     """An MPI process.
 
     Attributes:
-        ipv6: first half of its identity, 16 bytes exactly as its owner wrote them.
+        ipv6: first half of its identity, 16 bytes exactly as its client wrote them.
         pid: second half of its identity.
         host: rank of the host that serves it.
     """
@@ -75,13 +75,13 @@ class Universe:
         hosts: in the order of host ranks.
         procs: in the order of COMM_WORLD ranks.
         version: the highest that all clients support.
-        native: whether every client is aiompi.
+        native: True if every client is aiompi.
         datalen: most bytes of user data in one packet (IMPI_Pk_maxdatalen).
         tagub: largest tag (IMPI_Tag_ub).
-        xsize: bytes from which collectives use their long protocols.
+        xsize: bytes from which on collectives use their long protocols.
         maxlinear: number of clients up to which collectives are linear.
-        ackmark: packets after which a host acknowledges.
-        hiwater: packets that may be on their way unacknowledged.
+        ackmark: packets after which the receiver sends PROTOACK.
+        hiwater: most unacknowledged packets of a pair of procs.
     """
 
     clients: tuple[ClientInfo, ...]
@@ -102,11 +102,11 @@ class Universe:
         return len(self.procs)
 
     def client_of(self, rank: int) -> int:
-        """Rank of the client that a COMM_WORLD rank belongs to."""
+        """Return the client rank of a COMM_WORLD rank."""
         return self.hosts[self.procs[rank].host].client
 
     def pack(self) -> dict[str, Any]:
-        """Everything in plain types, for msgpack; what follows from the order is left out."""
+        """Return the universe in msgpack types, without what follows from the order."""
         packed: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
         packed["version"] = list(self.version)
         packed["clients"] = [[len(c.hosts), [list(version) for version in c.versions]] for c in self.clients]
@@ -116,10 +116,10 @@ class Universe:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> Universe:
-        """The inverse of `pack`.
+        """Invert `pack`.
 
         Raises:
-            RemoteProtocolError: it is none.
+            RemoteProtocolError: `packed` does not describe a universe.
         """
         try:
             shape = [
@@ -142,7 +142,7 @@ _SCALARS: Final = ("native", "datalen", "tagub", "xsize", "maxlinear", "ackmark"
 
 
 def place_hosts(nhosts: Sequence[int], rows: Iterable[tuple[bytes, int, int]]) -> tuple[HostInfo, ...]:
-    """Hosts with their clients and procs, numbered in the order of the clients.
+    """Return hosts with their clients and procs, numbered in the order of the clients.
 
     Args:
         nhosts: number of hosts of each client.
@@ -158,7 +158,7 @@ def place_hosts(nhosts: Sequence[int], rows: Iterable[tuple[bytes, int, int]]) -
 
 
 def place_clients(hosts: Sequence[HostInfo], versions: Sequence[tuple[Version, ...]]) -> tuple[ClientInfo, ...]:
-    """Clients with the ranges of their hosts and procs.
+    """Return clients with the ranges of their hosts and procs.
 
     Args:
         hosts: all of them.
@@ -175,7 +175,7 @@ def place_clients(hosts: Sequence[HostInfo], versions: Sequence[tuple[Version, .
 
 
 def place_procs(hosts: Sequence[HostInfo], identities: Iterable[tuple[bytes, int]]) -> tuple[ProcInfo, ...]:
-    """Procs with the hosts that serve them.
+    """Return procs with the hosts that serve them.
 
     Args:
         hosts: all of them.

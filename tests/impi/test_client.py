@@ -252,7 +252,7 @@ def test_no_label_comes_twice() -> None:
 @pytest.mark.spec("I2.3.5-14")
 def test_done_before_all_mandatory_labels_is_an_error() -> None:
     client = joined(part(1), part(2))
-    with pytest.raises(RemoteProtocolError, match="P_PID: client 0 has left out this label"):
+    with pytest.raises(RemoteProtocolError, match="P_PID: client 0 has omitted this label"):
         client.receive_data(broadcasts(part(1), part(2))[:-32] + DONE)
 
 

@@ -74,7 +74,7 @@ def test_hosts_come_in_any_order() -> None:
 @pytest.mark.spec("I2.3.8-6")
 @pytest.mark.parametrize("rank", [0, 1, 2, 4, 2**32 - 1])
 def test_a_host_rank_that_may_not_connect(rank: int) -> None:
-    with pytest.raises(RemoteProtocolError, match=f"host rank {rank} is none of those"):
+    with pytest.raises(RemoteProtocolError, match=f"host rank {rank} is not one of those"):
         Host(universe(), 2).admit(rank, "192.0.2.3")
 
 
@@ -118,7 +118,13 @@ def test_a_destination_that_this_host_does_not_serve(host: Host, dest: int) -> N
 
 @pytest.mark.parametrize(
     ("source", "dest", "message"),
-    [(2, 3, "not from it"), (3, 4, "not from it"), (1, 9, "for nobody"), (1, 0, "no channel"), (1, 2, "no channel")],
+    [
+        (2, 3, "has another source"),
+        (3, 4, "not from it"),
+        (1, 9, "no destination"),
+        (1, 0, "no channel"),
+        (1, 2, "no channel"),
+    ],
 )
 def test_a_rank_speaks_for_itself_and_to_others(host: Host, source: int, dest: int, message: str) -> None:
     with pytest.raises(RemoteProtocolError, match=message):

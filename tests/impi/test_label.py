@@ -254,10 +254,10 @@ def test_a_mandatory_label_that_is_missing_names_the_client(row: label.Label) ->
     parts = (part(((1,),)), part(((2,),)))
     arrays = joined(*parts)
     without(arrays, row, 1, parts)
-    with pytest.raises(RemoteProtocolError, match=f"{row.name}: client 1 has left out"):
+    with pytest.raises(RemoteProtocolError, match=f"{row.name}: client 1 has omitted"):
         join(2, arrays)
     del arrays[row.value]
-    with pytest.raises(RemoteProtocolError, match=f"{row.name}: client 0 has left out"):
+    with pytest.raises(RemoteProtocolError, match=f"{row.name}: client 0 has omitted"):
         join(2, arrays)
 
 

@@ -82,7 +82,7 @@ def test_a_changed_key_is_noticed(clients: list[KeyExchange], position: int) -> 
     ],
 )
 def test_halves_that_make_the_secret_known_are_refused(clients: list[KeyExchange], public: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match="no half of a key exchange"):
+    with pytest.raises(RemoteProtocolError, match="not half of a key exchange"):
         clients[0].seal(SECRET, {0: clients[0].public, 1: public})
 
 

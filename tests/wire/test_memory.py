@@ -26,7 +26,7 @@ def test_two_see_the_same_and_nobody_can_take_it_away() -> None:
 
 def test_memory_of_another_size() -> None:
     fd, _ = memory.create(10_000)
-    with pytest.raises(RemoteProtocolError, match="not sealed, or not of the size"):
+    with pytest.raises(RemoteProtocolError, match="not sealed, or not of the announced size"):
         memory.accept(fd, 9_999)
     os.close(fd)
 

@@ -1,13 +1,14 @@
-"""What two processes of different clients say to each other (IMPI 0.0, chapter 3). Sans I/O.
+"""The protocol between two processes of different clients (IMPI 0.0, chapter 3). Sans I/O.
 
-A `Pair` is one process's side of its traffic with one other: it makes packets of messages, obeys flow control, and
-sorts what comes. The hosts in between pass packets on as they are.
+A `Pair` is one process's side of its traffic with one other process. It splits messages into packets, obeys flow
+control, and handles incoming packets. The hosts in between pass packets on unchanged.
 
     pair     the two directions between two processes
-    message  messages on their way, out and in, with the phases that they go through
+    message  outgoing and incoming messages, and their phases
 
-A message of at most `datalen` bytes is one packet; DATASYNC in synchronous mode, which SYNCACK answers once the
-message is matched. A longer one begins with a full DATASYNC whatever its mode, and goes on when the SYNCACK has come:
+A message of at most `datalen` bytes is one packet: DATA, or in synchronous mode DATASYNC, which the receiver answers
+with SYNCACK once the message is matched. A longer message begins with a full DATASYNC in every mode, and continues
+after the SYNCACK:
 
     sender                                                      receiver
     DATASYNC srqid, datalen bytes                         -->

@@ -1,6 +1,6 @@
-"""Messages on their way (IMPI 0.0, section 3.7).
+"""Outgoing and incoming messages of a pair of processes (IMPI 0.0, section 3.7).
 
-What becomes of an outgoing one:
+Phases of an outgoing message:
 
 | phase     | what it waits for                          | next                                                       |
 |-----------|--------------------------------------------|------------------------------------------------------------|
@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-#: memory of a payload, in pieces of unsigned bytes
+#: memory of a payload, as buffers of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]
 
 
 class Phase(enum.Enum):
-    """How far an outgoing message is."""
+    """Phase of an outgoing message; see the table at the top of the module."""
 
     QUEUED = enum.auto()
     SENT = enum.auto()
@@ -35,20 +35,20 @@ class Outgoing:
     """A message to be sent.
 
     Args:
-        payload: its memory in pieces of unsigned bytes.
+        payload: its memory, as buffers of unsigned bytes.
         nbytes: its length, hence pk_msglen.
-        srqid: request id, unique among those of this process that are under way.
+        srqid: request id, unique among the messages of this process that are in progress.
         cid: context id.
         lsrank: rank of this process in the local group of the communicator.
         tag: of the message.
-        sync: whether its send is complete not before it is matched.
-        owner: for who sends it.
+        sync: True in synchronous mode: the send completes once the message is matched.
+        owner: any object of the sender.
 
     Attributes:
         drqid: the receiver's id of a long message, once it is matched.
-        phase: how far it is.
-        cancelling: whether a CANCEL has not been answered.
-        ahead: data of its next packets that have been written ahead, each in its new place.
+        phase: see the table at the top of the module.
+        cancelling: True while a CANCEL is unanswered.
+        ahead: data of its next packets that have been written ahead, in their new places.
     """
 
     __slots__ = (
@@ -83,22 +83,22 @@ class Outgoing:
         self._index = self._at = 0
 
     def take(self, nbytes: int) -> Payload:
-        """Data of its next packet, which has `nbytes`, in pieces."""
+        """Return the data of its next packet, `nbytes` bytes, as buffers."""
         self.left -= nbytes
         if self.ahead:
             data = self.ahead.popleft()
         else:
             data = self._payload if nbytes == self.nbytes else self._cut(nbytes)
         if not self.left:
-            self._payload = ()  # the answer to a CANCEL may be awaited for long
+            self._payload = ()  # the answer to a CANCEL may take long
         return data
 
     def write_ahead(self, datalen: int, write: Callable[[Payload], Payload | None]) -> None:
-        """Have data that are still to be sent written to where they will be sent from.
+        """Write data that are still to be sent to the place from which they will be sent.
 
         Args:
             datalen: bytes of a packet.
-            write: takes the data of a packet; returns them in their new place, or None to be asked no more.
+            write: called with the data of a packet; returns them in their new place, or None to stop.
         """
         left = self.left - sum(sum(map(len, data)) for data in self.ahead)
         while left:
@@ -127,7 +127,7 @@ class Outgoing:
         return pieces
 
     def detach(self) -> None:
-        """Copy what has neither been taken nor written ahead, so that the memory is not needed any more."""
+        """Copy what has neither been taken nor written ahead, so that the user's memory is free."""
         pieces = [memoryview(piece) for piece in self._payload[self._index :]]
         if pieces:
             pieces[0] = pieces[0][self._at :]
@@ -135,17 +135,17 @@ class Outgoing:
 
 
 class Incoming:
-    """A message of which the first packet has come.
+    """A message whose first packet has arrived.
 
     Attributes:
         srqid: the sender's request id.
-        drqid: our id of it, which the packets that follow carry; 0 when none do.
-        cid, lsrank, tag: what it is matched by; lsrank is the rank of its sender in the sender's local group.
-        length: its bytes.
-        missing: those that have not come.
-        sync: whether its sender is to be told when it is matched.
-        matched: whether it is.
-        place: for who receives it.
+        drqid: our request id, which the following packets carry; 0 if there are none.
+        cid, lsrank, tag: its envelope; lsrank is the rank of its sender in the sender's local group.
+        length: bytes of the message.
+        missing: bytes that have not arrived.
+        sync: True if its sender expects a SYNCACK.
+        matched: True once a receive has matched it.
+        place: any object of the receiver.
     """
 
     __slots__ = ("cid", "drqid", "length", "lsrank", "matched", "missing", "place", "srqid", "sync", "tag")

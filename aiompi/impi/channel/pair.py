@@ -18,12 +18,12 @@ _DATASYNC: Final = int(PacketType.DATASYNC)
 
 
 class Limits(NamedTuple):
-    """What the clients have agreed upon.
+    """Limits that the clients have agreed upon.
 
     Attributes:
         datalen: most bytes of data in a packet (IMPI_Pk_maxdatalen).
-        ackmark: packets after which the receiving side acknowledges.
-        hiwater: packets that may be on their way unacknowledged.
+        ackmark: number of packets after which the receiver sends PROTOACK.
+        hiwater: most unacknowledged packets.
     """
 
     datalen: int
@@ -32,53 +32,53 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, universe: Universe) -> Self:
-        """Those of a job."""
+        """Return the limits of a job."""
         return cls(universe.datalen, universe.ackmark, universe.hiwater)
 
 
 class PairUser(Protocol):
-    """What a pair tells, and asks for."""
+    """The interface through which a `Pair` sends packets and reports events."""
 
     def transmit(self, header: bytes, data: Payload, last_of: Outgoing | None) -> None:
-        """Hand a packet to the host, behind all others.
+        """Send a packet to the host, after all earlier ones.
 
         Args:
             header: its 128 bytes.
-            data: views of the memory of a message, which must stay as it is until the packet has left.
-            last_of: the message of which this is the last packet: once it has left, its memory is free again.
+            data: views of the memory of a message, which must not change until the packet has left.
+            last_of: the message whose last packet this is; its memory is free once the packet has left.
         """
 
     def waits(self, outgoing: Outgoing) -> None:
-        """The rest of a long message waits for its receive; it may be written ahead meanwhile."""
+        """The rest of a long message waits for a matching receive; it may be written ahead meanwhile."""
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
-        """A message is there with its first packet. Call `pair.match` when a receive has matched it, now or later.
+        """The first packet of a message has arrived. Call `pair.match` once a receive has matched the message.
 
         Args:
             data: of that packet; valid only during the call.
         """
 
     def continued(self, incoming: Incoming, data: memoryview) -> None:
-        """More of a matched message has come; it is complete when `incoming.missing` is 0."""
+        """More of a matched message has arrived; it is complete when `incoming.missing` is 0."""
 
     def recalled(self, incoming: Incoming) -> None:
-        """The sender has taken a message back before it was matched: forget it."""
+        """The sender has cancelled a message before it was matched: forget it."""
 
     def matched(self, outgoing: Outgoing) -> None:
-        """A receive has matched a message that asked to be told."""
+        """A receive has matched a message that was sent as DATASYNC."""
 
     def cancelled(self, outgoing: Outgoing) -> None:
-        """A message that was to be cancelled will not be received."""
+        """The cancellation of a message has succeeded."""
 
     def not_cancelled(self, outgoing: Outgoing) -> None:
-        """A message that was to be cancelled had been matched before."""
+        """The cancellation of a message has failed: it had been matched before."""
 
     def odd(self, what: str) -> None:
-        """The other side does something that is wrong and can be lived with; told once per kind."""
+        """The other side violates the protocol in a way that can be tolerated; reported once per kind."""
 
 
 class Pair:
-    """This process and one of another client.
+    """The traffic between this process and one process of another client.
 
     Args:
         own, other: the two processes, 24 bytes each as `pack_proc` makes them.
@@ -86,7 +86,7 @@ class Pair:
         user: receives events, and sends packets.
 
     Attributes:
-        unacknowledged: packets sent that the other side has not acknowledged: at most hiwater.
+        unacknowledged: number of packets that the other side has not acknowledged, at most hiwater.
     """
 
     def __init__(self, own: bytes, other: bytes, limits: Limits, user: PairUser) -> None:
@@ -102,7 +102,7 @@ class Pair:
         self._received = 0
         self._next_drqid = itertools.count(1).__next__
         self._next_seqnum = itertools.count(1).__next__
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._handlers: dict[int, Callable[[Packet, memoryview], None]] = {
             PacketType.DATA: self._data,
             PacketType.DATASYNC: self._datasync,
@@ -115,13 +115,13 @@ class Pair:
 
     @property
     def idle(self) -> bool:
-        """Whether no packet waits for flow control."""
+        """True if no packet waits for flow control."""
         return not self._queue
 
     # Sending.
 
     def send(self, message: Outgoing) -> None:
-        """Start a message: its first packet leaves as soon as flow control allows (sections 3.7.1 and 3.7.2)."""
+        """Start to send a message; its first packet leaves once flow control allows (sections 3.7.1 and 3.7.2)."""
         self._enqueue(message)
 
     def _enqueue(self, entry: Outgoing | bytes) -> None:
@@ -130,7 +130,7 @@ class Pair:
             self._flow()
 
     def _flow(self) -> None:
-        """Let packets leave, in their order, up to hiwater. Handing one over may lead to more of them at once."""
+        """Send queued packets, in order, up to hiwater. `transmit` may queue more of them."""
         queue, hiwater = self._queue, self.limits.hiwater
         while queue and self.unacknowledged < hiwater:
             self.unacknowledged += 1
@@ -142,7 +142,7 @@ class Pair:
                 self._leave(entry)
 
     def _leave(self, message: Outgoing) -> None:
-        """The next packet of the message that is first in the queue."""
+        """Send the next packet of the message that is first in the queue."""
         first = message.phase is Phase.QUEUED
         nbytes = min(message.left, self.limits.datalen)
         data = message.take(nbytes)
@@ -167,11 +167,11 @@ class Pair:
             self._user.waits(message)
 
     def cancel(self, message: Outgoing) -> bool:
-        """Try to take a message back (section 3.7.4).
+        """Try to cancel a message (section 3.7.4).
 
         Returns:
-            False when it is too late. Otherwise `cancelled` or `not_cancelled` of the user tells what
-            became of it: at once when it has not left, else when the other side has answered.
+            False if it is too late. Otherwise the pair calls `cancelled` or `not_cancelled` of the user: at once if
+            the message has not left, else when the other side has answered.
         """
         if message.phase is Phase.QUEUED:
             self._queue.remove(message)
@@ -187,7 +187,7 @@ class Pair:
         return True
 
     def match(self, incoming: Incoming) -> None:
-        """A receive has matched a message: its sender is told, if it asked for that, and can no longer cancel it."""
+        """Note that a receive has matched a message. Its sender can no longer cancel it, and gets a SYNCACK if due."""
         self.forbid_recall(incoming)
         incoming.matched = True
         if incoming.missing:
@@ -197,7 +197,7 @@ class Pair:
             self._answer(PacketType.SYNCACK, incoming.srqid, incoming.drqid)
 
     def forbid_recall(self, incoming: Incoming) -> None:
-        """From now on a message cannot be cancelled by its sender."""
+        """Refuse a CANCEL of a message from now on."""
         unmatched = self._unmatched.get(incoming.srqid)
         if unmatched is not None:
             unmatched.pop(incoming, None)
@@ -217,19 +217,20 @@ class Pair:
     # Receiving.
 
     def receive(self, packet: Packet, data: memoryview) -> None:
-        """Handle a packet that has come as a whole from the other process.
+        """Handle a complete packet from the other process.
 
         Args:
-            data: what follows its header.
+            packet: its header.
+            data: what follows the header.
 
         Raises:
-            RemoteProtocolError: it makes no sense; nothing that follows can be relied upon.
+            RemoteProtocolError: the packet breaks the protocol; the channel cannot be used any more.
         """
         if packet.pk_type in COUNTED:
             self._received += 1
             if self._received == self.limits.ackmark:
                 self._received = 0
-                # Not queued: it passes what flow control holds back, and is not counted itself (section 3.6).
+                # Not queued: PROTOACK is not subject to flow control (section 3.6).
                 self._user.transmit(Packet(PacketType.PROTOACK, 0, self.own, self.other).pack(), (), None)
         self._handlers[packet.pk_type](packet, data)
 
@@ -277,7 +278,7 @@ class Pair:
         message = self._answered(packet)
         if message.phase is not Phase.UNMATCHED:
             raise RemoteProtocolError(f"{describe(packet)} acknowledges message {message.srqid} twice, or unasked")
-        late = message.cancelling and self._keep_cancel(message)
+        late = message.cancelling and self._withdraw_cancel(message)
         if not message.cancelling:
             del self._outgoing[message.srqid]
         message.drqid = packet.pk_drqid
@@ -288,8 +289,8 @@ class Pair:
         if late:
             self._user.not_cancelled(message)
 
-    def _keep_cancel(self, message: Outgoing) -> bool:
-        """Whether the CANCEL of a message was still waiting for flow control: then it is not sent any more."""
+    def _withdraw_cancel(self, message: Outgoing) -> bool:
+        """Withdraw the CANCEL of a message if it still waits for flow control; return True if it did."""
         cancel = self._pack(PacketType.CANCEL, message.srqid)
         if cancel not in self._queue:
             return False
@@ -330,12 +331,10 @@ class Pair:
     def _answered(self, packet: Packet) -> Outgoing:
         message = self._outgoing.get(packet.pk_srqid)
         if message is None:
-            raise RemoteProtocolError(
-                f"{describe(packet)} answers to message {packet.pk_srqid}, which is not under way"
-            )
+            raise RemoteProtocolError(f"{describe(packet)} answers message {packet.pk_srqid}, which is not in progress")
         return message
 
     def _odd(self, packet: Packet, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             self._user.odd(f"{describe(packet)} {what}")

@@ -182,9 +182,9 @@ def test_sequence_numbers_counts_and_types_do_not_matter() -> None:
     [
         (packet(PacketType.DATA, 1, 77, 5, 150), b"abcde", "continues message 77, which is not arriving here"),
         (packet(PacketType.DATA, 1, 1, 51, 150), bytes(51), "brings 51 bytes of message 1, which misses only 50"),
-        (packet(PacketType.SYNCACK, 5), b"", "answers to message 5, which is not under way"),
-        (packet(PacketType.CANCELYES, 5), b"", "answers to message 5, which is not under way"),
-        (packet(PacketType.CANCELNO, 5), b"", "answers to message 5, which is not under way"),
+        (packet(PacketType.SYNCACK, 5), b"", "answers message 5, which is not in progress"),
+        (packet(PacketType.CANCELYES, 5), b"", "answers message 5, which is not in progress"),
+        (packet(PacketType.CANCELNO, 5), b"", "answers message 5, which is not in progress"),
         (packet(PacketType.CANCELYES, 1), b"", "message 1 has been matched, or not cancelled"),
         (packet(PacketType.CANCELNO, 1), b"", "message 1 has not been cancelled"),
     ],
@@ -214,7 +214,7 @@ def test_a_second_acknowledgement_is_refused(nbytes: int) -> None:
     message = world.left.send(pattern(nbytes), sync=True)
     ack = packet(PacketType.SYNCACK, message.srqid)
     world.left.get(ack)
-    with pytest.raises(RemoteProtocolError, match=f"message {message.srqid}, which is not under way"):
+    with pytest.raises(RemoteProtocolError, match=f"message {message.srqid}, which is not in progress"):
         world.left.get(ack)
 
 
@@ -222,7 +222,7 @@ def test_a_second_acknowledgement_is_refused(nbytes: int) -> None:
 def test_an_acknowledgement_of_a_message_that_did_not_ask_is_refused() -> None:
     world = Joined()
     message = world.left.send(b"plain")
-    with pytest.raises(RemoteProtocolError, match="not under way"):
+    with pytest.raises(RemoteProtocolError, match="not in progress"):
         world.left.get(packet(PacketType.SYNCACK, message.srqid))
     world.left.pair.cancel(message)
     with pytest.raises(RemoteProtocolError, match="acknowledges message 1 twice, or unasked"):
