@@ -120,7 +120,7 @@ def test_a_destination_that_this_host_does_not_serve(host: Host, dest: int) -> N
     ("source", "dest", "message"),
     [
         (2, 3, "has another source"),
-        (3, 4, "not from it"),
+        (3, 4, "has another source"),
         (1, 9, "no destination"),
         (1, 0, "no channel"),
         (1, 2, "no channel"),

@@ -25,7 +25,7 @@ def starting(count: int, seconds: float) -> tuple[Server, list[ServerConnection]
 
 
 def test_who_holds_up_the_start_fails_it() -> None:
-    """Who has said what the others wait for is not blamed."""
+    """A client that has submitted its labels is not blamed."""
     server, clients = starting(3, 10.0)
     clients[0].receive_data(encode_coll(0x1000, b"a"))
     clients[2].receive_data(DONE)

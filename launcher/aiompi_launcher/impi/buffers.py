@@ -1,4 +1,4 @@
-"""Where packets are while a host passes them on: memory that sockets are read into, or that ranks share with it."""
+"""Memory of packets that a host passes on: buffers that sockets are read into, and slots shared with ranks."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from aiompi.impi.slots import Slot
 
 BUFFER_BYTES: Final = 256 * 2**10
 _SPARE_BUFFERS: Final = 64
-#: chunks up to this size are copied when they have to wait, and do not keep a block or a slot from being used
+#: chunks up to this size are copied if they have to wait, so that they do not occupy a buffer or a slot
 _COPIED: Final = 4 * 2**10
 
 
 class MemoryOwner(Protocol):
-    """Whose memory a part is."""
+    """A read buffer or a slot, whose memory a chunk uses."""
 
     def release(self) -> None:
-        """The part is not needed any more."""
+        """Note that a chunk of this memory is not needed any more."""
 
 
 class ReadBuffer:
     """Memory that sockets are read into.
 
     Attributes:
-        view: all of it.
-        users: number of its chunks that are still needed, and one while it is read into.
+        view: the whole buffer.
+        users: number of its chunks in use, plus 1 while it is read into.
     """
 
     __slots__ = ("users", "view")
@@ -36,33 +36,33 @@ class ReadBuffer:
 
     @classmethod
     def take(cls) -> ReadBuffer:
-        """One to read into; release it afterwards."""
+        """Return a buffer to read into; release it afterwards."""
         block = _spare.pop() if _spare else cls()
         block.users = 1
         return block
 
-    def part(self, start: int, end: int) -> Chunk:
-        """What lies there."""
+    def chunk(self, start: int, end: int) -> Chunk:
+        """Return a chunk of the buffer."""
         self.users += 1
         return Chunk(self.view[start:end], self)
 
     def release(self) -> None:
-        """One user less."""
+        """Drop one user; without users the buffer is kept for reuse."""
         self.users -= 1
         if not self.users and len(_spare) < _SPARE_BUFFERS:
             _spare.append(self)
 
 
-#: Blocks that nobody uses: fresh memory costs a page fault for every 4 KiB.
+#: Unused buffers, kept because fresh memory costs a page fault for every 4 KiB.
 _spare: Final[list[ReadBuffer]] = []
 
 
 class Chunk:
-    """Chunk of a packet, or all of it.
+    """A packet or a piece of one.
 
     Args:
         view: its bytes.
-        owner: whose memory that is, if it is not its own.
+        owner: read buffer or slot that holds the bytes; None if the chunk owns them.
     """
 
     __slots__ = ("_owner", "view")
@@ -72,24 +72,24 @@ class Chunk:
         self._owner = owner
 
     def settle(self) -> None:
-        """It has to wait."""
+        """Prepare to wait: copy a small chunk and release its owner."""
         if self._owner is not None and len(self.view) <= _COPIED:
             self.view = bytes(self.view)
             self.release()
 
     def release(self) -> None:
-        """It is not needed any more."""
+        """Release the owner of the memory."""
         if self._owner is not None:
             self._owner.release()
             self._owner = None
 
 
 class SlotChunk(Chunk):
-    """A packet in memory of the rank that it is for.
+    """A packet in a slot of the rank to which it goes.
 
     Args:
-        slot: where it is.
-        nbytes: its length.
+        slot: the slot.
+        nbytes: length of the packet.
     """
 
     __slots__ = ("_slot",)
@@ -99,18 +99,18 @@ class SlotChunk(Chunk):
         self._slot = slot
 
     def reference(self) -> Chunk:
-        """What is sent to the rank instead; from then on the slot is the rank's."""
+        """Return what is sent to the rank instead of the packet; the rank frees the slot."""
         return Chunk(self._slot.reference)
 
 
 def discard(chunks: Iterable[Chunk]) -> None:
-    """Nobody needs this packet."""
+    """Release all chunks of a packet."""
     for part in chunks:
         part.release()
 
 
 def copied(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """The same packet in memory of its own, to be kept for longer."""
+    """Return a copy of a packet that owns its memory, and release the original."""
     chunks = list(chunks)
     data = b"".join([part.view for part in chunks])
     discard(chunks)

@@ -1,4 +1,4 @@
-"""An IMPI client towards a server that was started apart."""
+"""The IMPI client of a job whose server was started separately."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.listen import join_address, keep_alive
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
-_FAREWELL: Final = 5.0  # seconds that the server has to close the connection after FINI, which it need not do
+_FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
 _READ: Final = 64 * 2**10
 
 _E = TypeVar("_E", Described, Started)
@@ -29,16 +29,16 @@ _T = TypeVar("_T")
 
 
 class RemoteServer(Rendezvous):
-    """The connection to a server that was started apart, and with it the hosts of this client.
+    """The connection to a server that was started separately, and the hosts of this client.
 
     Args:
         endpoint: the server, and our client rank.
-        hosts: of this client.
+        hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
         timeout: seconds to wait for the connection, for the first answer, and for hosts of other clients.
-        patience: seconds to wait for what the server or another client does at once, when all clients are there; 0 for
-            no limit.
-        say: tells the user something.
+        patience: seconds to wait for a prompt step of the server or another client, once all clients have joined; 0
+            for no limit.
+        say: prints a message for the user.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Agree with the other clients, which are all aiompi, on a key; empty when ranks are to talk IMPI.
+        """Agree on a key with the other clients, which are all aiompi; empty if ranks have to use IMPI.
 
-        That is so for all when one client has given up waiting: then it has no part in KEY, which everybody sees.
+        If one client has given up waiting, all use IMPI: its part of KEY is missing, which every client sees.
         """
         exchange = native.KeyExchange(self._client.rank)
         try:
@@ -130,14 +130,14 @@ class RemoteServer(Rendezvous):
             raise self._error(str(error)) from None
 
     async def _give_up(self, cause: str) -> bytes:
-        """Go on without private labels."""
-        self._say(f"warning: {cause}; ranks talk IMPI (AIOMPI_IMPI_NATIVE=0)")
+        """Continue without private labels."""
+        self._say(f"warning: {cause}; ranks use IMPI (AIOMPI_IMPI_NATIVE=0)")
         self._client.done()
         await self._flush()
         return b""
 
     async def _share(self, label: int, data: bytes) -> dict[int, bytes]:
-        """Submit a private label; returns what each client has submitted that did."""
+        """Submit a private label; return the parts of the clients that have submitted it."""
         self._client.submit(label, data)
         if label == native.CARDS:
             self._client.done()
@@ -163,7 +163,7 @@ class RemoteServer(Rendezvous):
         ]
 
     def _start_linking(self) -> asyncio.Task[None]:
-        """Connect the hosts right after DONE (section 2.3.8): those of other clients do not wait for our ranks."""
+        """Connect the hosts right after DONE (section 2.3.8): hosts of other clients do not wait for our ranks."""
         if self._linking is None:
             self._linking = asyncio.create_task(self._link())
             self._linking.add_done_callback(self._linked)
@@ -214,7 +214,7 @@ class RemoteServer(Rendezvous):
 
     async def close(self) -> None:
         await self._stop_listening()
-        if hasattr(self, "_writer"):  # first, so that the server blames us rather than those who notice us
+        if hasattr(self, "_writer"):  # first, so that the server blames this client and not one that notices its end
             self._writer.transport.abort()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
@@ -234,7 +234,7 @@ class RemoteServer(Rendezvous):
             raise self._error(f"no connection within {self._timeout:g} s") from None
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise self._error(f"{cause}; is the server running, and is this the address it has printed?") from None
+            raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None
         keep_alive(self._writer.get_extra_info("socket"))
 
     async def _listen(self) -> None:
@@ -283,7 +283,7 @@ class RemoteServer(Rendezvous):
                 return event
 
     async def _soon(self, answer: Coroutine[Any, Any, _T]) -> _T:
-        """What comes when the server and the other clients do what is to be done at once."""
+        """Await a prompt answer of the server or another client, for at most `patience` seconds."""
         try:
             async with asyncio.timeout(self._patience):
                 return await answer
@@ -307,7 +307,7 @@ class RemoteServer(Rendezvous):
 
 
 def _absent(parts: dict[int, bytes], count: int) -> list[int]:
-    """Clients that have not submitted a label."""
+    """Return the clients that have not submitted a label."""
     return [rank for rank in range(count) if rank not in parts]
 
 

@@ -1,7 +1,7 @@
 """An IMPI host in the launcher: its sockets around `aiompi.impi.host`.
 
-Ranks come over a Unix socket, prove the key of the job, hand over memory for long packets, and then exchange packets as
-hosts do among themselves. Hosts of other clients come over TCP.
+Ranks connect over a Unix socket, prove the key of the job, pass memory for long packets, and then exchange packets in
+the format that hosts use among themselves. Hosts of other clients connect over TCP.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from aiompi_launcher.impi.stream import PacketStream
 from aiompi_launcher.listen import AcceptLoop, keep_alive
 from aiompi_launcher.rendezvous import RendezvousError
 
-#: bytes that may wait for a channel before the rank that they come from is read no more
+#: bytes that may wait for a channel before the host stops reading from their rank
 CONGESTION: Final = 4 * 2**20
-#: connections that have not said yet who they are; more push out the oldest
+#: most connections that have not identified themselves; more push out the oldest
 MAX_NEWCOMERS: Final = 128
-_GREETING: Final = 5.0  # seconds that a newcomer has to say who it is
-_FAREWELL: Final = 5.0  # seconds that a far end has to close its end of a channel after FINI
-_SEND_BUFFER: Final = 2**20  # bytes asked for: who can run further ahead of a rank is wakened less often
+_GREETING: Final = 5.0  # seconds within which a newcomer must identify itself
+_FAREWELL: Final = 5.0  # seconds for a peer to close its end of a channel after FINI
+_SEND_BUFFER: Final = 2**20  # bytes; with a larger buffer the launcher is woken less often by a slow rank
 _RANK: Final = struct.Struct(">I")
 _FINI: Final = Packet(PacketType.FINI).pack()
 
 
 class HostObserver(Protocol):
-    """Who is told what the user should know."""
+    """Receives messages and failures of a host."""
 
     def say(self, text: str) -> None:
-        """Something to tell the user."""
+        """Print a message for the user."""
 
     def fail(self, reason: str) -> None:
-        """The job cannot go on."""
+        """End the job, which cannot go on."""
 
 
 class HostAgent:
-    """One host.
+    """One host with its channels to other hosts and its links to ranks.
 
     Args:
         universe: the job.
-        rank: of the host.
-        listener: where hosts of other clients connect; closed when all have.
-        observer: is told what happens.
-        any_source: whether hosts may connect from other addresses than they have published.
+        rank: host rank.
+        listener: socket to which hosts of other clients connect; closed once all have.
+        observer: receives messages and failures.
+        any_source: True if hosts may connect from other addresses than they have published.
     """
 
     def __init__(
@@ -70,34 +70,34 @@ class HostAgent:
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, PacketStream] = {}
         self._links: dict[int, PacketStream] = {}
-        self._silent: set[int] = set()  # ranks that have nothing more to say
-        self._gone: set[int] = set()  # ranks that hear nothing more
-        self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that are not here yet
-        self._held: dict[int, list[PacketStream]] = {}  # links that wait for a channel
-        self._newcomers: dict[asyncio.Task[None], str] = {}  # with their addresses
+        self._silent: set[int] = set()  # ranks that have sent FINI
+        self._gone: set[int] = set()  # ranks whose link has ended
+        self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that have not connected yet
+        self._held: dict[int, list[PacketStream]] = {}  # paused links by the channel that they wait for
+        self._newcomers: dict[asyncio.Task[None], str] = {}  # task of each newcomer -> its address
         self._accept_loops: list[AcceptLoop] = []
         self._changed = asyncio.Event()
         self._error = ""
 
     def serve(self, listener: socket.socket, key: bytes) -> None:
-        """Let ranks come.
+        """Accept ranks.
 
         Args:
-            listener: Unix socket where they do.
-            key: that they have to prove.
+            listener: Unix socket to which they connect.
+            key: key that they have to prove.
         """
         self._enter(listener, lambda sock, _: self._greet_rank(sock, key))
 
-    # The dance (section 2.3.8).
+    # Connecting the hosts (section 2.3.8).
 
     async def connect(self, timeout: float) -> None:
         """Connect with all hosts of other clients, to the lower ones first.
 
         Args:
-            timeout: seconds for everything.
+            timeout: seconds for all connections.
 
         Raises:
-            RendezvousError: that was not possible.
+            RendezvousError: a connection was not possible.
         """
         core = self._core
         try:
@@ -127,7 +127,7 @@ class HostAgent:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            # Others may know us by the address that we have published.
+            # Other hosts may check that we connect from the address that we have published.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
             await self._loop.sock_connect(sock, (address, port))
             await self._loop.sock_sendall(sock, _RANK.pack(self._core.rank))
@@ -148,7 +148,7 @@ class HostAgent:
         if published and not self._any_source:
             raise RemoteProtocolError(
                 f"host {rank} should connect from the address that it has published, {published}; "
-                "AIOMPI_IMPI_ANY_SOURCE=1 lets it in all the same"
+                "AIOMPI_IMPI_ANY_SOURCE=1 accepts it nevertheless"
             )
         self._open_channel(rank, sock)
 
@@ -170,7 +170,7 @@ class HostAgent:
     ) -> AcceptLoop:
         def admit(sock: socket.socket, peer: Any) -> None:
             if len(self._newcomers) >= MAX_NEWCOMERS:
-                self._push_out("too many connections that have not said who they are")
+                self._push_out("too many connections that have not identified themselves")
             address = peer[0] if isinstance(peer, tuple) else ""
             task = self._loop.create_task(self._greet(sock, address, greet(sock, address)))
             self._newcomers[task] = address
@@ -193,7 +193,9 @@ class HostAgent:
                 await greeting
         except (OSError, RemoteProtocolError) as error:
             sock.close()
-            self._dropped(address, "it did not say who it is" if isinstance(error, TimeoutError) else str(error))
+            self._dropped(
+                address, "it did not identify itself in time" if isinstance(error, TimeoutError) else str(error)
+            )
         except BaseException:
             sock.close()
             raise
@@ -217,11 +219,11 @@ class HostAgent:
         shared = await self._take_memory(sock)
         rank = handshake.peer_rank
         if rank not in self._core.procs or rank in self._links or rank in self._gone:
-            raise RemoteProtocolError(f"it says that it is rank {rank}, which is not awaited here")
+            raise RemoteProtocolError(f"it says that it is rank {rank}, which does not connect to this host")
         self._open_link(rank, sock, shared)
 
     async def _take_memory(self, sock: socket.socket) -> SharedPackets | None:
-        """What a rank hands over for long packets."""
+        """Receive the memory for long packets that a rank passes, if any."""
         datalen = self._universe.datalen
         if not slots.nbytes(datalen):
             return None
@@ -258,7 +260,7 @@ class HostAgent:
             return
         peer = self._core.outgoing(packet, rank)
         channel = self._channels.get(peer)
-        if channel is None:  # nobody is there any more, which is told elsewhere unless it was in order
+        if channel is None:  # the channel has ended; `_channel_ended` reports it unless it was in order
             discard(chunks)
             return
         channel.send(chunks)
@@ -287,7 +289,7 @@ class HostAgent:
             self._early.setdefault(rank, []).append(copied(chunks))
 
     def _place(self, packet: Packet) -> Slot | None:
-        """Memory of the rank that a long packet is for."""
+        """Return a slot of the rank to which a long packet goes, or None."""
         rank = self._core.addressee(packet)
         link = None if rank is None else self._links.get(rank)
         return None if link is None else link.slot()
@@ -325,10 +327,10 @@ class HostAgent:
     # The end (section 2.4).
 
     async def finish(self) -> None:
-        """All ranks have nothing more to say: so do we, and wait until the other hosts do.
+        """Send FINI once all ranks have, and wait for FINI of the other hosts.
 
         Raises:
-            RendezvousError: a host has died instead.
+            RendezvousError: a host has died before.
         """
         procs = self._core.procs
         await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
@@ -353,7 +355,7 @@ class HostAgent:
             raise RendezvousError(self._error)
 
     def close(self) -> None:
-        """Close everything at once; without `finish` before, the other hosts take it as a failure."""
+        """Close everything at once; without `finish` before, the other hosts report a failure."""
         for task in self._newcomers:
             task.cancel()
         for stream in (*self._links.values(), *self._channels.values()):
@@ -364,7 +366,7 @@ class HostAgent:
 
 
 async def readable(sock: socket.socket) -> None:
-    """Wait until a socket has something to be received, or has ended."""
+    """Wait until a socket is readable or has ended."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sock, ready.set)
     try:

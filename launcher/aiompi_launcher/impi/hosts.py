@@ -1,4 +1,4 @@
-"""The IMPI hosts of one client: what they listen on, how they describe themselves, and their common start and end."""
+"""The IMPI hosts of one client: their listening sockets, their description, and their common start and end."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from aiompi_launcher.rendezvous import describe
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostContext:
-    """What the hosts need to know of the job.
+    """What the hosts need of the job.
 
     Attributes:
-        directory: for the sockets that its ranks connect to.
-        key: that its ranks prove.
-        observer: is told what happens.
+        directory: for the sockets to which its ranks connect.
+        key: key that its ranks prove.
+        observer: receives messages and failures.
     """
 
     directory: str
@@ -40,9 +40,9 @@ class Hosts:
     Args:
         size: number of ranks.
         count: number of hosts, at most `size`.
-        bind: addresses of the hosts, in turn; empty for the one that `describe` is given.
+        bind: addresses of the hosts, used in turn; empty for the address that `describe` is given.
         settings: limits that the client announces.
-        context: of the job.
+        context: what the hosts need of the job.
     """
 
     def __init__(self, size: int, count: int, bind: Sequence[str], settings: Settings, context: HostContext) -> None:
@@ -55,16 +55,16 @@ class Hosts:
         self._finishing: asyncio.Task[None] | None = None
 
     def describe(self, address: str) -> ClientPart:
-        """Listen, and say how the client presents itself.
+        """Listen, and return the description of the client.
 
-        The procs get their identities before they exist, so that the conversation can be held before a rank is
-        started: an identity needs only to be unique on this machine (IMPI 0.0, label P_PID).
+        The procs get their identities before they exist, so that the start-up exchange can precede the ranks: an
+        identity needs only to be unique on this machine (IMPI 0.0, label P_PID).
 
         Args:
             address: of this machine, as the server sees it.
 
         Raises:
-            OSError: an address is not one of this machine.
+            OSError: an address does not belong to this machine.
         """
         ports = []
         for bind, _ in zip(itertools.cycle(self._bind or [address]), self._sizes, strict=False):
@@ -74,7 +74,7 @@ class Hosts:
         return describe(ports, self._sizes, self._settings)
 
     def warnings(self, universe: Universe, client: int) -> list[str]:
-        """What the user should know of the addresses of the hosts (section 1.2.3)."""
+        """Return warnings about the addresses of the hosts (section 1.2.3)."""
         own = {universe.hosts[rank].address for rank in universe.clients[client].hosts}
         others = {host.address for host in universe.hosts} - own
         hidden = sorted(address for address in own if ipaddress.ip_address(address).is_loopback)
@@ -86,14 +86,14 @@ class Hosts:
         ]
 
     def open(self, universe: Universe, client: int) -> tuple[str, ...]:
-        """Get ready for ranks.
+        """Create the hosts, and accept ranks unless these reach each other directly.
 
         Args:
             universe: the job.
             client: rank of this client.
 
         Returns:
-            Where each rank reaches its host, empty when it need not.
+            Address of the host of each rank; empty if ranks do not need a host.
         """
         if len(universe.clients) == 1:
             return ()
@@ -109,18 +109,18 @@ class Hosts:
         return tuple(addresses)
 
     async def connect(self, timeout: float) -> None:
-        """Make the channels to the hosts of other clients.
+        """Connect to the hosts of other clients.
 
         Args:
             timeout: seconds.
 
         Raises:
-            RendezvousError: that was not possible.
+            RendezvousError: a connection was not possible.
         """
         await asyncio.gather(*(agent.connect(timeout) for agent in self._agents))
 
     async def finish(self) -> None:
-        """All ranks have nothing more to say; returns when that is so everywhere. May be called again.
+        """Send FINI once all ranks have, and wait for FINI of all other hosts. May be called again.
 
         Raises:
             RendezvousError: a host of another client has died.

@@ -1,4 +1,4 @@
-"""The IMPI driver server: sockets, the clock and messages for the user around `aiompi.impi.server`."""
+"""The IMPI rendezvous server: sockets, clock and messages around the protocol of `aiompi.impi.server`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more
 
 
 def run(spec: ServerSpec, name: str) -> int:
-    """Be the server until every client has finished.
+    """Run the server until every client has finished.
 
     Args:
-        spec: what the user wants.
+        spec: options of the server.
         name: of the program, for messages.
 
     Returns:
-        The exit code: 0 when every client has sent FINI (IMPI 0.0, section 2.3.7).
+        The exit code: 0 if every client has sent FINI (IMPI 0.0, section 2.3.7).
 
     Raises:
         InvalidArgumentError: no authentication method is available.
@@ -62,7 +62,7 @@ async def _serve(core: Server, listener: socket.socket, name: str, verbose: bool
 
 
 class ClientTransport(asyncio.Protocol):
-    """One connection."""
+    """One connection of a client."""
 
     def __init__(self, driver: ServerDriver) -> None:
         self._driver = driver
@@ -86,15 +86,15 @@ class ClientTransport(asyncio.Protocol):
 
 
 class ServerDriver:
-    """All connections of a server.
+    """Drives all connections of a server.
 
     Args:
-        core: the protocol.
+        core: state of the protocol.
         name: of the program, for messages.
-        verbose: whether to report progress.
+        verbose: True to report progress.
 
     Attributes:
-        exit_code: result of the whole server.
+        exit_code: future exit code of the server.
     """
 
     def __init__(self, core: Server, name: str, *, verbose: bool) -> None:
@@ -108,7 +108,7 @@ class ServerDriver:
         self._timer: asyncio.TimerHandle | None = None
 
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
-        """A connection was accepted."""
+        """Add an accepted connection."""
         newcomers = [other for other in self._connections if other.core.deadline is not None]
         if len(newcomers) >= MAX_NEWCOMERS:
             newcomers[0].core.receive_eof()
@@ -119,13 +119,13 @@ class ServerDriver:
         return core
 
     def forget(self, connection: ClientTransport) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._connections.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
     def work(self) -> None:
-        """Send what is to be sent, close what is to be closed, tell what has happened."""
+        """Send pending bytes, close finished connections, and report events."""
         for connection in list(self._connections):
             connection.transport.write(connection.core.data_to_send())
             if connection.core.closing:
@@ -135,12 +135,12 @@ class ServerDriver:
         self._set_timer()
 
     def end(self, code: int) -> None:
-        """The server ends with an exit code; the first one counts."""
+        """End the server with an exit code; the first one counts."""
         if not self.exit_code.done():
             self.exit_code.set_result(code)
 
     async def close(self) -> None:
-        """Close all connections, after what was sent to them."""
+        """Close all connections once everything is sent."""
         for connection in self._connections:
             connection.transport.close()
         with contextlib.suppress(TimeoutError):
@@ -153,7 +153,9 @@ class ServerDriver:
                 self._say(text)
             case server.Dropped(connection, reason):
                 self._say(f"dropped the connection from {connection.peer}: {reason}")
-            case server.ClientLost(_, reason) if not self.exit_code.done():  # afterwards it was we who hung up
+            case server.ClientLost(_, reason) if (
+                not self.exit_code.done()
+            ):  # afterwards the server itself has closed the connection
                 self._say(f"the job has failed: {reason}")
                 self.end(EXIT_FAILURE)
             case server.JobFinished():

@@ -1,4 +1,4 @@
-"""The reading side of a connection that carries packets: a stream of bytes becomes whole packets, without a copy."""
+"""Splits the byte stream of a connection into packets, without copying data."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from aiompi.impi.slots import LONG, Slot, Slots
 from aiompi_launcher.impi.buffers import Chunk, ReadBuffer, SlotChunk, discard
 
 _LEAST_ROOM: Final = 16 * 2**10  # bytes that a read must have room for
-#: bytes read for a header behind a packet that was read into a slot: the next one may have its place in a slot, too
+#: bytes read ahead after a packet that was read into a slot: the next packet may go into a slot, too
 _AHEAD: Final = 4 * 2**10
 
-#: takes a packet: its header, and all of it, which must be sent, discarded or copied
+#: called with the header of a packet and with its chunks, which must be sent, discarded or copied
 OnPacket: TypeAlias = Callable[[Packet, list[Chunk]], object]
 
 
 def nowhere(packet: Packet) -> None:
-    """No packet has a place of its own."""
+    """Return no slot for a packet."""
 
 
 class PacketSplitter:
-    """Cuts the stream into packets: chunks of the blocks that it is read into, or packets in slots.
+    """Splits a stream into packets, which are chunks of the read buffers, or in slots.
 
-    Read into `buffers()`, then report how much with `updated`.
+    Read into `buffers()`, then call `updated`.
 
     Args:
         maxdatalen: most bytes of data in a packet.
-        on_packet: takes what arrives.
-        place: a slot for a long packet that has this header, if it has its place in one.
-        slots: that the stream may refer to.
+        on_packet: called with each packet.
+        place: called with the header of a long packet; returns a slot for it, or None.
+        slots: memory that the stream may refer to, None if there is none.
     """
 
     def __init__(
@@ -47,28 +47,28 @@ class PacketSplitter:
         self._slots = slots
         self._closed = False
         self._buffer = ReadBuffer.take()
-        self._start = self._read = 0  # between them is what has been read and not been handed over
-        self._packet: Packet | None = None  # the one that is being read
+        self._start = self._read = 0  # range of bytes in the buffer that are not passed on yet
+        self._packet: Packet | None = None  # the packet that is being read
         self._missing = 0  # bytes of it from `_start` on
-        # What there is of it in blocks that are full. One part of each, however small the portions that it comes in:
-        # there is a limit to the chunks of a system call.
+        # Its chunks in full buffers. There is one per buffer, however small the segments in which it arrives, because a
+        # system call takes a limited number of chunks.
         self._chunks: list[Chunk] = []
-        self._slot: Slot | None = None  # or where it goes
-        self._filled = 0  # bytes of it there
-        self._sparing = False  # reading little ahead
+        self._slot: Slot | None = None  # or the slot that it is read into
+        self._filled = 0  # bytes of it in the slot
+        self._read_little = False  # reading only _AHEAD bytes ahead
 
     @property
     def between_packets(self) -> bool:
-        """Whether the stream may end here."""
+        """True if the stream may end here."""
         return self._packet is None and self._start == self._read
 
     @property
     def missing(self) -> int:
-        """Bytes that are missing of the packet that is being read, as far as its header has come."""
+        """Number of missing bytes of the current packet, 0 while its header is incomplete."""
         return 0 if self._packet is None else self._missing - (self._read - self._start)
 
     def buffers(self) -> list[memoryview]:
-        """Memory for the next bytes of the stream."""
+        """Return memory for the next bytes of the stream."""
         room = self._room()
         if self._slot is None:
             return [room]
@@ -78,7 +78,7 @@ class PacketSplitter:
         """Handle `nbytes` new bytes in the memory that `buffers` returned.
 
         Raises:
-            RemoteProtocolError: they are no packets; the connection must be closed.
+            RemoteProtocolError: they are not packets; the connection must be closed.
         """
         if self._slot is not None:
             direct = min(nbytes, self._missing)
@@ -90,7 +90,7 @@ class PacketSplitter:
             pass
 
     def close(self) -> None:
-        """Hand over nothing any more."""
+        """Pass on no more packets, and release all memory."""
         if not self._closed:
             self._closed = True
             self._buffer.release()
@@ -102,31 +102,31 @@ class PacketSplitter:
     # Memory.
 
     def _room(self) -> memoryview:
-        """Behind the last bytes, or from the beginning of a block that nobody else needs."""
+        """Return memory after the last bytes, or from the beginning of a buffer without other users."""
         if self._start == self._read and self._buffer.users == 1:
             self._start = self._read = 0
         elif len(self._buffer.view) - self._read < _LEAST_ROOM:
             self._change_buffer()
-        sparing = self._sparing and (self._packet is None or self._slot is not None)
-        return self._buffer.view[self._read : self._read + _AHEAD if sparing else None]
+        little = self._read_little and (self._packet is None or self._slot is not None)
+        return self._buffer.view[self._read : self._read + _AHEAD if little else None]
 
     def _change_buffer(self) -> None:
-        """Read on in another block: what there is of a packet stays where it is, what there is of a header moves."""
-        block, start, end = self._buffer, self._start, self._read
+        """Continue in another buffer: the bytes of an incomplete packet stay, those of an incomplete header move."""
+        buffer, start, end = self._buffer, self._start, self._read
         self._buffer = ReadBuffer.take()
         self._start = self._read = 0
         if self._packet is None:
             self._read = end - start
-            self._buffer.view[: self._read] = block.view[start:end]
+            self._buffer.view[: self._read] = buffer.view[start:end]
         elif start < end:
-            self._chunks.append(block.part(start, end))
+            self._chunks.append(buffer.chunk(start, end))
             self._missing -= end - start
-        block.release()
+        buffer.release()
 
     # Packets.
 
     def _next(self) -> bool:
-        """Hand over a packet if one is complete; whether another one may be."""
+        """Pass on a packet if one is complete; return True if another one may be complete."""
         if self._packet is None:
             if self._read - self._start < HEADER_BYTES:
                 return False
@@ -143,7 +143,7 @@ class PacketSplitter:
         return True
 
     def _referred(self, slot: Slot) -> None:
-        """A packet that is not in the stream. Its header must not change any more: what it says has been checked."""
+        """Pass on a packet in a slot, with a copy of its header: the rank must not change it after the check."""
         header = bytes(slot.view[:HEADER_BYTES])
         packet = self._checked(unpack(header))
         self._on_packet(packet, [Chunk(header), Chunk(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])
@@ -152,7 +152,7 @@ class PacketSplitter:
         self._packet = packet = self._checked(unpack(self._buffer.view, self._start))
         self._missing = HEADER_BYTES + packet.pk_len
         self._slot = self._place(packet) if packet.pk_len >= LONG else None
-        self._sparing = self._slot is not None
+        self._read_little = self._slot is not None
         if self._slot is not None:
             self._filled = here = min(self._read - self._start, self._missing)
             self._slot.view[:here] = self._buffer.view[self._start : self._start + here]
@@ -167,12 +167,12 @@ class PacketSplitter:
         return packet
 
     def _collected(self) -> list[Chunk]:
-        """All of a packet that is complete."""
+        """Return the chunks of the complete packet."""
         if self._slot is not None:
             slot, self._slot = self._slot, None
             return [SlotChunk(slot, self._filled)]
         chunks, self._chunks = self._chunks, []
         end = self._start + self._missing
-        chunks.append(self._buffer.part(self._start, end))
+        chunks.append(self._buffer.chunk(self._start, end))
         self._start = end
         return chunks

@@ -1,8 +1,8 @@
-"""Packets over a non-blocking stream socket, whole ones in and out.
+"""Packets over a non-blocking stream socket.
 
-What is passed on is not copied: sockets are read into blocks of memory, packets are chunks of these, and a block is
-used again when the last of its chunks has been sent. Long packets from and to ranks are in memory that is shared with
-them (`aiompi.impi.slots`).
+Data are not copied: sockets are read into buffers, packets consist of chunks of these, and a buffer is used again once
+the last of its chunks has been sent. Long packets from and to ranks are in memory that is shared with them
+(`aiompi.impi.slots`).
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from aiompi_launcher.impi.buffers import Chunk, SlotChunk, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
-_CHUNKS: Final = 64  # of memory per system call, well below IOV_MAX
-_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # of sockets that know a low-water mark
-#: Older kernels wait for more bytes than they have room for, when these come in small segments.
+_CHUNKS: Final = 64  # chunks per system call, well below IOV_MAX
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # address families with a low-water mark
+#: Older kernels wait for more bytes than they have room for, if these arrive in small segments.
 _KERNEL: Final = (5, 9)
-#: bytes of a packet that has begun for which it is worth to be wakened: each segment would be one wake-up
-_WORTH: Final = 2**20
-#: turns of the loop in which its rest is looked for before: over a fast network it is there before one is wakened
-_LOOKS: Final = 100
+#: highest low-water mark while a packet is incomplete; without a mark each segment would wake the launcher
+_MAX_MARK: Final = 2**20
+#: turns of the event loop that poll for the rest of a packet first: over a fast network it arrives before a wake-up
+_POLLS: Final = 100
 
 
 class PacketStream:
-    """One connection.
+    """One connection that carries packets.
 
     Args:
         sock: connected; the stream closes it.
-        splitter: takes what is read.
-        on_end: called once, when the far end has closed the connection, it broke, or what came are no packets: with
-            the error, None for an end between two packets.
-        shared: memory that is shared with the far end.
+        splitter: splits what is read.
+        on_end: called once when the connection has ended or failed, or what arrived are not packets: with the error,
+            or None for an end between two packets.
+        shared: memory that is shared with the peer.
 
     Attributes:
-        backlog: bytes that the socket has not taken yet.
+        backlog: bytes that the socket has not accepted yet.
         on_drained: called when the backlog has become empty.
     """
 
@@ -65,12 +65,12 @@ class PacketStream:
         self._queue: collections.deque[Chunk] = collections.deque()
         self._paused = False
         self._shutting = False
-        self._looks = 0  # turns in which will be looked for the rest of a packet
+        self._polls = 0  # remaining polls for the rest of a packet
         self._mark: int | None = 1 if sock.family in _FAMILIES and kernel() >= _KERNEL else None
         self._loop.add_reader(sock, self._readable)
 
     def send(self, chunks: Sequence[Chunk]) -> None:
-        """Send a packet; its chunks are the stream's from now on."""
+        """Send a packet; the stream releases its chunks."""
         if self._socket.fileno() < 0:
             discard(chunks)
             return
@@ -86,7 +86,7 @@ class PacketStream:
             part.settle()
 
     def slot(self) -> Slot | None:
-        """Where a long packet for the far end may be written, if there is such a place."""
+        """Return a slot for a long packet to the peer, or None."""
         return None if self._shared is None else self._shared.outbound.take()
 
     def pause(self) -> None:
@@ -102,7 +102,7 @@ class PacketStream:
             self._loop.add_reader(self._socket, self._readable)
 
     def shut_down(self) -> None:
-        """Send nothing more after what was sent; what still comes is read."""
+        """Shut down the sending side once everything is sent; reading goes on."""
         self._shutting = True
         if not self._queue:
             self._shut_down()
@@ -115,11 +115,11 @@ class PacketStream:
             self._socket.close()
             self._splitter.close()
             discard(self._queue)
-            self._shared = None  # the memory goes when its last view does
+            self._shared = None  # the memory is unmapped with its last view
 
     def _shut_down(self) -> None:
         if self._socket.fileno() >= 0:
-            with contextlib.suppress(OSError):  # the far end may have been faster
+            with contextlib.suppress(OSError):  # the peer may have closed first
                 self._socket.shutdown(socket.SHUT_WR)
 
     def _break(self, error: OSError) -> None:
@@ -135,28 +135,28 @@ class PacketStream:
     def _readable(self) -> None:
         self._read()
         if self._mark is not None and self._socket.fileno() >= 0:
-            self._sleep()
-            if self._splitter.missing and not self._looks:
-                self._looks = _LOOKS
-                self._loop.call_soon(self._look)
+            self._set_mark()
+            if self._splitter.missing and not self._polls:
+                self._polls = _POLLS
+                self._loop.call_soon(self._poll)
 
-    def _look(self) -> None:
-        """Read what has come of a long packet meanwhile, for the last time once it has been looked for often enough."""
-        self._looks -= 1
+    def _poll(self) -> None:
+        """Read what has arrived of a long packet, and poll again unless it is complete or _POLLS are used up."""
+        self._polls -= 1
         os.sched_yield()
         if self._socket.fileno() >= 0 and not self._paused:
             self._read()
         if self._socket.fileno() < 0:
             return
-        if self._looks and self._splitter.missing:
-            self._loop.call_soon(self._look)
+        if self._polls and self._splitter.missing:
+            self._loop.call_soon(self._poll)
         else:
-            self._looks = 0
-            self._sleep()
+            self._polls = 0
+            self._set_mark()
 
-    def _sleep(self) -> None:
-        """Be wakened when it is worth it for the packet that is being read, or at the end."""
-        nbytes = min(max(self._splitter.missing, 1), _WORTH)
+    def _set_mark(self) -> None:
+        """Set the low-water mark for the packet that is being read."""
+        nbytes = min(max(self._splitter.missing, 1), _MAX_MARK)
         if nbytes != self._mark:
             self._mark = nbytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, nbytes)
@@ -180,7 +180,7 @@ class PacketStream:
             except RemoteProtocolError as error:
                 self._end(error)
                 return
-            # Memory that was not filled means that there was no more; a handler may have paused or closed us.
+            # If memory was left, no more had arrived; a handler may have paused or closed this stream.
             if nbytes < sum(map(len, buffers)) or self._paused or self._socket.fileno() < 0:
                 return
 
@@ -195,7 +195,7 @@ class PacketStream:
             self.on_drained()
 
     def _flush(self) -> None:
-        """Send what the socket takes, and not too much at a time."""
+        """Send what the socket accepts, with at most _TURNS system calls."""
         try:
             for _ in _TURNS:
                 if not self._queue or not self._send_once():
@@ -203,14 +203,14 @@ class PacketStream:
         except BlockingIOError:
             return
         except OSError as error:
-            if not isinstance(error, ConnectionError):  # of those the reading side tells, behind what has come before
+            if not isinstance(error, ConnectionError):  # the reading side reports these, after what has arrived before
                 self._loop.call_soon(self._break, error)
             discard(self._queue)
             self._queue.clear()
             self.backlog = 0
 
     def _send_once(self) -> bool:
-        """Send with one system call; returns whether the socket may take more."""
+        """Send with one system call; return True if the socket may accept more."""
         views = [part.view for part in itertools.islice(self._queue, _CHUNKS)]
         done = nbytes = self._socket.sendmsg(views)
         self.backlog -= done
@@ -225,5 +225,5 @@ class PacketStream:
 
 
 def kernel() -> tuple[int, ...]:
-    """Version of the kernel."""
+    """Return the version of the kernel."""
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))

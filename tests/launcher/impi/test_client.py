@@ -137,7 +137,7 @@ async def test_a_server_that_drops_private_labels(clients: Callable[..., object]
     assert (
         both.said
         == [
-            "warning: the IMPI server keeps private labels to itself, or a client does not answer; ranks talk IMPI "
+            "warning: the IMPI server keeps private labels to itself, or a client does not answer; ranks use IMPI "
             "(AIOMPI_IMPI_NATIVE=0)"
         ]
         * 2

@@ -120,7 +120,7 @@ class Place:
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
 
-    # Who talks to it.
+    # Connections of ranks and hosts.
 
     def connecting(self, timeout: float = 10) -> asyncio.Task[None]:
         return asyncio.create_task(self.agent.connect(timeout))
@@ -257,7 +257,7 @@ async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypat
     await hasty.end()
     await silent.end()
     assert "without its host rank" in here.said[0]
-    assert "it did not say who it is" in here.said[1]
+    assert "it did not identify itself in time" in here.said[1]
     for rank in (1, 2, 3):
         await here.dial(rank)
     await connecting

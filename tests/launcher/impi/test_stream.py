@@ -258,7 +258,7 @@ async def test_segments_of_a_long_packet_waken_nobody_where_the_kernel_is_good_f
     data = packet(bytes(2**17))
     for start in range(0, len(data), 2**12):
         await asyncio.get_running_loop().sock_sendall(near, data[start : start + 2**12])
-        for _ in range(3 if start else 2 * streams._LOOKS):
+        for _ in range(3 if start else 2 * streams._POLLS):
             await asyncio.sleep(0)
     await until(lambda: len(got) == 1)
     assert (splitter.reads < 5) == patient, "its header, with what has come by then, and its end"
@@ -279,10 +279,10 @@ async def test_the_rest_of_a_long_packet_is_looked_for_for_a_while(
     for count in range(1, 4):
         near.send(data[:1000] if count == 1 else bytes(1000))
         await until(lambda count=count: splitter.reads == count)
-    for _ in range(2 * streams._LOOKS):
+    for _ in range(2 * streams._POLLS):
         await asyncio.sleep(0)
     near.send(bytes(1000))
-    for _ in range(2 * streams._LOOKS):
+    for _ in range(2 * streams._POLLS):
         await asyncio.sleep(0)
     assert splitter.reads == 3, "it sleeps until all of the packet is there"
     await asyncio.get_running_loop().sock_sendall(near, data[4000:] + packet(b"short"))

@@ -1,4 +1,4 @@
-"""Jobs of several clients whose ranks talk IMPI with each other, as processes."""
+"""Jobs of several clients whose ranks use IMPI with each other, as processes."""
 
 from __future__ import annotations
 
