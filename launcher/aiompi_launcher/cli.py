@@ -25,7 +25,7 @@ from aiompi_launcher.jobspec import (
 )
 
 _MAX_PORT: Final = 65535
-#: destination -> option, of those that say something about ranks which the launcher starts
+#: destination -> option, for options about ranks that the launcher starts
 _OF_RANKS: Final = {
     "n": "-n",
     "wdir": "--wdir",
@@ -40,7 +40,7 @@ _DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this mach
 _EPILOG: Final = """\
 Several programs make one job when they are separated by a colon; each section has its own -n, --wdir, -x and
 --env. Files named *.py are run by this Python. The exit code is that of the first rank that fails (128 + the number
-of the signal when it was killed), 124 after --timeout, 130 after Ctrl-C.
+of the signal that killed it), 124 after --timeout, 130 after Ctrl-C.
 
 examples:
   aiompi-launch -n 4 app.py --steps 100
@@ -53,7 +53,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of aiompi-launch; returns the exit code."""
+    """Entry point of aiompi-launch; return the exit code."""
     return _main(sys.argv[1:] if argv is None else argv, "aiompi-launch")
 
 
@@ -91,7 +91,7 @@ def _run(spec: Spec, name: str) -> int:
 
 
 def _open_standard_descriptors() -> None:
-    """Descriptors 0 to 2 must not become sockets of ours because somebody started us without them."""
+    """Open descriptors 0 to 2 if they are closed, so that no socket gets their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -100,14 +100,14 @@ def _open_standard_descriptors() -> None:
 
 
 def parse(argv: Sequence[str], name: str) -> Spec:
-    """What a command line wants to be run.
+    """Parse a command line.
 
     Args:
         argv: arguments, without the name of the program.
         name: of the program, for messages.
 
     Raises:
-        SystemExit: it cannot be understood, with status 2 after a message on stderr; or help was asked for.
+        SystemExit: it is wrong (status 2 after a message on stderr), or it asks for help.
     """
     parser = _parser(name)
     first, *others = _sections(argv)

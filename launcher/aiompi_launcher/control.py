@@ -1,7 +1,7 @@
 """Connections from ranks to the launcher's agent: the proof of the key with a time limit, then messages.
 
-Bare sockets and not asyncio's transports: those give up a connection when writing to it fails, and with it the last
-words of a rank that has closed its end already.
+They are plain sockets, because a transport of asyncio closes a connection when a write fails, and loses the last
+messages of a rank that has already closed its end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
 from aiompi_launcher.listen import AcceptLoop, join_address, keep_alive
 
-MAX_STRANGERS: Final = 256  # connections that have not yet proven the key
+MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
 
 
 class ConnectionObserver(Protocol):
-    """Who is told about connections."""
+    """Receives events of connections."""
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
         """A connection has proven the key and wants to be a rank."""
@@ -29,20 +29,20 @@ class ConnectionObserver(Protocol):
         """A message after the Join."""
 
     def on_closed(self, link: Link, error: str) -> None:
-        """A connection that had joined is closed by the rank, or because it broke the protocol: `error`."""
+        """A connection that had joined was closed by the rank, or, with an `error`, for a protocol violation."""
 
     def on_stranger(self, address: str, error: str) -> None:
         """A connection was dropped before it had joined."""
 
     def on_shortage(self) -> None:
-        """There are no descriptors for more connections, though all that there are have joined."""
+        """There are no descriptors for more connections, although all existing ones have joined."""
 
 
 class Link:
     """One connection.
 
     Attributes:
-        rank: that it belongs to, set by the observer in `on_join`; -1 before.
+        rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
@@ -63,11 +63,11 @@ class Link:
         )
 
     def send(self, message: control.Message) -> None:
-        """Send a message; it is dropped when nobody reads it any more."""
+        """Send a message; it is dropped if the rank has closed the connection."""
         self._write(control.encode(message))
 
     def close(self) -> None:
-        """Close the connection once everything is sent; nothing more is reported."""
+        """Close the connection once everything is sent, without further events."""
         self._closing = True
         self._loop.remove_reader(self._socket)
         if not self._out:
@@ -87,7 +87,7 @@ class Link:
             self._server.observer.on_stranger(self._address, error or self._unproven())
 
     def _unproven(self) -> str:
-        if self._answered:  # and the far end was the first to see that the keys differ
+        if self._answered:  # so the rank was the first to see that the keys differ
             return "it ended at the proof of the key of the job: is its key the right one?"
         return "it ended before it had proven the key of the job"
 
@@ -105,7 +105,7 @@ class Link:
             data = self._socket.recv(_READ)
         except BlockingIOError:
             return
-        except OSError:  # the far end was closed with messages of ours unread
+        except OSError:  # the rank has closed its end with unread messages
             data = b""
         try:
             self._receive(data)
@@ -152,7 +152,7 @@ class Link:
             del self._out[: self._socket.send(self._out)]
         except BlockingIOError:
             pass
-        except OSError:  # nobody reads it; what the far end has sent before still counts
+        except OSError:  # the rank reads no more; what it has sent before still counts
             self._out.clear()
         if self._out:
             self._loop.add_writer(self._socket, self._writable)
@@ -166,11 +166,11 @@ class ControlServer:
     """Accepts connections of ranks.
 
     Args:
-        observer: is told what happens.
-        key: of the job.
+        observer: receives the events.
+        key: key of the job.
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join.
-        max_strangers: how many connections may be without proof at a time; more push out the oldest.
+        max_strangers: most connections without proof at a time; more push out the oldest.
     """
 
     def __init__(
@@ -190,13 +190,13 @@ class ControlServer:
         self._accept_loop = AcceptLoop(listener, self._admit, self._push_out)
 
     def close(self) -> None:
-        """Stop listening, drop who has not joined."""
+        """Stop listening, and close connections that have not joined."""
         self._accept_loop.close()
         for link in list(self._strangers):
             link.close()
 
     def forget(self, link: Link) -> None:
-        """The connection has joined or is gone."""
+        """Note that a connection has joined or is closed."""
         self._strangers.pop(link, None)
 
     def _admit(self, sock: socket.socket, peer: object) -> None:

@@ -1,4 +1,4 @@
-"""What the ranks of a job wait for: all are asked when one tells that it has been waiting for long."""
+"""Collects what the ranks of a job wait for: once one rank reports a long wait, all are asked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from aiompi.wire.wait_report import WaitReport, compare
 
-#: seconds that a rank has for its answer; one that computes does not answer
+#: seconds that a rank has for its answer; a rank that computes does not answer
 PATIENCE: Final = 1.0
 
 
 class Inquiry:
-    """The reports that are being collected, if any are.
+    """The reports that are being collected.
 
     Attributes:
-        number: of the inquiry, so that late answers to others are known as such.
+        number: of the inquiry, by which late answers to earlier ones are recognised.
     """
 
     def __init__(self) -> None:
@@ -23,15 +23,17 @@ class Inquiry:
         self._reports: dict[int, WaitReport] = {}
         self._awaited: set[int] = set()
 
-    def told(self, rank: int, number: int, packed: dict[str, Any], others: Iterable[int]) -> list[int]:
-        """Take an report.
+    def add(self, rank: int, number: int, packed: dict[str, Any], others: Iterable[int]) -> list[int]:
+        """Add a report.
 
         Args:
+            rank: rank that sent it.
             number: of the inquiry that it answers, 0 if the rank was not asked.
+            packed: the report.
             others: ranks that could be asked.
 
         Returns:
-            Ranks to be asked.
+            Ranks to ask.
         """
         if number not in (0, self.number):
             return []
@@ -48,16 +50,16 @@ class Inquiry:
 
     @property
     def open(self) -> bool:
-        """Whether reports are being collected."""
+        """True while reports are being collected."""
         return bool(self._reports)
 
     @property
     def complete(self) -> bool:
-        """Whether every rank has answered."""
+        """True if every rank has answered."""
         return bool(self._reports) and not self._awaited
 
     def conclude(self) -> str:
-        """What the ranks do, as far as they have answered, for the user. The inquiry is over."""
+        """End the inquiry; return a comparison of the answers for the user."""
         text = compare(self._reports, sorted(self._awaited))
         self._reports = {}
         return text

@@ -1,17 +1,17 @@
 """Supervision of one job as a state table: events in, actions out, no I/O, no clock.
 
-Each rank has a state towards the control protocol, and apart from it an exit status once its process has ended:
+Each rank has a state of the control protocol, and separately an exit status once its process has ended:
 
     EXPECTED --Join--> JOINED --Card--> CARDED --cards of all ranks--> RUNNING
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST
 
-The ranks of a job may be a part of a world, the rest of which belongs to other IMPI clients. Cards are exchanged with
-these (Publish, then `introduce`), and the fence is theirs too (Fence, then `fenced`).
+The ranks of a job may be part of a larger world, whose other ranks belong to other IMPI clients. Cards are exchanged
+with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
 
-The job runs until every rank has ended well, or until the first of them fails. The first sign of a failure
-makes its rank the culprit; the verdict falls when the other half of the story is known too (exit status and
-end of the connection), at the latest after SETTLE. What other ranks do in the meantime is its consequence.
+The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
+its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, at
+the latest after SETTLE. Failures of other ranks in the meantime are taken as consequences.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from aiompi_launcher.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.watchdog import KILL_GRACE
 
-SETTLE: Final = 1.0  # seconds between the first sign of a failure and the verdict
-SIGNAL_GRACE: Final = 10.0  # seconds that ranks have to end by themselves to which a signal was passed on
+SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
+SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a signal was passed on
 
 
 class RankState(enum.Enum):
-    """Of a rank."""
+    """State of a rank; see the top of the module."""
 
     EXPECTED = enum.auto()
     JOINED = enum.auto()
@@ -46,13 +46,13 @@ class RankState(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the ranks of a job are a part of.
+    """The world that the ranks of a job are part of.
 
     Attributes:
-        first: number of the first of them in the world.
+        first: world rank of the first rank of the job.
         size: of the world.
         key, address, universe: as in control.Welcome.
-        hosts: where each of the ranks reaches its IMPI host; empty when none has to.
+        hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
     """
 
     first: int = 0
@@ -64,24 +64,24 @@ class World:
 
 
 class JobPhase(enum.Enum):
-    """Of the job."""
+    """Phase of the job."""
 
     RUNNING = enum.auto()
-    FAILING = enum.auto()  # a rank has failed, its exit status or the rest of its messages is awaited
-    ENDING = enum.auto()  # everything is being ended
+    FAILING = enum.auto()  # a rank has failed; its exit status or the end of its connection is awaited
+    ENDING = enum.auto()  # processes are being ended
     ENDED = enum.auto()
 
 
-# States in which a rank takes part in the job.
+# States in which a rank takes part in communication.
 INSIDE: Final = frozenset({RankState.RUNNING, RankState.FINALIZING})
 
-# States in which a rank still waits for, or may need, the others.
+# States in which a rank waits for other ranks, or may need them.
 ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Closed:
-    """Event: the connection of a rank has ended, with the protocol error that made it end, if any."""
+    """Event: the connection of a rank has ended, possibly because of a protocol error."""
 
     error: str = ""
 
@@ -96,7 +96,7 @@ class Send:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hangup:
-    """Action: close the connection to a rank, after what was sent."""
+    """Action: close the connection to a rank once everything is sent."""
 
     rank: int
 
@@ -110,7 +110,7 @@ class Signal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StartTimer:
-    """Action: call `expired(key)` after so many seconds."""
+    """Action: call `expired(key)` after `seconds`."""
 
     key: str
     seconds: float
@@ -118,19 +118,19 @@ class StartTimer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Publish:
-    """Action: all ranks have joined; tell the world their cards, then call `introduce`."""
+    """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
 
     cards: list[control.BusinessCard]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fence:
-    """Action: all ranks have nothing more to say; call `fenced` when that is so in the whole world."""
+    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """Action: tell the user why the job ends; `rank` is the culprit, None when it is none of them."""
+    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
 
     rank: int | None
     text: str
@@ -138,14 +138,14 @@ class Report:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class End:
-    """Action: the job is over, this is the exit code of the launcher."""
+    """Action: the job is over; `code` is the exit code of the launcher."""
 
     code: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Action: tell the user something; the job goes on."""
+    """Action: print a message; the job goes on."""
 
     text: str
 
@@ -154,21 +154,21 @@ Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Repo
 
 
 class Refused(Exception):
-    """A connection cannot become a rank of the job; the message tells its owner why."""
+    """A connection cannot become a rank of the job; the message says why."""
 
 
 class Rank:
-    """What the job knows of one rank.
+    """One rank of the job.
 
     Attributes:
-        number: in the world.
-        state: towards the control protocol.
-        pid: of its process, 0 while unknown.
-        joiner: process that has joined, which the one that was started may have started; 0 while there is none.
-        connected: whether its control connection is open.
+        number: world rank.
+        state: state of the control protocol.
+        pid: id of its process, 0 while unknown.
+        joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
+        connected: True while its control connection is open.
         status: exit status of its process, negative for a signal, None while it runs.
-        card: how other ranks reach it.
-        error: why its connection was closed by us.
+        card: its business card.
+        error: why the launcher has closed its connection.
     """
 
     def __init__(self, number: int) -> None:
@@ -186,11 +186,11 @@ class Job:
     """One job.
 
     Args:
-        size: number of ranks; unless `enrol` tells otherwise they are the whole world.
-        directory: for the sockets of the ranks; empty when they must make their own.
-        spawned: whether the launcher starts the processes; otherwise they join from elsewhere.
+        size: number of ranks; they are the whole world unless `enrol` is called.
+        directory: for the sockets of the ranks; empty if they must create their own.
+        spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
 
-    Events are method calls; take the actions that result from `actions()` after each.
+    Events are method calls; after each, perform the actions that `actions()` returns.
     """
 
     def __init__(self, size: int, *, directory: str, spawned: bool) -> None:
@@ -202,27 +202,27 @@ class Job:
         self._spawned = spawned
         self._culprit: Rank | None = None
         self._signum = 0
-        self._tidying = False  # whether ranks to which a signal was passed on still have time
+        self._tidying = False  # True while ranks have time to end after a signal was passed on
         self._code = 0
         self._actions: list[Action] = []
         self._inquiry = Inquiry()
 
     def actions(self) -> list[Action]:
-        """What is to be done now, in this order."""
+        """Return the actions to perform now, in this order."""
         actions, self._actions = self._actions, []
         return actions
 
     def enrol(self, world: World) -> None:
-        """The ranks are a part of this world; to be told before any of them is started, unless their numbers stay."""
+        """Set the world of the ranks; call it before a rank is started, unless the numbers of ranks do not change."""
         self.world = world
         for number, rank in enumerate(self.ranks, world.first):
             rank.number = number
 
     def place(self, wanted: int, pid: int) -> int:
-        """Number of the rank that a new connection becomes.
+        """Return the number of the rank that a new connection becomes.
 
         Args:
-            wanted: rank it claims to be, RANK_ANY for the lowest free one.
+            wanted: rank that it claims to be, RANK_ANY for the lowest free one.
             pid: of its process.
 
         Raises:
@@ -246,7 +246,7 @@ class Job:
                     "or the first use of a communicator of aiompi.MPI"
                 )
             raise Refused(
-                f"rank {wanted} has joined already; a process that a rank starts cannot join in its name "
+                f"rank {wanted} has joined already; a process that a rank starts cannot join in its place "
                 f"(remove {control.ENV_CONTROL} from its environment)"
             )
         if self.phase is not JobPhase.RUNNING:
@@ -256,7 +256,7 @@ class Job:
     # Events
 
     def started(self, number: int, pid: int) -> None:
-        """The process of a rank was started; its exit will be reported, too."""
+        """The process of a rank was started; `exited` will report its end."""
         self._rank(number).pid = pid
 
     def received(self, number: int, event: control.Message | Closed) -> None:
@@ -284,19 +284,19 @@ class Job:
         self._check_over()
 
     def introduce(self, cards: list[control.BusinessCard]) -> None:
-        """Everybody in the world has joined.
+        """All ranks of the world have joined.
 
         Args:
             cards: of all ranks of the world.
         """
         if any(rank.state is not RankState.CARDED for rank in self.ranks):
-            return  # one was lost meanwhile, and the job ends
+            return  # a rank was lost meanwhile, and the job ends
         for rank in self.ranks:
             rank.state = RankState.RUNNING
             self._actions.append(Send(rank.number, control.Cards(cards)))
 
     def fenced(self) -> None:
-        """Nobody in the world has anything more to say."""
+        """All ranks of the world have finalized or left."""
         for rank in self.ranks:
             if rank.state is RankState.FINALIZING:
                 rank.state = RankState.FINALIZED
@@ -304,12 +304,12 @@ class Job:
                     self._actions.append(Send(rank.number, control.Finalized()))
 
     def failed(self, reason: str, code: int = EXIT_FAILURE) -> None:
-        """The job cannot go on, through no fault of a rank."""
+        """The job cannot go on for a reason other than a failed rank."""
         if self.phase in (JobPhase.RUNNING, JobPhase.FAILING):
             self._end(None, reason, code)
 
     def signalled(self, signum: int) -> None:
-        """The launcher got a signal to end: the first one is passed on, the second one kills."""
+        """The launcher got a signal to end: the first is passed on, the second kills the ranks."""
         if self._signum or self.phase is JobPhase.ENDING:
             self._actions.append(Signal(signal.SIGKILL))
             return
@@ -321,7 +321,7 @@ class Job:
             self.failed(f"the launcher got {signal.Signals(signum).name}", EXIT_SIGNAL + signum)
 
     def timed_out(self, seconds: float) -> None:
-        """The time that the user gave the job is over."""
+        """The time limit of the user is over."""
         if self._tidying:
             self._tidied()
         self.failed(
@@ -388,7 +388,7 @@ class Job:
         self._check_fence()
 
     def _on_leave(self, rank: Rank, event: control.Message) -> None:
-        # A process of ours may still exit with a failure, and then that, not its leaving, is what others must hear.
+        # A process that the launcher started may still fail, and then the others must get the failure instead of Left.
         if not self._spawned or rank.status == 0:
             self._tell_left(rank)
         self._check_fence()
@@ -417,7 +417,7 @@ class Job:
     def _on_report(self, rank: Rank, event: control.Report) -> None:
         inside = (other for other in self.ranks if other.connected and other.state in INSIDE)
         others = [other.number for other in inside if other is not rank]
-        asked = self._inquiry.told(rank.number, event.number, event.report, others)
+        asked = self._inquiry.add(rank.number, event.number, event.report, others)
         self._actions += [Send(number, control.ReportRequest(self._inquiry.number)) for number in asked]
         if self._inquiry.complete:
             self._conclude()
@@ -440,7 +440,7 @@ class Job:
             self._actions.append(Fence())
 
     def _check_absent(self) -> None:
-        """Ranks that wait in init for one that has ended without init would wait for ever."""
+        """End the job if ranks wait in init for a rank that has ended without init."""
         absent = [rank for rank in self.ranks if rank.status == 0 and rank.state is RankState.EXPECTED]
         waiting = [rank.number for rank in self.ranks if rank.state in ACTIVE]
         if absent and waiting and self.phase is JobPhase.RUNNING:
@@ -456,10 +456,10 @@ class Job:
             self._culprit = rank
             self.phase = JobPhase.FAILING
             self._actions.append(StartTimer(_VERDICT, SETTLE))
-        if rank is self._culprit and self.phase is JobPhase.FAILING and not self._story_open(rank):
+        if rank is self._culprit and self.phase is JobPhase.FAILING and not self._incomplete(rank):
             self._convict(rank)
 
-    def _story_open(self, rank: Rank) -> bool:
+    def _incomplete(self, rank: Rank) -> bool:
         return self._spawned and (rank.connected or rank.status is None)
 
     def _convict(self, rank: Rank) -> None:
@@ -513,7 +513,7 @@ _KILL: Final = "kill"
 _INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "
 
-# (state, event) -> (next state, reaction). What is not here breaks the protocol.
+# (state, event) -> (next state, reaction). Other events break the protocol.
 TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., None]]]] = {
     (RankState.EXPECTED, control.Join): (RankState.JOINED, Job._on_join),
     (RankState.JOINED, control.Card): (RankState.CARDED, Job._on_card),
@@ -539,7 +539,7 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
 
 
 def describe(rank: Rank) -> str:
-    """How a rank came to its end, as the rest of a sentence."""
+    """Describe how a rank has ended, as the rest of a sentence."""
     if rank.status is not None and rank.status < 0:
         return f"was killed by signal {-rank.status}{_signal_name(-rank.status)}"
     if rank.status:

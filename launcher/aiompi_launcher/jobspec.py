@@ -1,4 +1,4 @@
-"""What is to be run: the command line, checked and in one piece."""
+"""Specification of a job or a server: the checked command line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
-#: how commands begin that run a Python module
+#: first words of a command that runs a Python module
 MODULE: Final = (sys.executable, "-m")
 
-#: exit statuses of the launcher: a failure that has none of its own, the end of --timeout as timeout(1) has it, and the
-#: signal with this number more
+#: exit statuses of the launcher: a failure without its own status, --timeout (as timeout(1)), and the offset of signals
 EXIT_FAILURE: Final = 1
 EXIT_TIMEOUT: Final = 124
 EXIT_SIGNAL: Final = 128
@@ -27,7 +26,7 @@ class Program:
         count: number of ranks.
         directory: working directory, None for the launcher's own.
         environ: variables added to the launcher's own environment.
-        mpi4py: whether aiompi takes the place of mpi4py.
+        mpi4py: True if aiompi replaces mpi4py.
     """
 
     argv: tuple[str, ...]
@@ -39,13 +38,13 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """Where this job finds its IMPI server, and what it is there (IMPI 0.0, section 2.2.3).
+    """The IMPI server of this job, and the job's client rank there (IMPI 0.0, section 2.2.3).
 
     Attributes:
         client_rank: its client rank.
         host, port: of the server.
-        hosts: number of IMPI hosts that its ranks are divided among.
-        bind: addresses of the hosts, in turn; empty for the one that faces the server.
+        hosts: number of IMPI hosts among which its ranks are divided.
+        bind: addresses of the hosts, used in turn; empty for the address that the connection to the server uses.
     """
 
     client_rank: int
@@ -61,12 +60,12 @@ class RunSpec:
 
     Attributes:
         programs: one or more (MPMD); ranks are numbered through them in order.
-        tag_output: whether each line of output is prefixed with its rank.
+        tag_output: True to prefix each line of output with its rank.
         output_dir: directory for rank.N.out and rank.N.err instead of the launcher's own output.
-        stdin_rank: which of these ranks reads the launcher's standard input, counted from 0, None for none of them.
+        stdin_rank: rank that reads the launcher's standard input, counted from 0 in this job, None for none.
         timeout: seconds after which the job is killed.
-        verbose: whether to report progress on stderr.
-        server: IMPI server to join, None to be one in memory.
+        verbose: True to report progress on stderr.
+        server: IMPI server to join, None for a server in memory.
     """
 
     programs: tuple[Program, ...]
@@ -82,21 +81,21 @@ class RunSpec:
         return sum(program.count for program in self.programs)
 
     def processes(self) -> Iterator[Program]:
-        """What each rank runs."""
+        """Yield the program of each rank."""
         for program in self.programs:
             yield from (program for _ in range(program.count))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ServeSpec:
-    """A job whose ranks are started by others and join over TCP.
+    """A job whose ranks are started elsewhere and join over TCP.
 
     Attributes:
         size: number of ranks.
         bind: address to listen on.
         port: to listen on, 0 for any free one.
         timeout: seconds after which the job is ended.
-        verbose: whether to report progress on stderr.
+        verbose: True to report progress on stderr.
     """
 
     size: int
@@ -115,7 +114,7 @@ class ServerSpec:
         bind: address to listen on.
         port: to listen on, 0 for any free one.
         auth: authentication methods, most preferred first; None for the server's own preference.
-        verbose: whether to report progress on stderr.
+        verbose: True to report progress on stderr.
     """
 
     count: int

@@ -1,7 +1,7 @@
-"""From the specification of a job to its exit code: what has to happen in which order.
+"""Runs a job, from its specification to its exit code.
 
-The watchdog is forked first, then the ranks are started, and only then the event loop is imported: the ranks need
-not wait for it. With an IMPI server elsewhere the ranks start when all clients of the job are there.
+The launcher forks the watchdog, starts the ranks, and imports asyncio only then, so that the ranks need not wait for
+it. With an IMPI server elsewhere the ranks start once all clients of the job have joined.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(spec: RunSpec, name: str) -> int:
         The exit code for the launcher.
 
     Raises:
-        OSError: there is no place for the directory of the job, or for its output.
+        OSError: the directory of the job or of its output cannot be created.
         InvalidArgumentError: a setting is wrong, or the job has an IMPI server, but no authentication method is
             available.
     """
@@ -56,12 +56,12 @@ def run(spec: RunSpec, name: str) -> int:
         credentials = Credentials.from_environ(os.environ)
     if spec.output_dir:
         os.makedirs(spec.output_dir, exist_ok=True)
-    with _home() as (directory, watchdog):
+    with _job_directory() as (directory, watchdog):
         return _Launch(spec, name, settings, credentials, directory, watchdog).run()
 
 
 class _Launch:
-    """A job with its home; see `run`."""
+    """A job with its directory and its watchdog; see `run`."""
 
     def __init__(
         self,
@@ -129,9 +129,9 @@ class _Launch:
 
 
 def serve(spec: ServeSpec, name: str) -> int:
-    """Let ranks join that others start; starts nothing itself.
+    """Let ranks join that are started elsewhere.
 
-    Prints the address on standard output. The key is that of AIOMPI_KEY, or else a new one in a file whose name is
+    Prints the address on standard output. The key is that of AIOMPI_KEY, or else a new one in a file, whose name is
     printed on standard error.
 
     Args:
@@ -139,17 +139,17 @@ def serve(spec: ServeSpec, name: str) -> int:
         name: of the program, for messages.
 
     Returns:
-        The exit code for the launcher: 0 when all ranks have left in good order.
+        The exit code for the launcher: 0 if all ranks have finalized or left.
 
     Raises:
-        OSError: the port is taken or not permitted, or there is no place for the directory of the job.
+        OSError: the port is taken or not permitted, or the directory of the job cannot be created.
         AuthenticationError: AIOMPI_KEY is not a key.
         InvalidArgumentError: a setting is wrong.
     """
     settings = load_settings()
     text = os.environ.get(control.ENV_KEY)
     key = hello.new_key() if text is None else hello.parse_key(text)
-    with _home() as (directory, _):
+    with _job_directory() as (directory, _):
         listener = listen_tcp(spec.bind, spec.port)
         if text is None:
             path = directory.join(_KEY)
@@ -174,8 +174,8 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
 
 
 @contextlib.contextmanager
-def _home() -> Iterator[tuple[RunDirectory, Watchdog]]:
-    """A directory and a watchdog for a job; nothing is left of them at the end, however that comes."""
+def _job_directory() -> Iterator[tuple[RunDirectory, Watchdog]]:
+    """Context manager with a directory and a watchdog for a job, which removes both however the job ends."""
     directory = RunDirectory()
     watchdog = Watchdog(directory.path, f"{control.ENV_CONTROL}={_contact(directory)}")
     try:

@@ -1,4 +1,4 @@
-"""Listening sockets: how they are made, how their addresses are made known, and how connections are accepted."""
+"""Listening sockets: create them, announce their addresses, and accept connections."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from aiompi_launcher.jobspec import LOOPBACK
 
-BACKLOG: Final = 4096  # connections that wait until they are accepted
-BREATHER: Final = 1.0  # seconds without accepting when descriptors run out
+BACKLOG: Final = 4096  # connections that wait to be accepted
+BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class AcceptLoop:
-    """Accepts connections. When descriptors run out, who has not proven anything goes first; then it waits a while.
+    """Accepts connections. If descriptors run out, it closes the oldest unproven connection, or else waits a while.
 
     Args:
         listener: a listening socket; `close` closes it.
-        admit: takes a connection, which does not block, and the address of its far end as the family has it.
-        push_out: closes the oldest connection that has not proven who it is, for a reason; returns whether there was
+        admit: called with a non-blocking socket, and the address of its peer in the form of the address family.
+        push_out: closes the oldest connection that has not proven the key, for a reason; returns True if there was
             one.
     """
 
@@ -57,16 +57,16 @@ class AcceptLoop:
             if error.errno in _EXHAUSTED and not self._push_out("descriptors ran out"):
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(BREATHER, self._open)
-            return  # everything else concerns only a connection that is gone again
+            return  # other errors concern only a connection that has ended
         sock.setblocking(False)
         self._admit(sock, peer)
 
 
 def listen_unix(path: str) -> socket.socket:
-    """A listening Unix socket.
+    """Return a listening Unix socket.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
@@ -75,14 +75,14 @@ def listen_unix(path: str) -> socket.socket:
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
-    """A listening TCP socket on one address.
+    """Return a listening TCP socket on one address.
 
     Args:
         host: name or number of an address of this machine.
         port: 0 for any free one.
 
     Raises:
-        OSError: the port is taken or not permitted, or the address is not of this machine; the message says which.
+        OSError: the port is taken or not permitted, or the address does not belong to this machine.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -108,7 +108,7 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def address_of(listener: socket.socket) -> str:
-    """`HOST:PORT` in numbers, by which others reach a listening socket."""
+    """Return the numeric `HOST:PORT` by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = _own_address(listener.family)
@@ -116,15 +116,15 @@ def address_of(listener: socket.socket) -> str:
 
 
 def join_address(host: str, port: int) -> str:
-    """`HOST:PORT`, or `[HOST]:PORT` for IPv6."""
+    """Return `HOST:PORT`, or `[HOST]:PORT` for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def announce(address: str) -> None:
-    """Print an address as the one line of standard output, and give standard output up.
+    """Print an address as the only line of standard output, and close standard output.
 
-    Whoever waits for its end, such as `$(...)` of a shell, gets the address at once; whoever reads one line and goes
-    does no harm (IMPI 0.0, section 2.2.1).
+    A reader that waits for its end, such as `$(...)` of a shell, gets the address at once. A reader that reads one
+    line and ends does no harm (IMPI 0.0, section 2.2.1).
     """
     with contextlib.suppress(BrokenPipeError):
         print(address, flush=True)
@@ -134,7 +134,7 @@ def announce(address: str) -> None:
 
 
 def _own_address(family: int) -> str:
-    """The address that this machine uses towards others."""
+    """Return the address that this machine uses for connections to others."""
     target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

@@ -1,4 +1,4 @@
-"""All output of a job: that of its ranks, and what the launcher itself has to say."""
+"""All output of a job: that of its ranks, and messages of the launcher."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Outputs:
     """Sinks of the launcher and sources of its ranks.
 
     Args:
-        name: of the program, before each line of its own.
-        tag: whether lines of ranks begin with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
-        on_broken: called when no standard output can be written any more, with the reason; empty: nobody reads it.
+        name: of the launcher, which begins each of its messages.
+        tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
+        on_broken: called when standard output cannot be written any more, with the reason; empty if it has no reader.
     """
 
     def __init__(self, name: str, *, tag: bool, on_broken: Callable[[str], None]) -> None:
@@ -45,14 +45,14 @@ class Outputs:
             self._errors[rank] = process.errors
 
     def say(self, text: str) -> None:
-        """A message of the launcher, on stderr."""
+        """Print a message of the launcher on stderr."""
         lines = "".join(f"{self._name}: {line}\n" for line in text.splitlines())
         self._stderr.write(self, lines.encode(errors="backslashreplace"))
 
     def report(self, rank: int | None, text: str) -> None:
-        """Why the job ends, with the last lines of stderr of the rank that is to blame.
+        """Print why the job ends, with the last lines of stderr of the rank that caused it.
 
-        They are not repeated when they are what the reader has just seen.
+        The lines are omitted if they are the last output anyway.
         """
         lines = [] if rank is None else self._last_lines(rank)
         self.say(text)
@@ -68,14 +68,14 @@ class Outputs:
         return _tail_of(errors)
 
     def close(self) -> None:
-        """Pass on what the ranks have left in their pipes."""
+        """Forward what is left in the pipes of the ranks."""
         for source in self._sources:
             source.close()
 
     async def drain(self) -> None:
-        """Wait until everything is written, as long as that takes."""
+        """Wait until everything is written."""
         await self._stdout.drain()
-        await self._stderr.drain()  # then: it tells of the other one if that breaks
+        await self._stderr.drain()  # second, because it reports an error of the first
 
     def stop(self) -> None:
         """Write nothing more."""

@@ -1,4 +1,4 @@
-"""Where a job meets the rest of its world: the IMPI clients beside it, of which most jobs have none."""
+"""The other IMPI clients of a job, through their server; most jobs have none and use a server in memory."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from aiompi.wire.control import BusinessCard
 from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import LOOPBACK
 
-_UNUSED_PORT: Final = 1  # of a host that nobody connects to
+_UNUSED_PORT: Final = 1  # of a host to which no other host connects
 _CLIENT_BITS: Final = 39
 _PROC_BITS: Final = 24
 
 
 class RendezvousError(Exception):
-    """The job cannot start, or not go on; the message names the far end and the cause."""
+    """The job cannot start or go on; the message names the peer and the cause."""
 
 
 class Rendezvous(ABC):
-    """The other clients of a job, seen from the launcher of one; methods are called in this order."""
+    """The other clients of a job, for the launcher of one client; methods are called in this order."""
 
     @abstractmethod
     async def meet(self) -> World:
-        """Hold the IMPI start-up conversation until the job is known; it lasts until all clients have come.
+        """Run the IMPI start-up protocol until all clients have joined and described themselves.
 
         Returns:
-            What our ranks are a part of.
+            The world that our ranks are part of.
 
         Raises:
-            RendezvousError: there is no such server, it does not let us in, it ended, or the clients disagree.
+            RendezvousError: the server cannot be reached, rejects us or ends, or the clients disagree.
         """
 
     @abstractmethod
     def watch(self, on_lost: Callable[[str], None]) -> None:
-        """Tell when the server ends before we do.
+        """Report if the server ends before this client.
 
         Args:
             on_lost: called with the reason.
@@ -49,13 +49,13 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def exchange(self, cards: list[BusinessCard]) -> list[BusinessCard]:
-        """All our ranks have joined: wait for those of the other clients.
+        """Exchange business cards with the other clients after all our ranks have joined.
 
         Args:
-            cards: of our ranks; empty when they have ended without joining.
+            cards: of our ranks; empty if they have ended without joining.
 
         Returns:
-            The cards of all ranks of the job, empty ones for those that only the IMPI host reaches.
+            The cards of all ranks of the job; empty cards for ranks that only their IMPI host reaches.
 
         Raises:
             RendezvousError: the server or another client is gone, or hosts cannot connect.
@@ -83,7 +83,7 @@ class Rendezvous(ABC):
 
 
 class ServerInMemory(Rendezvous):
-    """The server of a job that has no other clients; no port is open.
+    """The server of a job without other clients; no port is open.
 
     Args:
         size: number of ranks.
@@ -114,14 +114,14 @@ class ServerInMemory(Rendezvous):
 
 
 def describe(ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings: Settings) -> ClientPart:
-    """A client as IMPI sees it.
+    """Return the IMPI description of a client.
 
     Args:
         ports: host identifier and port of each host.
         sizes: number of ranks of each host.
-        settings: limits that it announces.
+        settings: limits that the client announces.
     """
-    # Drawn rather than made of process numbers, which containers with one address may have in common.
+    # Random, because containers with one address may have equal process numbers.
     numbers = itertools.count(secrets.randbits(_CLIENT_BITS) << _PROC_BITS)
     hosts = tuple(
         HostPart(

@@ -1,7 +1,7 @@
-"""The directory of a running job: its sockets live there, and only its owner may enter.
+"""The directory of a running job, which holds its sockets and which only its owner may enter.
 
-It is locked (flock) as long as the launcher or its watchdog lives, so that a directory whose lock is free is
-known to be left over from a dead job. Directories appear under their final name only when locked.
+The launcher and its watchdog keep it locked (flock) while they run, so a directory whose lock is free is left over
+from a dead job. A directory is locked before it gets its final name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PREFIX: Final = "aiompi-"
 _LOCK: Final = "lock"
 _NAME_BYTES: Final = 8
 
-# A Unix socket address holds 107 bytes; names of sockets in the directory need up to this many.
+# A Unix socket address holds 107 bytes, of which names of sockets need up to 32.
 _MAX_PATH: Final = 107 - 32
 
 
@@ -29,7 +29,7 @@ class RunDirectory:
         path: absolute.
 
     Raises:
-        OSError: no place for it; the message names the directories that were tried.
+        OSError: no directory can hold it; the message names those that were tried.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -44,11 +44,11 @@ class RunDirectory:
         os.rename(hidden, self.path)
 
     def join(self, name: str) -> str:
-        """Path of a file in the directory."""
+        """Return the path of a file in the directory."""
         return os.path.join(self.path, name)
 
     def remove(self) -> None:
-        """Delete the directory and all in it, and release the lock. May be called twice."""
+        """Delete the directory with its contents, and release the lock. May be called twice."""
         remove_tree(self.path)
         if self._lock >= 0:
             os.close(self._lock)
@@ -56,7 +56,7 @@ class RunDirectory:
 
 
 def remove_tree(path: str) -> None:
-    """Delete a directory; what is already gone is no error."""
+    """Delete a directory; missing files are not an error."""
     try:
         for name in os.listdir(path):
             with contextlib.suppress(FileNotFoundError):
@@ -67,7 +67,7 @@ def remove_tree(path: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM, errno.ENOTEMPTY):
             raise
-        import shutil  # slow to import, and needed only for what a rank put there
+        import shutil  # slow to import, and needed only if a rank has put something there
 
         shutil.rmtree(path, ignore_errors=True)
 

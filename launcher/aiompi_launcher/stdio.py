@@ -1,8 +1,8 @@
-"""Output of the ranks: whole lines, never mixed, at the speed of whoever reads them; and input for one rank.
+"""Output of the ranks in whole lines, never mixed, at the speed of the reader; and input for one rank.
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A source whose sink is full is not read, so that its rank waits in write as it would without a launcher.
+A source whose sink is full is not read, so its rank blocks in write as it would without a launcher.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _TAIL_BYTES: Final = 8 * 2**10
 _READ: Final = 64 * 2**10
 _MOST_IN_PIPE: Final = 2**20
 
-# A pipe that is ready takes this many bytes at once, so that writing to it does not block, although the launcher
-# does not set it non-blocking: it shares it with others, such as the shell.
+# A pipe that is ready accepts this many bytes, so writing does not block. The launcher does not set the pipe
+# non-blocking, because other processes, such as the shell, share it.
 _PIPE_BUF: Final = 4096
 
 
 class Sink:
-    """An open file of the launcher's that lines of many sources go to.
+    """An output file of the launcher, to which the lines of many sources go.
 
     Args:
         descriptor: of the file.
-        on_broken: called once when nothing can be written any more, with the reason; empty: nobody reads any more.
+        on_broken: called once when nothing can be written any more, with the reason; empty if the reader has gone.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -47,11 +47,11 @@ class Sink:
         self._writing = False
         self._pollable = True
         self._broken = False
-        self._unfinished: object | None = None  # whose line has no end yet
+        self._unfinished: object | None = None  # the owner of an incomplete line
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
-        """Write lines of an owner; the last one may be incomplete, the owner can complete it later."""
+        """Write lines of an owner; the owner can complete an incomplete last line later."""
         if self._broken or not data:
             return
         if self._unfinished not in (None, owner):
@@ -62,14 +62,14 @@ class Sink:
         self._start_writing()
 
     def full(self, source: Source) -> bool:
-        """Whether the source must pause; it is resumed later."""
+        """Return True if the source must pause; the sink resumes it later."""
         if len(self._pending) > HIGH_WATER:
             self._paused.add(source)
             return True
         return False
 
     async def drain(self) -> None:
-        """Wait until everything is written, or nothing can be any more."""
+        """Wait until everything is written, or writing has failed."""
         if self._pending and not self._broken:
             self._drained = self._loop.create_future()
             await self._drained
@@ -114,7 +114,7 @@ class Sink:
             self._set_drained()
 
     def _has_lost_its_reader(self, error: OSError) -> bool:
-        """Whether a pipe is broken, or a terminal has gone; a disk that is full or fails is another matter."""
+        """Return True if a pipe is broken or a terminal has gone, but not for an error of a disk."""
         if error.errno == errno.EIO:
             return not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         return error.errno in (errno.EPIPE, errno.ECONNRESET)
@@ -143,7 +143,7 @@ class Source:
     Args:
         descriptor: read end of the pipe; closed at its end.
         sink: where it goes.
-        tag: prefix of each line; empty: lines are passed on as they are, and a prompt without an end as well.
+        tag: prefix of each line; if empty, lines and incomplete lines (prompts) are passed on unchanged.
     """
 
     def __init__(self, descriptor: int, sink: Sink, tag: bytes = b"") -> None:
@@ -158,14 +158,14 @@ class Source:
         self.resume()
 
     def resume(self) -> None:
-        """Go on reading."""
+        """Continue reading."""
         if self._descriptor >= 0:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def catch_up(self) -> None:
-        """Pass on what the rank has written up to now, whether the sink is full or not.
+        """Pass on what the rank has written up to now, even if the sink is full.
 
-        No more than a pipe can hold: somebody may still be writing.
+        At most the capacity of a pipe is read, because a process may still be writing.
         """
         for _ in range(_MOST_IN_PIPE // _READ):
             if not self._read():
@@ -178,11 +178,11 @@ class Source:
         self._close()
 
     def tail(self) -> list[str]:
-        """The last lines."""
+        """Return the last lines."""
         return self._tail.decode(errors="backslashreplace").splitlines()[-TAIL_LINES:]
 
     def is_on_display(self) -> bool:
-        """Whether the last lines are the last ones that the sink has got from anybody."""
+        """Return True if its last lines are also the last lines of the sink."""
         count = len(self.tail())
         last = list(self._sink.last_writers)[-count:]
         return len(last) >= count and all(writer is self for writer in last)
@@ -241,8 +241,7 @@ class Source:
 
 
 class TerminalInput:
-    """Passes what is typed at the terminal on to a rank, which cannot read the terminal itself: its process group
-    is not the terminal's foreground group.
+    """Passes terminal input on to a rank, whose process group is not the terminal's foreground group.
 
     Args:
         terminal: descriptor of the terminal.
@@ -258,12 +257,12 @@ class TerminalInput:
         self.resume()
 
     def resume(self) -> None:
-        """Read the terminal, again after the launcher came to the foreground."""
+        """Read the terminal; call it again when the launcher comes to the foreground."""
         if self._pipe >= 0 and not self._pending and _in_foreground(self._terminal):
             self._loop.add_reader(self._terminal, self._readable)
 
     def close(self) -> None:
-        """The rank gets end of file."""
+        """Close the rank's standard input."""
         if self._pipe >= 0:
             self._loop.remove_reader(self._terminal)
             self._loop.remove_writer(self._pipe)
@@ -299,5 +298,5 @@ class TerminalInput:
 def _in_foreground(terminal: int) -> bool:
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # not the terminal of this session: nobody is stopped for reading it
+    except OSError:  # not the terminal of this session: reading it stops no process
         return True

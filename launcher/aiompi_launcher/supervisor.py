@@ -1,4 +1,4 @@
-"""One job: processes, connections, signals and clocks around the state table of `job`."""
+"""Runs one job: processes, connections, signals and timers around the state table of `job`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 
 EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
-_HASTE: Final = 1.0  # seconds for the last output when the user wants the job to end
+_HASTE: Final = 1.0  # seconds for the last output if the user ends the job
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -29,10 +29,10 @@ class Supervisor:
 
     Args:
         job: its state table.
-        name: of the program, before each line of its messages.
-        tag_output: whether each line of output is prefixed with its rank.
+        name: of the launcher, which begins each of its messages.
+        tag_output: True to prefix each line of output with its rank.
         timeout: seconds that the job may take, None for no limit.
-        verbose: whether to report progress.
+        verbose: True to report progress.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Supervisor:
         self._input: TerminalInput | None = None
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
-        self._hurried = 0  # exit code when the user does not wait for other clients
-        self._output_code = 0  # exit code when the output could not be written
-        self._short = False  # whether the user has been told that descriptors are
+        self._hurried = 0  # exit code if the user does not wait for other clients
+        self._output_code = 0  # exit code if the output could not be written
+        self._short = False  # True once the lack of descriptors has been reported
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
         self._watch_signals()
         if timeout is not None:
@@ -66,13 +66,13 @@ class Supervisor:
     # Start.
 
     async def meet(self, rendezvous: Rendezvous) -> bool:
-        """Hold the IMPI start-up conversation.
+        """Run the IMPI start-up protocol.
 
         Args:
             rendezvous: the IMPI server.
 
         Returns:
-            Whether the job goes on.
+            True if the job goes on.
         """
         self._rendezvous = rendezvous
         meeting = asyncio.create_task(rendezvous.meet())
@@ -96,8 +96,8 @@ class Supervisor:
         """Take over the processes of the ranks, in rank order.
 
         Args:
-            processes: those that run.
-            error: why the next one could not be started.
+            processes: the running ranks.
+            error: of the next rank, which could not be started.
         """
         for rank, process in enumerate(processes, self._job.world.first):
             self._processes[rank] = process
@@ -114,7 +114,7 @@ class Supervisor:
     # End.
 
     async def finish(self) -> int:
-        """Wait for the end of the job and clean up; returns the exit code for the launcher."""
+        """Wait for the end of the job and clean up; return the exit code for the launcher."""
         code = await self._exit_code
         if self._input is not None:
             self._input.close()
@@ -127,7 +127,7 @@ class Supervisor:
         return code or self._output_code
 
     async def _take_leave(self, code: int) -> int:
-        """Tell the IMPI server the end if it was a good one; a connection that just ends tells the opposite."""
+        """Send FINI to the IMPI server if the job has succeeded; a connection that just ends means failure."""
         for errand in self._errands:
             errand.cancel()
         if code == 0:
@@ -152,7 +152,7 @@ class Supervisor:
         return EXIT_FAILURE
 
     async def _end_groups(self) -> None:
-        """End what the ranks have left running in their process groups."""
+        """End processes that the ranks have left in their process groups."""
         groups = {process.process.pid for process in self._processes.values() if process.process.release()}
         for pgid in groups:
             signal_group(pgid, signal.SIGTERM)
@@ -174,19 +174,19 @@ class Supervisor:
     # Messages for the user.
 
     def chat(self, text: str) -> None:
-        """Progress, for those who want to know."""
+        """Report progress if `verbose`."""
         if self._verbose:
             self.outputs.say(text)
 
     def say(self, text: str) -> None:
-        """Something that the user should know."""
+        """Print a message for the user."""
         self.outputs.say(text)
 
     def fail(self, reason: str, code: int = EXIT_FAILURE) -> None:
-        """End the job through no fault of a rank."""
+        """End the job for a reason other than a failed rank."""
         self._inform(self._job.failed, reason, code)
 
-    # What connections report (control.ConnectionObserver).
+    # Events of connections (control.ConnectionObserver).
 
     def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
         try:
@@ -211,7 +211,7 @@ class Supervisor:
             self._inform(self._job.received, link.rank, table.Closed(error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        # On a socket that only this user can reach it is a rank that died early, and that is told anyway.
+        # On a socket that only this user can reach it is a rank that died early, which is reported anyway.
         tell = self.chat if self._processes else self.outputs.say
         tell(f"dropped a connection from {address}: {error}")
 
@@ -220,7 +220,7 @@ class Supervisor:
             self._short = True
             self.outputs.say("no descriptors are left for the connections of ranks: raise their limit (ulimit -n)")
 
-    # What the system reports.
+    # Events of the system.
 
     def _watch_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
@@ -253,7 +253,7 @@ class Supervisor:
             status = self._processes[rank].process.poll()
             if status is not None:
                 ended.append((status, rank))
-        # Negative means killed, and whoever was killed did not die of the consequences of another rank's exit.
+        # Killed ranks (negative) first: they did not end as a consequence of another rank's exit.
         for status, rank in sorted(ended):
             self._running.discard(rank)
             self.chat(f"rank {rank} has ended with status {status}")
@@ -263,9 +263,9 @@ class Supervisor:
         self._output_code = EXIT_FAILURE if reason else EXIT_BROKEN_PIPE
         if reason:
             self.outputs.say(f"standard output: {reason}")  # here: the job may have ended already
-        self._inform(self._job.failed, reason or "nobody reads the output of the job any more", self._output_code)
+        self._inform(self._job.failed, reason or "the reader of the job's output has gone", self._output_code)
 
-    # What the job wants done.
+    # Actions of the job.
 
     def _inform(self, event: Callable[..., None], *args: Any) -> None:
         event(*args)

@@ -1,7 +1,7 @@
-"""A process that cleans up when the launcher is killed.
+"""A process that cleans up if the launcher is killed.
 
-The launcher holds the only write end of a pipe and tells the watchdog over it which process groups exist.
-When the pipe ends without "all well", the watchdog ends the groups and deletes the directory of the job.
+The launcher holds the only write end of a pipe, and sends the watchdog the process groups of the job over it. If the
+pipe ends without "well", the watchdog ends the groups and deletes the directory of the job.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Watchdog:
     """The launcher's side. Create it before the first thread or event loop: it forks.
 
     Args:
-        directory: of the job, to be deleted.
-        marker: `NAME=VALUE` that every process of the job has in its environment. It finds those that were
-            started in the instant before the launcher died.
+        directory: of the job, which the watchdog deletes.
+        marker: `NAME=VALUE` that every process of the job has in its environment. It identifies processes that were
+            started just before the launcher died.
     """
 
     def __init__(self, directory: str, marker: str) -> None:
@@ -46,18 +46,18 @@ class Watchdog:
         os.close(read_end)
 
     def add(self, pgid: int) -> None:
-        """A process group was started. Its leader must stay unreaped until the end, so that the number stays its."""
+        """Add a process group. Its leader must stay unreaped until the end, so that its number is not reused."""
         self._tell(str(pgid))
 
     def all_well(self) -> None:
-        """Nothing is left to clean up: the watchdog ends."""
+        """End the watchdog, because nothing is left to clean up."""
         self._tell(_ALL_WELL)
         os.close(self._pipe)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
     def clean_up(self) -> None:
-        """End the groups and delete the directory after all, and wait until that is done."""
+        """Let the watchdog end the groups and delete the directory, and wait until it has."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ranks are reaped by the system, their groups vanish
         os.close(self._pipe)
         with contextlib.suppress(ChildProcessError):
@@ -81,7 +81,7 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 
 
 def _detach() -> None:
-    """Leave the terminal and the files of the launcher, so that nobody waits for the watchdog by mistake."""
+    """Leave the terminal and the files of the launcher, so that no process waits for the watchdog by mistake."""
     os.setsid()
     for signum in _IGNORED:
         signal.signal(signum, signal.SIG_IGN)
@@ -92,7 +92,7 @@ def _detach() -> None:
 
 
 def _marked_groups(marker: bytes) -> set[int]:
-    """Process groups of all processes that have the marker in their environment."""
+    """Return the process groups of all processes that have the marker in their environment."""
     groups = set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -104,7 +104,7 @@ def _marked_groups(marker: bytes) -> set[int]:
 
 
 def end_groups(groups: Iterable[int], grace: float = KILL_GRACE) -> None:
-    """SIGTERM to process groups and, to those that still exist after `grace` seconds, SIGKILL. Blocks."""
+    """Send SIGTERM to process groups, and SIGKILL to those that exist after `grace` seconds. Blocks."""
     left = {pgid for pgid in groups if signal_group(pgid, signal.SIGTERM)}
     deadline = time.monotonic() + grace
     while (left := living(left)) and time.monotonic() < deadline:
@@ -114,18 +114,18 @@ def end_groups(groups: Iterable[int], grace: float = KILL_GRACE) -> None:
 
 
 def signal_group(pgid: int, signum: int) -> bool:
-    """Send a signal (0: only look); returns whether the group existed."""
+    """Send a signal (0 sends none); return True if the group exists."""
     try:
         os.killpg(pgid, signum)
     except ProcessLookupError:
         return False
-    except PermissionError:  # a member changed its user; it is not ours to end
+    except PermissionError:  # a member has changed its user
         return False
     return True
 
 
 def living(groups: Iterable[int]) -> set[int]:
-    """Those process groups that have a member that is not a zombie: in a container nobody may reap orphans."""
+    """Return the process groups with a member that is not a zombie: containers may not reap orphans."""
     candidates = {pgid for pgid in groups if signal_group(pgid, 0)}
     if not candidates:
         return candidates
@@ -133,7 +133,7 @@ def living(groups: Iterable[int]) -> set[int]:
 
 
 def _processes() -> Iterator[tuple[str, int]]:
-    """State and process group of every process."""
+    """Yield state and process group of every process."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:

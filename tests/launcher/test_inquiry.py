@@ -23,10 +23,10 @@ def running_job(size: int) -> Job:
 
 def test_the_others_are_asked_once() -> None:
     inquiry = Inquiry()
-    assert inquiry.told(1, 0, WAITS, [0, 2]) == [0, 2]
+    assert inquiry.add(1, 0, WAITS, [0, 2]) == [0, 2]
     assert not inquiry.complete
-    assert inquiry.told(0, 0, WAITS, [1, 2]) == []
-    assert inquiry.told(2, 1, NOTHING, [0, 1]) == []
+    assert inquiry.add(0, 0, WAITS, [1, 2]) == []
+    assert inquiry.add(2, 1, NOTHING, [0, 1]) == []
     assert inquiry.complete
     assert "rank 2: in no MPI call" in inquiry.conclude()
     assert not inquiry.open
@@ -34,12 +34,12 @@ def test_the_others_are_asked_once() -> None:
 
 def test_answers_that_come_too_late_do_not_begin_anything() -> None:
     inquiry = Inquiry()
-    inquiry.told(0, 0, WAITS, [1])
+    inquiry.add(0, 0, WAITS, [1])
     assert "rank 1: no answer" in inquiry.conclude()
-    assert inquiry.told(1, 1, NOTHING, [0]) == []
+    assert inquiry.add(1, 1, NOTHING, [0]) == []
     assert not inquiry.open
-    assert inquiry.told(0, 0, WAITS, [1]) == [1]
-    assert inquiry.told(1, 1, NOTHING, [0]) == []
+    assert inquiry.add(0, 0, WAITS, [1]) == [1]
+    assert inquiry.add(1, 1, NOTHING, [0]) == []
     assert not inquiry.complete
 
 

@@ -1,4 +1,4 @@
-"""The interpreter as one file: all of the tester that an implementation under test needs beside it (section 5.1)."""
+"""Packs the interpreter into one file, all that an implementation under test needs of the tester (section 5.1)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 NAME: Final = "interpreter.pyz"
 _PACKAGE: Final = Path(__file__).parent
 _ROOT: Final = _PACKAGE.parent.parent
-#: what the interpreter consists of
+#: modules of the interpreter
 _PARTS: Final = ("../__init__.py", "__init__.py", "interpreter.py", "delivery.py", "python_mpi.py", "script/*.py")
-_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # the same bytes each time
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # constant, for reproducible bytes
 _MAIN: Final = "import sys\n\nfrom aiompi_launcher.conformance.interpreter import main\n\nsys.exit(main())\n"
 
 
 def interpreter() -> bytes:
-    """A program for Python 3.11 or later that needs nothing but a module with mpi4py's names."""
+    """Return a program for Python 3.11 or later that needs only a module with mpi4py's names."""
     parts = [path.resolve() for part in _PARTS for path in sorted(_PACKAGE.glob(part))]
     texts = {str(path.relative_to(_ROOT)): path.read_bytes() for path in parts} | {"__main__.py": _MAIN.encode()}
     data = io.BytesIO(b"#!/usr/bin/env python3\n")

@@ -16,7 +16,7 @@ _RULE: Final = re.compile(r"I\d+(?:\.\d+)*-\d+")
 
 
 class CatalogueError(Exception):
-    """There is no such script, or it has no proper comment."""
+    """A script does not exist, or its comment is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Script:
     Attributes:
         name: `group/name`.
         description: the first sentence of its comment.
-        rules: that it checks.
-        setup: what it needs of the job.
+        rules: ids of the rules that it checks.
+        setup: what the job must be.
         caught: names of the faults that it detects.
     """
 
@@ -44,7 +44,7 @@ class Script:
 
 
 def read(path: Path, name: str) -> Script:
-    """The script in a file.
+    """Read a script from a file.
 
     Raises:
         CatalogueError: its comment does not say what it is.
@@ -52,7 +52,7 @@ def read(path: Path, name: str) -> Script:
     try:
         source = path.read_text(encoding="ascii")
     except UnicodeDecodeError as error:
-        raise CatalogueError(f"{path}: byte {error.start} is no ASCII character") from None
+        raise CatalogueError(f"{path}: byte {error.start} is not an ASCII character") from None
     comment = re.match(r"\s*/\*(.*?)\*/", source, re.DOTALL)
     if comment is None:
         raise CatalogueError(f"{path} does not begin with a comment")
@@ -69,7 +69,7 @@ def read(path: Path, name: str) -> Script:
 
 
 def load(root: Path = SCRIPTS) -> list[Script]:
-    """All scripts, in the order of groups and names; read anew each time, so that a changed file is a changed test.
+    """Return all scripts by group and name. They are read again each time, so that changes take effect.
 
     Raises:
         CatalogueError: there are none, or one is not what it should be.
@@ -81,7 +81,7 @@ def load(root: Path = SCRIPTS) -> list[Script]:
 
 
 def select(scripts: list[Script], groups: list[str], names: list[str]) -> list[Script]:
-    """Those of some groups, and some by name; all, when neither is given.
+    """Select scripts by group and by name; all scripts if neither is given.
 
     Raises:
         CatalogueError: a group or a name does not exist.

@@ -38,7 +38,7 @@ FORMATS = {"text": results.as_text, "json": results.as_json, "junit": results.as
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line; return the exit status."""
     words = sys.argv[1:] if words is None else words
     own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _parser().parse_args(own)
@@ -98,7 +98,9 @@ def _job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="port of the IMPI server (any)")
     parser.add_argument("--server", metavar="HOST:PORT", help="use a server that is started elsewhere")
     parser.add_argument("--key", type=int, help="authenticate with this IMPI_AUTH_KEY instead of IMPI_AUTH_NONE")
-    parser.add_argument("--startup-limit", type=float, default=60.0, metavar="SECONDS", help="until all have come (60)")
+    parser.add_argument(
+        "--startup-limit", type=float, default=60.0, metavar="SECONDS", help="until all have joined (60)"
+    )
     parser.add_argument("--quiet-limit", type=float, default=10.0, metavar="SECONDS", help="without a packet (10)")
 
 
@@ -119,7 +121,7 @@ def _simulated(parser: argparse.ArgumentParser) -> None:
 
 
 def setup_of(options: argparse.Namespace) -> Setup:
-    """The setup that the options ask for.
+    """Return the setup that the options specify.
 
     Raises:
         SetupError: they make no job.
@@ -131,7 +133,7 @@ def setup_of(options: argparse.Namespace) -> Setup:
 
 
 def endpoint(text: str) -> tuple[str, int]:
-    """HOST:PORT.
+    """Parse HOST:PORT.
 
     Raises:
         SetupError: it is none.

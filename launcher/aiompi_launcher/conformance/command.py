@@ -1,4 +1,4 @@
-"""The implementation under test, as commands that are shown to people or started by the tester (section 5.1)."""
+"""Commands that start the implementation under test, shown to the user or run by the tester (section 5.1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiompi_launcher.conformance.setup import Setup
 
 INTERPRETER: Final = (sys.executable, "-m", "aiompi_launcher.conformance.interpreter")
 
-#: how aiompi is started; others give a template of their own
+#: command for aiompi; other implementations need their own template
 TEMPLATE: Final = ("aiompi-launch", "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
 MODULE: Final = "aiompi_launcher.conformance.interpreter"
-#: placeholder of a template -> what is filled in
+#: placeholder of a template -> its description
 PLACEHOLDERS: Final = {
     "client": "client rank",
     "address": "host:port of the server",
@@ -35,11 +35,11 @@ _LINE: Final = 2**16  # bytes of a line of output that are kept
 
 
 class TemplateError(Exception):
-    """A command template has a placeholder that there is not."""
+    """A command template has an unknown placeholder."""
 
 
 def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str, int]) -> list[str]:
-    """A command of its template.
+    """Fill in a command template.
 
     Args:
         template: words with placeholders in braces; {interpreter} is a word of its own and stands for several.
@@ -71,12 +71,12 @@ def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str,
 
 
 def environment(setup: Setup) -> dict[str, str]:
-    """What a client needs in its environment to be let in."""
+    """Return the environment variables by which a client authenticates itself."""
     return {"IMPI_AUTH_NONE": "1"} if setup.key is None else {"IMPI_AUTH_KEY": str(setup.key)}
 
 
 def shown(template: Sequence[str], setup: Setup, client: int, address: tuple[str, int]) -> str:
-    """A command line, ready for copying."""
+    """Return a command line to copy."""
     variables = " ".join(f"{name}={value}" for name, value in environment(setup).items())
     return f"{variables} {shlex.join(fill(template, setup, client, address))}"
 
@@ -87,7 +87,7 @@ class Command:
     Args:
         words: the command.
         extra: added to the environment.
-        say: told each line of its output.
+        say: called with each line of its output.
     """
 
     def __init__(self, words: list[str], extra: dict[str, str], say: Callable[[str], None]) -> None:
@@ -98,7 +98,7 @@ class Command:
         self._reader: asyncio.Task[None]
 
     async def start(self) -> None:
-        """Start it, in a session of its own.
+        """Start the command in its own session.
 
         Raises:
             OSError: there is no such command.
@@ -120,20 +120,20 @@ class Command:
         while True:
             try:
                 line = await self._process.stdout.readline()
-            except ValueError:  # longer than anybody reads
+            except ValueError:  # a line longer than _LINE
                 continue
             if not line:
                 return
             self._say(line.decode("utf8", "replace").rstrip("\n"))
 
     async def gone(self) -> str:
-        """That it has ended, when it has; with the time that its last bytes take to come."""
+        """Return a message if it has ended, after a moment for its last bytes; else an empty string."""
         status = await self._process.wait()
         await asyncio.sleep(_LAST_BYTES)
-        return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had come"
+        return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had joined"
 
     async def end(self, patience: float = _PATIENCE) -> int:
-        """Wait for its end, and end it when it does not; its exit status."""
+        """Wait for its end, or end it; return the exit status."""
         try:
             async with asyncio.timeout(patience):
                 await self._process.wait()

@@ -1,4 +1,4 @@
-"""How scripts come to the processes, and how tests end (section 5.3; README.md describes it for others).
+"""Delivers scripts to the processes under test, and ends tests (section 5.3; protocol in README.md).
 
 All of it is MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process under
 test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end of a
@@ -30,28 +30,28 @@ PATTERN_LENGTHS: Final = (1, 95, 700)
 
 
 class DeliveryError(Exception):
-    """The messages that carry scripts are not as they should be; says what came and what was due."""
+    """A message that carries a script is wrong; the message says what arrived and what was expected."""
 
 
 class Caller(Mpi, Protocol):
-    """The few calls that delivery needs, beside those of scripts."""
+    """Calls that delivery needs besides those of scripts."""
 
     async def send(self, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> None: ...
     async def recv(self, memory: Memory, count: int, datatype: Any, source: int, tag: int, comm: Any) -> Any: ...
     async def comm_rank(self, comm: Any) -> int: ...
 
-    def told(self, simulated: frozenset[int]) -> None:
-        """Which ranks are simulated, for `TEST_simulated`."""
+    def set_simulated(self, simulated: frozenset[int]) -> None:
+        """Set the ranks that are simulated, for `TEST_simulated`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A script as it comes.
+    """A script as delivered.
 
     Attributes:
-        number: of the test, from 1; 0: the first test.
-        master: rank of who sends it.
-        first, count: which ranks are simulated.
+        number: number of the test, from 1; 0 for the first test.
+        master: rank of its sender.
+        first, count: the range of simulated ranks.
     """
 
     number: int
@@ -70,13 +70,13 @@ class Delivery:
 
 
 def pattern(length: int) -> bytes:
-    """The text of the first test: its name, and printable characters whose order shifts from line to line."""
+    """Return the text of the first test: its name, and printable characters whose order shifts from line to line."""
     body = bytes(32 + (index + index // 95) % 95 for index in range(length))
     return FIRST_TEST.encode() + b"\n" + body
 
 
 def check_pattern(text: bytes) -> str:
-    """What is wrong with the text of the first test; empty: nothing."""
+    """Return the error in the text of the first test, or an empty string."""
     wanted = pattern(len(text) - len(FIRST_TEST) - 1)
     for index, (actual, right) in enumerate(zip(text, wanted, strict=False)):
         if actual != right:
@@ -85,10 +85,10 @@ def check_pattern(text: bytes) -> str:
 
 
 class Line:
-    """Sends and receives small things between two processes.
+    """Sends and receives small messages between two processes.
 
     Args:
-        mpi: of this process.
+        mpi: calls of this process.
     """
 
     def __init__(self, mpi: Caller) -> None:
@@ -100,7 +100,7 @@ class Line:
         await self._mpi.send(memory, count, self._mpi.constant(datatype), dest, tag, self._world)
 
     async def receive(self, size: int, datatype: str, count: int, source: int, tag: int) -> tuple[bytes, int]:
-        """The memory after a receive, and who has sent."""
+        """Receive into memory; return it and the rank of the sender."""
         memory = bytearray(size)
         status = await self._mpi.recv(
             Memory(memoryview(memory)), count, self._mpi.constant(datatype), source, tag, self._world
@@ -131,7 +131,7 @@ class Line:
     # The end of a test.
 
     async def end(self, master: int, level: Level) -> None:
-        """Take DONE from the master, answer done and the level.
+        """Receive DONE from the master; answer `done` and the level.
 
         Raises:
             DeliveryError: something else comes.
@@ -143,7 +143,7 @@ class Line:
         await self.send(struct.pack("i", level), "MPI_INT", 1, master, LEVEL_TAG)
 
     async def collect(self, ranks: list[int], on_answer: Callable[[int], None]) -> dict[int, Level]:
-        """As the master: DONE to all others, and their levels.
+        """As the master, send DONE to all others and receive their levels.
 
         Raises:
             DeliveryError: an answer is wrong.
@@ -187,7 +187,7 @@ async def perform(delivery: Delivery, mpi: Caller, console: Console) -> tuple[Le
 
 
 async def run(machine: Machine, name: str, console: Console) -> tuple[Level, bool]:
-    """Run a machine to its end; what it raises becomes a level."""
+    """Run a machine to its end; turn exceptions into a level."""
     try:
         await machine.run()
     except Exit:
@@ -202,7 +202,7 @@ async def run(machine: Machine, name: str, console: Console) -> tuple[Level, boo
 
 
 async def follow(mpi: Caller, console: Console) -> None:
-    """The loop of the interpreter in a process under test: receive, interpret, shake hands, until a script ends it.
+    """Receive and run scripts in a process under test, and end each test, until a script ends the loop.
 
     Raises:
         DeliveryError, MPIFailure: the implementation under test cannot even deliver scripts.
@@ -212,7 +212,7 @@ async def follow(mpi: Caller, console: Console) -> None:
     leaving = False
     while not leaving:
         delivery = await line.accept()
-        mpi.told(frozenset(range(delivery.first, delivery.first + delivery.count)))
+        mpi.set_simulated(frozenset(range(delivery.first, delivery.first + delivery.count)))
         level, leaving = await perform(delivery, mpi, console)
         console.print(f"END EXECUTING rank {rank}\n")
         await line.end(delivery.master, level)

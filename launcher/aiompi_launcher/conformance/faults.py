@@ -1,4 +1,4 @@
-"""Wrong peers: each fault makes a simulated implementation break one rule, so that it can be seen to be caught."""
+"""Faults: each makes a simulated implementation break one rule, to test that the tester detects it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from aiompi_launcher.conformance.model import tags
 from aiompi_launcher.conformance.wire.packet import NOBODY, WITH_DATA, Kind, Packet
 from aiompi_launcher.conformance.wire.startup import LABELS, command, submission
 
-FIRST_USER: Final = 32000  # tags from here on belong to the tester, whose messages faults leave alone
+FIRST_USER: Final = 32000  # tags from here on are the tester's; faults do not change its messages
 
 Rewrite = Callable[[Packet], Iterable[Packet]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A way to be wrong.
+    """A violation of one rule.
 
     Attributes:
-        rule: that it breaks.
-        rewrite: what is sent instead of a packet.
-        step: of the start-up that sends `words` instead; empty: none.
-        quirk: that the model itself looks at; empty: none.
+        rule: id of the rule.
+        rewrite: returns the packets that are sent instead of a packet.
+        step: step of the start-up that sends `words` instead; empty for none.
+        quirk: name of a deviation that the model implements; empty for none.
     """
 
     name: str
@@ -35,27 +35,27 @@ class Fault:
 
 
 class Fallible:
-    """The mischief of one fault, for the model.
+    """Applies one fault in the model.
 
     Args:
-        fault: how to be wrong.
+        fault: the fault.
     """
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
 
     def words(self, step: str, data: bytes) -> bytes:
-        """What is sent to the server in a step of the start-up."""
+        """Return what is sent to the server in a step of the start-up."""
         return self._fault.words if step == self._fault.step else data
 
     def packets(self, packet: Packet) -> Iterable[Packet]:
-        """What is sent instead of a packet."""
+        """Return the packets that are sent instead of a packet."""
         if self._fault.rewrite is None or FIRST_USER <= packet.tag < FIRST_USER + 10:
             return (packet,)
         return self._fault.rewrite(packet)
 
     def has(self, quirk: str) -> bool:
-        """Whether the model is to be wrong in this way."""
+        """Return True if the model implements this quirk."""
         return quirk == self._fault.quirk
 
 
@@ -64,14 +64,14 @@ def _when(condition: Callable[[Packet], bool], change: Callable[[Packet], Iterab
 
 
 def _field(kinds: set[Kind], name: str, change: Callable[[int], int]) -> Rewrite:
-    """Packets of some kinds with another value in a field."""
+    """Change a field of packets of some kinds."""
     return _when(
         lambda packet: packet.type in kinds, lambda packet: [packet.replace(**{name: change(getattr(packet, name))})]
     )
 
 
 def _first(packet: Packet) -> bool:
-    """Of a message of a user."""
+    """Return True for a packet of a user's message."""
     return packet.type in WITH_DATA and not packet.cid % 2 and not (packet.type == Kind.DATA and _more(packet))
 
 
@@ -92,7 +92,7 @@ def _collective(tag: int) -> Callable[[Packet], bool]:
 
 
 def _little_endian(packet: Packet) -> list[Packet]:
-    """Words of 4 bytes in the order of x86."""
+    """Swap the bytes of each 4-byte word."""
     data = packet.data
     swapped = b"".join(data[start : start + 4][::-1] for start in range(0, len(data), 4))
     return [packet.replace(data=swapped)]
@@ -112,7 +112,7 @@ def _swap_ends(packet: Packet) -> list[Packet]:
 
 
 class _Reordering:
-    """Holds back one message of a user until the next of the same processes has gone."""
+    """Delays one message of a user until the next of the same processes has been sent."""
 
     def __init__(self) -> None:
         self._held: list[Packet] = []
@@ -258,7 +258,7 @@ def _every() -> Iterator[Fault]:
 
 
 def fault(name: str) -> Fault:
-    """A fault by its name, in its initial state.
+    """Return a fault by name, in its initial state.
 
     Raises:
         KeyError: there is none of this name.
@@ -270,5 +270,5 @@ def fault(name: str) -> Fault:
 
 
 def names() -> list[str]:
-    """All faults."""
+    """Return the names of all faults."""
     return [fault.name for fault in _every()]

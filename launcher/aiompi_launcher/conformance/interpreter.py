@@ -21,7 +21,7 @@ from aiompi_launcher.conformance.script import Level, Machine, MPIFailure, Scrip
 
 
 class Stdout:
-    """What a script prints and reports goes to standard output at once."""
+    """Writes the output of a script to standard output at once."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -38,7 +38,7 @@ class Stdout:
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that waits for nothing but blocking calls."""
+    """Run a coroutine whose calls block."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -47,7 +47,7 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the interpreter; its exit status."""
+    """Run the interpreter; return the exit status."""
     options = _options().parse_args(words)
     try:
         module = importlib.import_module(options.mpi)
@@ -98,7 +98,7 @@ def _alone(mpi: PythonMpi, path: Path, stdout: Stdout) -> int:
         return 2
     level, _ = finish(run(machine, str(path), stdout))
     stdout.done(str(path))
-    finish(mpi.barrier(mpi.constant("MPI_COMM_WORLD")))  # the next script may send what this one would receive
+    finish(mpi.barrier(mpi.constant("MPI_COMM_WORLD")))  # this script might receive messages of the next one
     return 0 if level <= Level.SKIPPED else 1
 
 

@@ -1,4 +1,4 @@
-"""What the tester has seen and what it objects to."""
+"""Steps that the tester has seen, and deviations that it has found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-_MOST_STEPS: Final = 20_000  # kept of a test or a start-up
+_MOST_STEPS: Final = 20_000  # kept per test or start-up
 _MOST_DEVIATIONS: Final = 500
 
 
@@ -25,7 +25,7 @@ class Deviation:
 
     Attributes:
         rule: its id, such as `I3.7.1-3`.
-        expected, actual: bytes; None where there are none to show.
+        expected, actual: bytes, None if there are none to show.
     """
 
     rule: str
@@ -36,7 +36,7 @@ class Deviation:
 
     @property
     def section(self) -> str:
-        """Of the IMPI document."""
+        """Section of the IMPI document."""
         return self.rule[1:].rpartition("-")[0]
 
     def __str__(self) -> str:
@@ -49,12 +49,12 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that passed.
+    """One command or packet.
 
     Attributes:
-        text: who, to whom, what.
+        text: sender, receiver and kind.
         data: the bytes, without user data.
-        deviations: about it.
+        deviations: found in it.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Step:
 
 
 def show(data: bytes, most: int = 160) -> str:
-    """Bytes in groups of four, as in the document."""
+    """Format bytes in groups of four, as in the document."""
     words = [data[start : start + 4].hex() for start in range(0, min(len(data), most), 4)]
     return " ".join(words) + (f" ... ({len(data)} bytes)" if len(data) > most else "")
 
@@ -73,7 +73,7 @@ class Journal:
     """Steps and deviations since `begin`.
 
     Attributes:
-        on_step: told each step as it is written.
+        on_step: called with each step.
     """
 
     steps: deque[Step] = field(default_factory=lambda: deque(maxlen=_MOST_STEPS))
@@ -83,12 +83,12 @@ class Journal:
     _noted: set[tuple[str, str]] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Forget all, for the next test."""
+        """Clear the journal for the next test."""
         self.steps.clear()
         self.deviations.clear()
 
     def write(self, text: str, data: bytes = b"", deviations: tuple[Deviation, ...] = ()) -> None:
-        """Note a step, and what is wrong with it; a note is made once."""
+        """Record a step with its deviations; each NOTE is recorded once."""
         self.activity += 1
         kept = tuple(deviation for deviation in deviations if self._is_new(deviation))
         step = Step(text, data, kept)
@@ -98,7 +98,7 @@ class Journal:
             self.on_step(step)
 
     def object(self, deviation: Deviation) -> None:
-        """Note a deviation that no single step shows."""
+        """Record a deviation that belongs to no single step."""
         self.write(deviation.problem, deviation.actual or b"", (deviation,))
 
     def _is_new(self, deviation: Deviation) -> bool:

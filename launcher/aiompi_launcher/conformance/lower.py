@@ -13,12 +13,12 @@ from aiompi_launcher.conformance.model.host import Host
 from aiompi_launcher.conformance.model.universe import ProcInfo
 from aiompi_launcher.conformance.wire.packet import ACKNOWLEDGEMENTS, COUNTED, WITH_DATA, Identity, Kind, Packet
 
-_MOST_SHOWN: Final = 3  # messages that have come instead of the one that is due
+_MOST_SHOWN: Final = 3  # unexpected messages that are shown
 
 
 @dataclass
 class _Long:
-    """A long message that comes in: its first packet, and the bytes so far."""
+    """An incoming long message: its first packet, and the bytes so far."""
 
     first: Packet
     received: int
@@ -26,15 +26,15 @@ class _Long:
 
 @dataclass
 class _Pair:
-    """What a process under test and a simulated one have sent each other.
+    """The traffic between a process under test and a simulated one.
 
     Attributes:
-        theirs: synchronous messages of theirs that have no SYNCACK yet, by srqid.
-        answered: those that have one.
-        long: by our drqid.
-        ours: messages of ours by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
-        cancels: CANCELs of ours by srqid: `sent`, `yes`, `no`.
-        started: srqids of long messages whose rest has begun to come.
+        theirs: their synchronous messages without SYNCACK, by srqid.
+        answered: their synchronous messages with SYNCACK, by srqid.
+        long: incoming long messages, by our drqid.
+        ours: our messages, by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
+        cancels: our CANCELs, by srqid: `sent`, `yes`, `no`.
+        started: srqids of long messages whose rest has begun to arrive.
     """
 
     theirs: dict[int, Packet] = field(default_factory=dict)
@@ -55,13 +55,13 @@ def _error(rule: str, problem: str, expected: Packet | None, actual: Packet) -> 
 
 
 class LowerTester:
-    """Looks at all packets of the simulated hosts.
+    """Checks all packets of the simulated hosts.
 
     Args:
-        journal: where it writes.
+        journal: for steps and deviations.
 
     Attributes:
-        may_finish: whether hosts may send FINI yet.
+        may_finish: True if hosts may send FINI.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -73,7 +73,7 @@ class LowerTester:
     # Channels.
 
     def danced(self, host: Host, address: str, word: bytes, accepted: bool) -> None:
-        """A host has connected and said who it is (section 2.3.8)."""
+        """Check a host that has connected and sent its rank (section 2.3.8)."""
         deviations = []
         rank = int.from_bytes(word)
         if len(word) < 4:
@@ -89,7 +89,7 @@ class LowerTester:
         self.journal.write(text, unfinished, (Deviation("I2.4-8", problem, None, unfinished or None),))
 
     def refused(self, host: Host, peer: int, packet: Packet, why: str) -> None:
-        """The model could make nothing of a packet; what is wrong with it has been said when it came."""
+        """Handle a packet that the model rejects; its deviations have been recorded on arrival."""
 
     # Packets.
 
@@ -101,7 +101,7 @@ class LowerTester:
         pair = self._pair(*ranks)
         pair.counted_out += packet.type in COUNTED
         if packet.type in WITH_DATA:
-            pair.cancels.pop(packet.srqid, None)  # an id may be used again
+            pair.cancels.pop(packet.srqid, None)  # an id may be reused
         if packet.type == Kind.DATASYNC:
             pair.ours[packet.srqid] = "sync"
         elif packet.type == Kind.DATA and packet.len == packet.msglen:
@@ -173,7 +173,7 @@ class LowerTester:
                 problem = f"PROTOACK {pair.acks_in} after {pair.counted_out} packets; ackmark is {universe.ackmark}"
                 yield _error("I3.6-3", problem, None, packet)
 
-    # Messages of theirs.
+    # Their messages.
 
     def _check_message(self, host: Host, packet: Packet) -> Iterator[Deviation]:
         limit = host.universe.maxdatalen
@@ -199,7 +199,7 @@ class LowerTester:
         yield from self._check_continuation(host, pair, packet, long)
 
     def _stray(self, pair: _Pair, packet: Packet) -> Deviation:
-        """DATA with pk_len < pk_msglen that continues nothing."""
+        """Check DATA with pk_len < pk_msglen that continues no message."""
         if packet.srqid in pair.theirs:
             return _error("I3.7.2-2", "more of a long message before its SYNCACK", None, packet)
         known = {long.first.srqid: drqid for drqid, long in pair.long.items()}
@@ -252,7 +252,7 @@ class LowerTester:
         elif packet.len < packet.msglen and packet.len != limit:
             yield _note("I3.7.2-7", f"{packet.len} bytes in a first packet; maxdatalen is {limit}", packet)
 
-    # Answers to messages of ours.
+    # Answers to our messages.
 
     def _check_syncack(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
         state = pair.ours.get(packet.srqid)
@@ -292,29 +292,29 @@ class LowerTester:
         elif packet.srqid in pair.started:
             yield _error("I3.7.4-1", "CANCEL of a message whose SYNCACK has come", None, packet)
 
-    # What only the model knows.
+    # Checks that need the model.
 
     def collective(self, comm: Comm, message: Message, expected: Expected) -> None:
-        """A message in a collective context, against what the algorithm prescribes next."""
+        """Check a message in a collective context against the next message of the algorithm."""
         packet = message.packet
         if packet is None:
             return
-        who = f"{expected.operation}: rank {message.lsrank} to rank {comm.rank} on context {message.cid}"
+        subject = f"{expected.operation}: rank {message.lsrank} to rank {comm.rank} on context {message.cid}"
         if message.tag not in expected.tags:
             right = packet.replace(tag=expected.tags[0]).header()
-            problem = f"{who} has tag {message.tag}, not {expected.tags[0]}"
+            problem = f"{subject} has tag {message.tag}, not {expected.tags[0]}"
             self.journal.object(Deviation(expected.rule, problem, right, packet.header()))
         elif message.tag != expected.tags[0]:
             right = packet.replace(tag=expected.tags[0]).header()
             problem = f"{expected.operation} uses tag {message.tag}, as a misprint of the document has it"
             self.journal.object(Deviation(expected.rule, problem, right, packet.header(), Severity.NOTE))
         if expected.length is not None and message.length != expected.length:
-            problem = f"{who} has {message.length} bytes, not {expected.length}"
+            problem = f"{subject} has {message.length} bytes, not {expected.length}"
             right = packet.replace(msglen=expected.length, len=min(expected.length, comm.universe.maxdatalen)).header()
             self.journal.object(Deviation(expected.rule, problem, right, packet.header()))
 
     def matched(self, comm: Comm, message: Message) -> None:
-        """A message of a user that has been received: is it from whom it says?"""
+        """Check the source of a received message of a user."""
         packet = message.packet
         if packet is None or not 0 <= message.lsrank < len(comm.peers):
             return
@@ -324,18 +324,18 @@ class LowerTester:
             self.journal.object(_error("I3.5-11", f"{problem} COMM_WORLD, not {message.source}", right, packet))
 
     def early(self, message: Message, rule: str, problem: str) -> None:
-        """A message that has come before it could be sent."""
+        """Handle a message that arrived before it could be sent."""
         if message.packet is not None:
             self.journal.object(_error(rule, problem, None, message.packet))
 
     def objected(self, rule: str, problem: str) -> None:
-        """The model objects to the contents of a message."""
+        """Record a deviation that the model found in a message."""
         self.journal.object(Deviation(rule, problem))
 
     # At the end.
 
     def left_over(self, hosts: list[Host]) -> None:
-        """After a test: nothing may be left that nobody receives."""
+        """Check after a test that no message is left unreceived."""
         for host in hosts:
             for proc in host.procs.values():
                 for message in proc.unexpected:
@@ -352,7 +352,7 @@ class LowerTester:
         self.journal.object(Deviation(rule, problem, None, packet.header()))
 
     def closed(self, host: Host) -> None:
-        """At the end of a job: have all PROTOACKs come?"""
+        """Check at the end of a job that all PROTOACKs have arrived."""
         for (theirs, ours), pair in self._pairs.items():
             due = pair.counted_out // host.universe.ackmark
             if ours in host.procs and pair.acks_in < due:
@@ -360,7 +360,7 @@ class LowerTester:
                 self.journal.object(Deviation("I3.6-3", problem))
 
     def stuck(self, hosts: list[Host]) -> list[str]:
-        """What the simulated processes wait for when nothing happens any more."""
+        """Describe what the simulated processes wait for after a hang."""
         lines = []
         for host in hosts:
             for proc in host.procs.values():
@@ -418,7 +418,7 @@ def _ranks(host: Host, theirs: Identity, ours: Identity) -> tuple[int, int] | No
 
 
 def _check_ends(host: Host, peer: int, packet: Packet) -> Iterator[Deviation]:
-    """pk_src is a process of the host that sends, pk_dest one of the host that receives (sections 3.2 and 3.5)."""
+    """Check that pk_src is a process of the sending host, pk_dest of the receiving host (sections 3.2 and 3.5)."""
     for name, identity, owner in (("pk_src", packet.src, peer), ("pk_dest", packet.dest, host.info.rank)):
         proc = _find(host, identity)
         if proc is None:
@@ -430,7 +430,7 @@ def _check_ends(host: Host, peer: int, packet: Packet) -> Iterator[Deviation]:
 
 
 def _check_rank(host: Host, packet: Packet) -> Iterator[Deviation]:
-    """pk_lsrank, as far as the communicator is known yet."""
+    """Check pk_lsrank, as far as the communicator is known."""
     source = _find(host, packet.src)
     if packet.cid // 2 or source is None or packet.lsrank == source.rank:
         return
@@ -440,7 +440,7 @@ def _check_rank(host: Host, packet: Packet) -> Iterator[Deviation]:
     )
 
 
-#: fields that do not count, beside pk_reserved (section 3.5)
+#: fields that are not valid, besides pk_reserved (section 3.5)
 _UNUSED: Final = {
     Kind.SYNCACK: ("len", "msglen", "lsrank", "tag", "cid", "seqnum", "count", "dtype"),
     Kind.PROTOACK: ("len", "srqid", "drqid", "msglen", "lsrank", "tag", "cid", "seqnum", "count", "dtype"),

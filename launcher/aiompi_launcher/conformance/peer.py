@@ -16,12 +16,12 @@ from aiompi_launcher.conformance.model.mpi import ModelMpi
 
 
 class Peer:
-    """One client under test, simulated.
+    """A simulated client under test.
 
     Args:
-        part: what it is.
-        mischief: makes it wrong.
-        say: told each line that it prints.
+        part: description of the client.
+        mischief: applies a fault.
+        say: called with each line that it prints.
     """
 
     def __init__(

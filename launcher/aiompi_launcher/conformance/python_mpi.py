@@ -19,7 +19,7 @@ _ERRORS: Final = [name for name in CONSTANTS if name.startswith("MPI_ERR_")]
 
 
 def _sending(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The call of this name, one of those that send a message."""
+    """Return the call of this name, one of those that send a message."""
 
     async def send(self: PythonMpi, memory: Memory, count: int, datatype: Any, dest: int, tag: int, comm: Any) -> Any:
         return getattr(comm, name)(self._spec(memory, count, datatype), dest, tag)
@@ -43,8 +43,8 @@ class PythonMpi:
         for method in {signature.method for signature in CALLS.values()} & set(dir(self)):
             setattr(self, method, self._guarded(getattr(self, method)))
 
-    def told(self, simulated: frozenset[int]) -> None:
-        """Which ranks of COMM_WORLD are simulated."""
+    def set_simulated(self, simulated: frozenset[int]) -> None:
+        """Set the ranks of COMM_WORLD that are simulated."""
         self._simulated = simulated
 
     def constant(self, name: str) -> Any:
@@ -62,7 +62,7 @@ class PythonMpi:
         return getattr(self._mpi, own)
 
     def _guarded(self, method: Any) -> Any:
-        """A call whose exceptions are return codes."""
+        """Wrap a call: turn exceptions into return codes."""
 
         async def guarded(*args: Any) -> Any:
             try:
@@ -83,7 +83,7 @@ class PythonMpi:
     # Buffers.
 
     def _spec(self, memory: Memory, count: int, datatype: Any) -> list[Any]:
-        """A buffer as mpi4py takes it, inside the variable."""
+        """Return a buffer in mpi4py's form, inside the variable."""
         if datatype == self._mpi.DATATYPE_NULL or count < 0:
             return [memory.view, count, datatype]
         _, extent = datatype.Get_extent()
@@ -101,7 +101,7 @@ class PythonMpi:
         return [memory.view, (counts[:size], places[:size]), datatype]
 
     def _left(self, request: Any) -> Any:
-        """What a handle is after its request is complete."""
+        """Return the value of a handle after its request is complete."""
         return request if isinstance(request, self._mpi.Prequest) else self._mpi.REQUEST_NULL
 
     # Point to point.
@@ -416,7 +416,7 @@ class PythonMpi:
         value = None if key is None else comm.Get_attr(key)
         return (0, 0) if value is None else (int(value), 1)
 
-    # The rest.
+    # Other calls.
 
     async def wtime(self) -> float:
         return float(self._mpi.Wtime())
@@ -425,14 +425,14 @@ class PythonMpi:
         return int(rank in self._simulated)
 
     async def test_set(self, name: str, value: int) -> None:
-        """Only simulated processes change their ways."""
+        """Do nothing: TEST_set affects only simulated processes."""
 
     async def test_get(self, name: str) -> int:
         return 0
 
 
 def _compose(invec: Any, inoutvec: Any, datatype: Any) -> None:
-    """TEST_COMPOSE on pairs of ints: x -> a x + b after the other."""
+    """Apply TEST_COMPOSE to pairs of ints: compose maps x -> a x + b."""
     left, right = memoryview(invec).cast("B"), memoryview(inoutvec).cast("B")
     for start in range(0, len(right), 8):
         (a, b), (c, d) = struct.unpack_from("2i", left, start), struct.unpack_from("2i", right, start)

@@ -1,4 +1,4 @@
-"""Results of tests, and how they are kept: text, JSON, JUnit XML (section 5.1)."""
+"""Results of tests, as text, JSON and JUnit XML (section 5.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiompi_launcher.conformance.journal import Deviation, Severity, Step
 
 
 class Verdict(enum.Enum):
-    """How a test ended."""
+    """Outcome of a test."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -24,9 +24,9 @@ class Result:
     """The result of a test.
 
     Attributes:
-        reason: in one line.
+        reason: one line.
         reports: what the simulated processes reported, in order.
-        steps: packets that passed; kept of tests that did not pass.
+        steps: packets; kept for tests that did not pass.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Result:
 
 
 def as_text(results: list[Result]) -> str:
-    """For people: one line a test, and what is behind each that did not pass."""
+    """Return a text: one line per test, with details of those that did not pass."""
     return "".join(map(details, results)) + summary(results) + "\n"
 
 
 def details(result: Result) -> str:
-    """One result as text."""
+    """Return one result as text."""
     lines = [f"{result.verdict.name:13} {result.name:36} {result.reason}".rstrip()]
     if result.verdict is not Verdict.PASS:
         lines += [f"    {report}" for report in result.reports]
@@ -58,14 +58,14 @@ def details(result: Result) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    """The numbers in one line."""
+    """Return the counts in one line."""
     counts = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
     numbers = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
     return f"{len(results)} tests: {numbers}"
 
 
 def as_dict(result: Result) -> dict[str, Any]:
-    """A result as JSON has it."""
+    """Return a result in JSON types."""
     return {
         "name": result.name,
         "group": result.group,
@@ -103,7 +103,7 @@ def as_json(results: list[Result]) -> str:
 
 
 def as_junit(results: list[Result]) -> str:
-    """JUnit XML; indeterminate tests are skipped ones there."""
+    """Return JUnit XML, with indeterminate tests as skipped."""
     failures = sum(result.verdict is Verdict.FAIL for result in results)
     skipped = sum(result.verdict is Verdict.INDETERMINATE for result in results)
     counts = {"tests": str(len(results)), "failures": str(failures), "skipped": str(skipped), "errors": "0"}
@@ -124,5 +124,5 @@ def as_junit(results: list[Result]) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML has no control characters."""
+    """Replace control characters, which XML does not allow."""
     return "".join(character if character >= " " or character in "\n\t" else "?" for character in text)

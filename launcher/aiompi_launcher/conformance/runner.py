@@ -1,4 +1,4 @@
-"""Runs many tests: a job for each setup that they need, and a new one after a test that broke its job (section 5.4)."""
+"""Runs tests: one job per setup, and a new job after a test that broke its job (section 5.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Body = Callable[[Session], Awaitable[list[Result]]]
 
 
 def plan(setup: Setup, scripts: Iterable[Script]) -> list[tuple[Setup, list[Script]]]:
-    """Scripts by the setup that they need, in the order in which setups first occur.
+    """Group scripts by setup, in the order in which setups first occur.
 
     Raises:
         SetupError: a script needs what there is not.
@@ -37,9 +37,9 @@ class Runner:
 
     Args:
         template: command of a client, with placeholders.
-        limits: how long to wait.
-        on_result: told each result as soon as it is there.
-        say: told the lines that simulated processes report and commands print.
+        limits: time limits.
+        on_result: called with each result.
+        say: called with the output of simulated processes and commands.
     """
 
     template: Sequence[str]
@@ -48,7 +48,7 @@ class Runner:
     say: Callable[[str], None] = lambda _: None
 
     async def run(self, setup: Setup, scripts: Iterable[Script]) -> list[Result]:
-        """Run tests, each job with its start-up and its shutdown, which are results, too."""
+        """Run tests; start-up and shutdown of each job yield results, too."""
         results: list[Result] = []
         for needed, part in plan(setup, scripts):
             left = list(part)
@@ -57,14 +57,14 @@ class Runner:
                 results += done
                 names = {result.name for result in done}
                 rest = [script for script in left if script.name not in names]
-                if len(rest) == len(left):  # not even the first one could be run
+                if len(rest) == len(left):  # the first one could not be run
                     results += [self._tell(_not_run(script, done)) for script in left]
                     break
                 left = rest
         return results
 
     async def startup_only(self, setup: Setup) -> list[Result]:
-        """The start-up and the end of a job, without scripts."""
+        """Run start-up and shutdown of a job, without scripts."""
         return await self._with_job(setup, ["--startup-only"], self._ends_at_once)
 
     async def _job(self, setup: Setup, scripts: list[Script]) -> list[Result]:
@@ -76,7 +76,7 @@ class Runner:
     async def _with_job(self, setup: Setup, more: list[str], body: Body) -> list[Result]:
         session = Session(setup, self.limits, self.say)
         commands: list[Command] = []
-        patience = 0.0  # when this is interrupted
+        patience = 0.0  # if this is interrupted
         try:
             address = await session.open()
             for client in setup.under_test:
@@ -113,7 +113,7 @@ class Runner:
 
 
 async def _started(session: Session, commands: list[Command]) -> Result:
-    """The start-up, which is over when a command has ended without it."""
+    """Run the start-up; it fails if a command ends before it is complete."""
     watches = [asyncio.create_task(command.gone()) for command in commands]
     first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for watch in watches:

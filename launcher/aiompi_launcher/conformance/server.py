@@ -15,7 +15,7 @@ _PATIENCE = 30.0  # seconds for authentication
 
 
 class _Drop(Exception):
-    """A client has broken the protocol: its connection is closed."""
+    """A client has broken the protocol; its connection is closed."""
 
     def __init__(self, rule: str, problem: str, expected: bytes | None = None, actual: bytes | None = None) -> None:
         super().__init__(problem)
@@ -23,7 +23,7 @@ class _Drop(Exception):
 
 
 class _Connection:
-    """The conversation with one client."""
+    """The connection of one client."""
 
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.server = server
@@ -35,7 +35,7 @@ class _Connection:
         self.done = False
 
     def passed(self, label: int) -> bool:
-        """Whether the client has submitted a label, or will not."""
+        """Return True if the client has submitted a label, or will not."""
         return self.done or (bool(self.labels) and max(self.labels) >= label)
 
     def note(self, text: str, data: bytes = b"", *deviations: Deviation) -> None:
@@ -53,7 +53,7 @@ class _Connection:
             raise _Drop("I2.3.7-4", f"{self.name} closed its connection before {what}", None, partial) from None
 
     async def _command(self, what: str) -> tuple[int, bytes, bytes]:
-        """Code, payload, and all bytes of the next command that is known."""
+        """Return code, payload and all bytes of the next known command."""
         while True:
             header = await self._read(8, what)
             code, length = struct.unpack(">II", header)
@@ -69,7 +69,7 @@ class _Connection:
             problem = f"{self.name} sends {COMMAND_NAMES[code]} where {COMMAND_NAMES[wanted]} is due"
             raise _Drop(rule, problem, None, data)
 
-    # The conversation.
+    # Steps of the start-up.
 
     async def hold(self) -> None:
         async with asyncio.timeout(_PATIENCE):
@@ -173,7 +173,7 @@ class _Connection:
                 yield Deviation("I1.2.3-2", problem, right, identifier, Severity.NOTE)
 
     def _elements(self, per: str) -> int:
-        """How many elements a label of this client has, from what it has said before."""
+        """Return the number of elements of a label of this client, from its earlier labels."""
         if per == "client":
             return 1
         count = self.labels.get(0x1100 if per == "host" else 0x1200, b"")
@@ -202,21 +202,21 @@ class _Connection:
         if not self.server.may_finish:
             deviations.append(Deviation("I2.4-6", f"{self.name} sends FINI before the job is over", None, data))
         self.note("> FINI", data, *deviations)
-        await self.server.started.wait()  # others may still be on their way
+        await self.server.started.wait()  # other clients may still be joining
 
 
 class Server:
     """An IMPI server for one job.
 
     Args:
-        clients: their number.
-        journal: where each step is written.
-        key: IMPI_AUTH_KEY; None: IMPI_AUTH_NONE.
+        clients: number of clients.
+        journal: for steps and deviations.
+        key: IMPI_AUTH_KEY, None for IMPI_AUTH_NONE.
 
     Attributes:
-        started: set when the start-up is over, and DONE has been sent to all.
-        failed: becomes the reason when a client ends before its time, after it has joined.
-        may_finish: whether clients may send FINI yet.
+        started: set once DONE has been sent to all.
+        failed: set to the reason if a client that has joined ends early.
+        may_finish: True if clients may send FINI.
     """
 
     def __init__(self, clients: int, journal: Journal, key: int | None = None) -> None:
@@ -233,11 +233,11 @@ class Server:
         self._sent: set[int] = set()
 
     async def start(self, host: str, port: int = 0) -> None:
-        """Listen; `address` says where."""
+        """Listen on `address`."""
         self.address = await self._listener.start(host, port)
 
     def close(self) -> None:
-        """Close everything as it is."""
+        """Close everything at once."""
         self._listener.close()
         for task in self._tasks:
             task.cancel()
@@ -248,7 +248,7 @@ class Server:
         await settle()
 
     async def ended(self) -> None:
-        """Wait until all clients have sent FINI, or have gone."""
+        """Wait until all clients have sent FINI or disconnected."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -270,7 +270,7 @@ class Server:
             connection.writer.close()
 
     def _lose(self, connection: _Connection, why: str) -> None:
-        """A client that breaks off before the job is complete leaves its rank to another one."""
+        """Free the rank of a client that disconnects before all clients have joined."""
         if connection.rank < 0:
             return
         if not self.joined and not connection.labels:
@@ -279,7 +279,7 @@ class Server:
             self.failed.set_result(why)
 
     def refuses(self, rank: int) -> str:
-        """Why a client rank cannot be taken; empty: it can."""
+        """Return why a client rank cannot be taken; empty if it can."""
         if not 0 <= rank < self.clients:
             return f"there is no client rank {rank} among {self.clients} clients"
         return f"client rank {rank} is taken" if rank in self._ranks else ""
@@ -289,7 +289,7 @@ class Server:
         return len(self._ranks) == self.clients
 
     def join(self, connection: _Connection) -> None:
-        """A client has its rank; when all have, they are told how many they are."""
+        """Register a client; once all have joined, send them their number."""
         self._ranks[connection.rank] = connection
         if self.joined:
             answer = command(startup.IMPI, struct.pack(">I", self.clients))
@@ -300,7 +300,7 @@ class Server:
         return [self._ranks[rank] for rank in sorted(self._ranks)]
 
     def distribute(self) -> None:
-        """Send each label to all as soon as every client has submitted it, or will not (section 2.3.5)."""
+        """Send each label to all once every client has submitted it, or will not (section 2.3.5)."""
         if not self.joined:
             return
         members = self._members()

@@ -1,4 +1,4 @@
-"""The test manager: one job with simulated processes, in which tests are run (sections 5.1, 5.3 and 5.4)."""
+"""The test manager: runs tests in one job with simulated processes (sections 5.1, 5.3 and 5.4)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from aiompi_launcher.conformance.script import Level, Machine, MPIFailure, Scrip
 from aiompi_launcher.conformance.server import Server
 from aiompi_launcher.conformance.setup import Setup
 
-_LOOKS: Final = 4  # during the time in which something is to happen
+_LOOKS: Final = 4  # checks during a time limit
 _STARTING: Final = 3  # times as long for the first message
 EXIT: Final = Script("exit", "{ exit_interpreter(); }", "Ends the interpreters.", ("I5.3-1",), {}, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the tester waits.
+    """Time limits of the tester.
 
     Attributes:
-        startup: seconds until all clients have come.
+        startup: seconds until all clients have joined.
         quiet: seconds without any packet after which a test, or the end of a job, hangs; three times that at the
             beginning, when hosts are there and their processes are still starting.
     """
@@ -42,7 +42,7 @@ class Limits:
 
 
 class _Desk:
-    """The output of a simulated process: goes to the people at once."""
+    """Passes the output of a simulated process on at once."""
 
     def __init__(self, rank: int, say: Callable[[str], None]) -> None:
         self._rank = rank
@@ -59,13 +59,13 @@ class Session:
     """A job of the tester.
 
     Args:
-        setup: its parts.
-        limits: how long to wait.
-        say: told each line that a simulated process reports, at once.
+        setup: its clients, hosts and processes.
+        limits: time limits.
+        say: called with each line that a simulated process reports.
 
     Attributes:
-        journal: what passes.
-        broken: why no test can be run any more; empty while one can.
+        journal: steps and deviations.
+        broken: why no more tests can be run; empty if they can.
     """
 
     def __init__(self, setup: Setup, limits: Limits | None = None, say: Callable[[str], None] = lambda _: None) -> None:
@@ -84,7 +84,7 @@ class Session:
     # Start-up.
 
     async def open(self) -> tuple[str, int]:
-        """Start the server, if it is ours; the address to which clients under test connect."""
+        """Start the server, if it is ours; return the address for clients under test."""
         if self.setup.server is not None:
             return self.setup.server
         self._server = Server(self.setup.total, self.journal, self.setup.key)
@@ -92,10 +92,10 @@ class Session:
         return self._server.address
 
     async def start(self, gone: asyncio.Future[str] | None = None) -> Result:
-        """Wait until all clients have come and all channels are up; the start-up is a test of its own.
+        """Wait until all clients have joined and all channels are open; return the result of the start-up.
 
         Args:
-            gone: becomes the reason when there is nobody left to wait for.
+            gone: set to the reason if a client under test has ended.
         """
         begun = time.monotonic()
         try:
@@ -127,7 +127,7 @@ class Session:
         self._begin()
 
     def _outcome(self, name: str, begun: float, rules: tuple[str, ...]) -> Result:
-        """The result of a start-up or a shutdown, which no script judges."""
+        """Return the result of a start-up or a shutdown."""
         errors = self.journal.errors
         failed = bool(errors) or bool(self.broken)
         reason = f"{errors[0].rule}: {errors[0].problem}" if errors else self.broken
@@ -145,7 +145,7 @@ class Session:
         for host in self.hosts:
             for rank, proc in host.procs.items():
                 self._mpis[rank] = ModelMpi(proc, controls=True)
-                self._mpis[rank].told(simulated)
+                self._mpis[rank].set_simulated(simulated)
 
     def _break(self, why: str) -> None:
         self.broken = self.broken or why
@@ -171,7 +171,7 @@ class Session:
     # Tests.
 
     async def first_test(self) -> Result:
-        """The test that is built into the interpreter: are scripts delivered at all?"""
+        """Run the test that is built into the interpreter, which checks the delivery of scripts."""
         script = Script(delivery.FIRST_TEST, "", "Delivers texts.", ("I5.3-3",), {}, ())
         for number, length in enumerate(delivery.PATTERN_LENGTHS):
             patience = 1 if number else _STARTING
@@ -208,7 +208,7 @@ class Session:
             verdict, reason = self._hung(why, running, answered)
             await abandon(task)
         else:
-            if script is not EXIT:  # after which the barrier of MPI_Finalize may already come
+            if script is not EXIT:  # the barrier of MPI_Finalize may follow it
                 self._lower.left_over(self.hosts)
             verdict, reason = self._judge(task)
         return Result(
@@ -225,7 +225,7 @@ class Session:
     async def _perform(
         self, parcel: Delivery, script: Script | None, running: dict[int, Machine], answered: set[int]
     ) -> tuple[Level, bool]:
-        """Deliver, run in all simulated processes, shake hands."""
+        """Deliver a script, run it in all simulated processes, and end the test."""
         line = Line(self._mpis[self.master])
         for rank in self.others:
             await line.deliver(parcel, rank)
@@ -259,12 +259,12 @@ class Session:
         self._say(line)
 
     async def _watch(self, task: asyncio.Future[Any], patience: int = 1) -> str:
-        """Wait for the end of something, or of all movement; why it does not end, or nothing."""
+        """Wait for a task; return why it does not end, or an empty string."""
         lost: set[asyncio.Future[Any]] = {host.lost for host in self.hosts}
         if self._server is not None:
             lost.add(self._server.failed)
         quiet = patience * self.limits.quiet
-        looks = 0  # since something has happened
+        looks = 0  # checks without any progress
         while not task.done():
             if looks == _LOOKS:
                 return f"nothing has happened for {quiet:g} s"
@@ -305,7 +305,7 @@ class Session:
             return Verdict.FAIL, failures[0] if failures else "a process under test reports failure"
         if level is Level.INDETERMINATE:
             return Verdict.INDETERMINATE, "an error in the script; see the reports"
-        if passed or level is Level.NOTHING:  # what processes under test report stays with them
+        if passed or level is Level.NOTHING:  # reports of processes under test are in their own output
             return Verdict.PASS, ""
         skipped = [report for report in self._reports if "Test skipped" in report]
         return Verdict.INDETERMINATE, skipped[0] if skipped else "a process under test has skipped the test"
@@ -313,13 +313,13 @@ class Session:
     # The end.
 
     async def finish(self) -> Result:
-        """End the interpreters, and the job as all jobs end; the shutdown is a test of its own."""
+        """End the interpreters and the job; return the result of the shutdown."""
         self._allow_the_end()
         result = await self.run(EXIT)
         return result if self.broken else await self._finalize("shutdown")
 
     async def startup_only(self) -> Result:
-        """After `start`: all processes end at once (section 5.1)."""
+        """End all processes right after `start` (section 5.1)."""
         self._allow_the_end()
         return await self._finalize("start-up only")
 
@@ -349,7 +349,7 @@ class Session:
             await self._server.ended()
 
     async def close(self) -> None:
-        """Close everything as it is, also when this is cancelled."""
+        """Close everything at once, even if cancelled."""
         for client in self._clients:
             client.close()
         if self._server is not None:
@@ -360,7 +360,7 @@ class Session:
 
 
 async def abandon(task: asyncio.Future[Any]) -> None:
-    """Cancel something whose outcome nobody wants any more."""
+    """Cancel a task and ignore its outcome."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():

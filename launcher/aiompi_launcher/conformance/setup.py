@@ -1,4 +1,4 @@
-"""What a job of the tester consists of (section 5.1)."""
+"""The setup of a job of the tester (section 5.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from aiompi_launcher.conformance.model.client import Part
 from aiompi_launcher.conformance.wire.startup import MOST_CLIENTS
 
-#: what a script may ask for in its comment: `Setup: hiwater=1 clients=5`
+#: parameters that a script may set in its comment: `Setup: hiwater=1 clients=5`
 _ADJUSTABLE: Final = (
     "clients",
     "hosts",
@@ -26,11 +26,11 @@ _ADJUSTABLE: Final = (
 
 
 class SetupError(Exception):
-    """The parts make no job; the message says why."""
+    """The parameters do not make a job; the message says why."""
 
 
 def _is_own(address: str) -> bool:
-    """Whether simulated hosts can give this address to others."""
+    """Return True if simulated hosts can publish this address."""
     try:
         return not ipaddress.IPv4Address(address).is_unspecified
     except ValueError:
@@ -38,7 +38,7 @@ def _is_own(address: str) -> bool:
 
 
 def check_port(port: int) -> None:
-    """Check the number of a port; 0 stands for any.
+    """Check a port number; 0 stands for any port.
 
     Raises:
         SetupError: there is no such port.
@@ -49,18 +49,19 @@ def check_port(port: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The job that a test needs.
+    """The setup of a job.
 
     Attributes:
-        clients: simulated ones.
-        hosts: of each simulated client.
-        procs: of each simulated host.
+        clients: number of simulated clients.
+        hosts: number of hosts of each simulated client.
+        procs: number of processes of each simulated host.
         first: client rank of the first simulated client; the others follow.
-        iut_clients: clients of the implementation under test.
-        iut_procs: of each of these; told to people and commands, what counts is what the clients say.
-        key: IMPI_AUTH_KEY; None: IMPI_AUTH_NONE.
-        address: IPv4 address on which server and simulated hosts are.
-        port: of the server; 0: any.
+        iut_clients: number of clients under test.
+        iut_procs: number of processes of each client under test, for commands and messages; the labels of the clients
+            decide.
+        key: IMPI_AUTH_KEY, None for IMPI_AUTH_NONE.
+        address: IPv4 address of server and simulated hosts.
+        port: port of the server, 0 for any.
         server: (host, port) of a server elsewhere; None: the tester's own.
         crossover, max_linear: -1: the default. They and the rest are what the simulated clients announce.
     """
@@ -101,21 +102,21 @@ class Setup:
 
     @property
     def total(self) -> int:
-        """Clients of the job."""
+        """Number of clients of the job."""
         return self.clients + self.iut_clients
 
     @property
     def simulated(self) -> list[int]:
-        """Client ranks of the simulated ones."""
+        """Client ranks of the simulated clients."""
         return list(range(self.first, self.first + self.clients))
 
     @property
     def under_test(self) -> list[int]:
-        """Client ranks of the others."""
+        """Client ranks of the clients under test."""
         return [rank for rank in range(self.total) if rank not in self.simulated]
 
     def adjusted(self, changes: dict[str, int]) -> Setup:
-        """The same with what a script asks for.
+        """Return a copy with the parameters of a script.
 
         Raises:
             SetupError: it asks for something that there is not.
@@ -126,7 +127,7 @@ class Setup:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     def part(self, rank: int) -> Part:
-        """What the simulated client of a rank is.
+        """Return the description of a simulated client.
 
         On loopback each host has an address of its own, because an acceptor may tell hosts apart by it.
         """

@@ -1,7 +1,7 @@
 """Ranks that are forked from one process, as by the start method "forkserver" of multiprocessing.
 
-The code of Python lies at the same addresses in all of them, which differ from job to job. So where ranks take turns on
-a core, what the processor has learned of the branches of one holds for the others.
+Python's code has the same addresses in all of them. So if ranks share a core, what its branch predictor has learned
+from one rank is valid for the others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LIMIT: Final = 32
 
 
 class ForkServer:
-    """What starts the ranks of one program.
+    """Starts the ranks of one program.
 
     Args:
-        words: the program, as on Python's command line.
+        words: program and arguments, as on Python's command line.
         directory: working directory, None for the launcher's.
         environ: the environment of the ranks.
     """
@@ -42,8 +42,8 @@ class ForkServer:
         """Start a rank.
 
         Args:
-            descriptors: standard input, output and error, of the same kinds for all; the caller closes its copies.
-            variables: what is in its environment beside that of all.
+            descriptors: standard input, output and error, of equal kinds for all ranks; the caller closes its copies.
+            variables: additional environment variables of this rank.
 
         Raises:
             OSError: it cannot be started.
@@ -55,7 +55,7 @@ class ForkServer:
             socket.send_fds(self._socket, [message], descriptors)
             answer = int(self._socket.recv(_LIMIT))
         except (OSError, ValueError):
-            raise OSError(f"the process that it is to be forked from has ended with status {self.close()}") from None
+            raise OSError(f"the fork server has ended with status {self.close()}") from None
         if answer < 0:
             raise OSError(-answer, os.strerror(-answer))
         return Process(answer)
@@ -78,10 +78,10 @@ class ForkServer:
         return ours
 
     def close(self) -> int:
-        """Start no more of them; to be called while orphans are adopted: they become children of this process.
+        """End the fork server. Call it within `adopting`, so that the ranks become children of this process.
 
         Returns:
-            The exit status of the process that they were forked from, 0 if there was none.
+            The exit status of the fork server, 0 if it was not started.
         """
         if self._socket is None:
             return 0
@@ -91,10 +91,10 @@ class ForkServer:
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """A block in which processes whose parent ends become children of this one.
+    """Context manager in which orphaned descendants become children of this process.
 
     Raises:
-        OSError: the kernel does not do that.
+        OSError: the kernel does not support it.
     """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):

@@ -1,10 +1,10 @@
-"""The process that ranks of one Python program are forked from; run by `forked`.
+"""The process from which the ranks of one Python program are forked; started by `forked`.
 
     forkserver.py DESCRIPTOR [-m MODULE | PROGRAM] [ARGUMENT ...]
 
-Each message that comes through the socket makes a rank: it brings the three descriptors that the rank has as its
-standard ones, and `NAME=VALUE` of what is in its environment alone. The answer is the number of its process, or minus
-an errno. Little is imported before the fork, so that a program finds what it would find in a Python of its own.
+Each message on the socket starts a rank. It carries the three standard descriptors of the rank, and `NAME=VALUE` of its
+additional environment variables. The answer is the process id of the rank, or minus an errno. Little is imported before
+the fork, so that a program finds the modules that it would find in a new Python process.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any, Final
 from aiompi import program as programs
 from aiompi.program import Program
 
-#: bytes of a message, at most
+#: most bytes of a message
 _LIMIT: Final = 4096
 _DESCRIPTORS: Final = 3
-_USAGE: Final = "this is started by aiompi-launch, for a program"
-#: whose frames are between Python and the program
+_USAGE: Final = "aiompi-launch starts this module to run a program"
+#: files whose frames are between Python and the program
 _OURS: Final = frozenset({__file__, programs.__file__})
 _show_all = sys.excepthook
 
 
 def become_ranks(sock: socket.socket) -> None:
-    """Fork a rank for each message; returns in the ranks, and never otherwise."""
+    """Fork a rank for each message; returns only in the ranks."""
     while True:
         message, descriptors, *_ = socket.recv_fds(sock, _LIMIT, _DESCRIPTORS)
         if not message:
@@ -44,7 +44,7 @@ def become_ranks(sock: socket.socket) -> None:
                 sock.close()
                 _be_rank(os.fsdecode(message), descriptors)
                 return
-            with contextlib.suppress(OSError):  # it may have done it itself, and ended
+            with contextlib.suppress(OSError):  # the rank may have done it itself, and ended
                 os.setpgid(pid, pid)
             sock.send(b"%d" % pid)
         for descriptor in descriptors:
@@ -63,7 +63,7 @@ def _be_rank(variables: str, descriptors: list[int]) -> None:
 
 
 def _reopen_input() -> None:
-    """Make sys.stdin what Python makes of standard input: it was made of another one."""
+    """Recreate sys.stdin for the standard input of the rank, as Python does at its start."""
     before: Any = sys.stdin
     raw: Any = io.FileIO(0, closefd=False)
     raw.name = before.name
@@ -75,14 +75,14 @@ def _reopen_input() -> None:
 
 
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Show an exception as if there were nothing between Python and the program."""
+    """Print an exception without the frames between Python and the program."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename in _OURS:
         traceback = traceback.tb_next
     _show_all(kind, error.with_traceback(traceback), traceback)
 
 
 def main(descriptor: str, *words: str) -> None:
-    """Become ranks that run a program."""
+    """Fork ranks that run a program."""
     sys.orig_argv = [sys.executable, *words]
     become_ranks(socket.socket(fileno=int(descriptor)))
     sys.excepthook = sys.__excepthook__ = _show

@@ -1,6 +1,6 @@
-"""Starting all ranks of a job: what each finds in its environment and in its descriptors 0, 1 and 2.
+"""Starts all ranks of a job, with their environment and their descriptors 0, 1 and 2.
 
-No event loop is needed, so that the ranks start while the launcher still imports its own.
+No event loop is needed, so the ranks start while the launcher still imports asyncio.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiompi_launcher.spawn.local import Process, execute
 EXIT_CANNOT_EXECUTE: Final = 126
 EXIT_NOT_FOUND: Final = 127
 
-#: starts a rank with its standard descriptors and what is in its environment alone
+#: starts a rank with its standard descriptors and its additional environment variables
 Starter: TypeAlias = Callable[[Sequence[int], Mapping[str, str]], Process]
 
 
@@ -31,10 +31,10 @@ class RankProcess:
 
     Attributes:
         process: its process.
-        stdout: read end of its standard output, -1 if that goes to a file.
-        stderr: the same for standard error.
-        errors: file that standard error goes to, if it does.
-        terminal_input: write end of its standard input if the launcher reads the terminal for it, else -1.
+        stdout: read end of its standard output, -1 if it goes to a file.
+        stderr: read end of its standard error, -1 if it goes to a file.
+        errors: file of its standard error; empty if it goes to a pipe.
+        terminal_input: write end of its standard input if the launcher reads the terminal for the rank, else -1.
     """
 
     process: Process
@@ -68,13 +68,13 @@ def start_ranks(
 
     Args:
         spec: the job.
-        variables: environment variables that are the same for all ranks.
+        variables: environment variables of all ranks.
         on_start: called with the process group of each rank as soon as it exists.
         first: number of the first rank in its world.
-        size: of the world, 0 when there is nothing else in it.
+        size: of the world, 0 if it has no other ranks.
 
     Returns:
-        The running ranks, and why the next one could not be started.
+        The running ranks, and the error of the next one, if any.
     """
     started: list[RankProcess] = []
     common = {**variables, control.ENV_SIZE: str(size or spec.size)}
@@ -104,23 +104,23 @@ def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
 
 
 def _forks(program: Program) -> bool:
-    """Whether ranks of a program are forked from one process: several that Python runs, as this one runs."""
+    """Return True if the ranks of a program are forked from one process: several ranks of a Python program."""
     plain = not any(name.startswith("PYTHON") for name in program.environ) and not sys.flags.safe_path
     return plain and program.count > 1 and sys.platform == "linux" and bool(_words(program))
 
 
 def _words(program: Program) -> tuple[str, ...]:
-    """What Python is told to run; empty if the program is another."""
+    """Return Python's arguments for a Python program; empty for other programs."""
     if program.argv[0].endswith(".py"):
         return program.argv
     return program.argv[1:] if program.argv[:2] == MODULE else ()
 
 
 def _starter(program: Program, environ: Mapping[str, str], stack: contextlib.ExitStack) -> Starter:
-    """What starts the ranks of a program, until the stack is closed."""
+    """Return the function that starts the ranks of a program, until the stack is closed."""
     words = _words(program)
     if words and words[0] != "-m":
-        os.stat(os.path.join(program.directory or "", words[0]))  # not each rank need find out that it is missing
+        os.stat(os.path.join(program.directory or "", words[0]))  # one error if it is missing, not one per rank
     if _forks(program):
         server = ForkServer(words, directory=program.directory, environ=environ)
         stack.callback(server.close)
@@ -156,7 +156,7 @@ def _stdin(wanted: bool, ours: list[int], theirs: list[int]) -> tuple[int, int]:
     if not wanted:
         theirs.append(os.open(os.devnull, os.O_RDONLY))
         return theirs[-1], -1
-    if not os.isatty(0):  # whatever it is, the rank can read it itself
+    if not os.isatty(0):  # the rank can read it itself
         return 0, -1
     read_end, write_end = os.pipe()
     theirs.append(read_end)

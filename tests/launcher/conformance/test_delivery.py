@@ -50,7 +50,7 @@ class Process:
     def constant(self, name: str) -> Any:
         return -1 if name == "MPI_ANY_SOURCE" else name
 
-    def told(self, simulated: frozenset[int]) -> None:
+    def set_simulated(self, simulated: frozenset[int]) -> None:
         self.simulated = simulated
 
     async def comm_rank(self, comm: Any) -> int:

@@ -70,7 +70,7 @@ class Endpoints:
 
     @property
     def head(self) -> int:
-        """Who of my client talks to the others."""
+        """The rank of my client that communicates with the other clients."""
         return self.rank((self.comm.number(self.comm.rank) - self.shift) % self.count)
 
     def others(self) -> list[int]:

@@ -60,7 +60,7 @@ class ModelMpi(PointToPoint):
         self._own = Comm(proc, 2**64, [proc.rank])  # outside the numbering, and never on a channel
         self._constants = _SHARED | {"MPI_COMM_WORLD": self.world, "MPI_COMM_SELF": self._own}
 
-    def told(self, simulated: frozenset[int]) -> None:
+    def set_simulated(self, simulated: frozenset[int]) -> None:
         """Which ranks of COMM_WORLD are simulated."""
         self._simulated = simulated
 

@@ -1,7 +1,7 @@
 """The language of the test scripts, a small subset of C (IMPI 0.0, section 5.3).
 
 `parse` makes a program of a source text, or tells line and column of what is wrong; `Machine` runs it, with the MPI
-calls of whoever runs it. A script reaches nothing but its own variables, the calls of the table, and its output.
+calls that its runner provides. A script reaches nothing but its own variables, the calls of the table, and its output.
 """
 
 from aiompi_launcher.conformance.script.errors import MPIFailure as MPIFailure

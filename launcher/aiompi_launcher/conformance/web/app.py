@@ -38,7 +38,7 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-#: waiting for a person who starts something by hand
+#: time limits while the user starts a command by hand
 PATIENT: Final = Limits(startup=15 * 60.0, quiet=15.0)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -81,7 +81,7 @@ class Tool:
             await socket.close()
         await self._bench.close()
 
-    # Who may come in.
+    # Access control.
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:

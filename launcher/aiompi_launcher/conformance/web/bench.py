@@ -1,4 +1,4 @@
-"""What stands behind the page: one job at a time, and everything that happens told to all who look at it."""
+"""State behind the page: runs one job at a time, and sends all events to every open page."""
 
 from __future__ import annotations
 
