@@ -419,7 +419,7 @@ async def test_example_3_16(comm: Intracomm) -> None:
 @pytest.mark.spec("S3.8-1", "S3.8-3", "S3.8-4", "S3.8-5", "S3.8-7")
 @on_ranks(3)
 async def test_example_3_17(comm: Intracomm) -> None:
-    """A blocking probe tells who has sent, and so with what type to receive."""
+    """A blocking probe returns the source, which determines the type of the receive."""
     i, x = np.zeros(1, np.int32), np.zeros(1, np.float32)
     if comm.rank == 0:
         await comm.Send([np.array([42], np.int32), 1, INTEGER], dest=2, tag=0)

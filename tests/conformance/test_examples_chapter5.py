@@ -31,7 +31,7 @@ def ints(*values: int) -> np.ndarray[Any, Any]:
 @pytest.mark.spec("S5.4.1-1", "S5.2.4-1")
 @on_ranks(5)
 async def test_example_5_5_1a(comm: Intracomm) -> None:
-    """Current practice: each process tells who it is."""
+    """Current practice: each process prints its rank."""
     told = f"{comm.Get_rank()} of {comm.Get_size()}"
     assert await comm.allgather(told) == [f"{rank} of 5" for rank in range(5)]
 
@@ -143,7 +143,7 @@ async def test_example_5_5_5(comm: Intracomm) -> None:
 
 
 async def serve(comm: Intracomm) -> list[int]:
-    """The call of a library whose process 0 takes a message of every other, from whoever comes first."""
+    """The call of a library whose process 0 receives a message of every other process, in order of arrival."""
     if comm.rank != 0:
         await comm.send(comm.rank, 0, 0)
         return []
@@ -266,7 +266,7 @@ async def name_service(clients: Intercomm, calls: int) -> None:
 
 
 async def connect_by_name(part: Intracomm, clients: Intracomm, name: str) -> Intercomm:
-    """An intercommunicator with the group that gives the same name, whoever that is."""
+    """An intercommunicator with the group that gives the same name."""
     partner = 0
     if part.rank == 0:
         server: Intercomm = clients.Get_attr(SERVER_KEY)

@@ -1,4 +1,4 @@
-"""An IMPI host without sockets: who may connect, which packets pass, and how channels end."""
+"""An IMPI host without sockets: which hosts may connect, which packets pass, and how channels end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How aiompi clients agree on a key that nobody who listens learns, and what their ranks publish."""
+"""How aiompi clients agree on a key that an eavesdropper cannot learn, and what their ranks publish."""
 
 from __future__ import annotations
 

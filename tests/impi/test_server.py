@@ -512,12 +512,12 @@ PIECES = st.one_of(
 def test_no_input_crashes_the_server(script: list[tuple[int, bytes]], bytewise: bool, ends: set[int]) -> None:
     server = Server(2, BOTH)
     connections = [connect(server) for _ in range(4)]
-    for who, data in script:
+    for index, data in script:
         for piece in [data[at : at + 1] for at in range(len(data))] if bytewise else [data]:
-            connections[who].receive_data(piece)
-        connections[who].data_to_send()
-    for who in ends:
-        connections[who].receive_eof()
+            connections[index].receive_data(piece)
+        connections[index].data_to_send()
+    for index in ends:
+        connections[index].receive_eof()
     server.handle_timer(1e9)
     assert len([event for event in server.events() if isinstance(event, Joined)]) <= 2
     assert all(connection.closing or connection.rank is not None for connection in connections)

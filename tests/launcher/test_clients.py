@@ -49,7 +49,7 @@ def outcome(running: Any) -> tuple[int, list[str], str]:
 def test_three_clients_are_one_world(
     clients: Callable[[int], Clients], rank: str, order: tuple[int, ...], native: str
 ) -> None:
-    """The ranks follow the client ranks, whoever comes first; the rank program checks that it gets all cards."""
+    """The ranks follow the client ranks, in any order of arrival; the rank program checks that it gets all cards."""
     job = clients(3)
     sizes = (2, 1, 3)
     prints = [f"{number}:print=I am {number}" for number in range(6)]

@@ -1,4 +1,4 @@
-"""The launcher's agent: who may talk to it, and what of that is passed on."""
+"""The launcher's agent: which processes may connect, and which messages it passes on."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ async def test_closing_stops_listening(observer: Observer, server: ControlServer
 
 @pytest.mark.asyncio
 async def test_descriptors_run_out(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
-    """Who has proven nothing makes room."""
+    """A connection without proof makes room."""
     await until(lambda: len(server._strangers) == 3)
     late = Rank(port)
     with no_more_descriptors():
@@ -273,7 +273,7 @@ async def test_descriptors_run_out(observer: Observer, server: ControlServer, po
 
 @pytest.mark.asyncio
 async def test_descriptors_run_out_for_ranks(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
-    """Who has joined stays, and the observer is told."""
+    """A connection that has joined stays, and the observer is told."""
     for number, rank in enumerate(ranks):
         await rank.prove(number, then=JOIN)
     await until(lambda: len(observer.joined) == 3)

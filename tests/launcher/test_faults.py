@@ -98,7 +98,7 @@ def test_a_rank_that_leaves_and_fails_afterwards(launch, rank):
 def test_a_child_of_a_rank_cannot_join_in_its_name(launch, rank):
     result = launch("-n", "2", rank, *UP, "1:child=refused", "finalize", "finalized")
     assert result.returncode == 0
-    assert result.stdout.startswith("who would be rank 1 was told: rank 1 has joined already")
+    assert result.stdout.startswith("the process for rank 1 was told: rank 1 has joined already")
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 1_000_000, b"aiompi\0\1" + b"\xff" * 500])

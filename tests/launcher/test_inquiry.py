@@ -1,4 +1,4 @@
-"""Who is asked when a rank tells that it waits, and when the answers are put together."""
+"""Which ranks are asked when one reports that it waits, and when the answers are compared."""
 
 from __future__ import annotations
 

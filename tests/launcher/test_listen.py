@@ -68,7 +68,7 @@ def test_after_the_announcement_standard_output_is_at_its_end():
 
 
 class Porter:
-    """Remembers who came, and lets nobody go."""
+    """Records connections, and closes none."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.admitted: list[socket.socket] = []

@@ -42,7 +42,7 @@ def test_what_each_rank_does() -> None:
 
 
 def test_ranks_that_have_not_come() -> None:
-    """Those who wait elsewhere, those who wait nowhere, and those of whom nothing is known."""
+    """Ranks that wait elsewhere, ranks that do not wait, and ranks without a report."""
     here = collective("Barrier", 4)
     assert findings({0: here, 1: recv(0, counts={0: 3}), 2: here}) == [
         "rank 1 has not come to Barrier #4 on WORLD: it is in recv(source=0) on WORLD at app.py:3",

@@ -136,7 +136,7 @@ async def test_aiompi_starts_and_ends():
 @pytest.mark.spec("I5.1-19")
 @pytest.mark.asyncio
 async def test_another_implementation_in_the_same_job():
-    """aiompi, the tester's processes, and somebody else, who is a simulated peer here."""
+    """aiompi, the tester's processes, and a third implementation, here a simulated peer."""
     setup = Setup(iut_clients=2, iut_procs=1)
     session = Session(setup, LIMITS)
     address = await session.open()

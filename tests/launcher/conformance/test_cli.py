@@ -82,7 +82,7 @@ def test_a_command_that_does_not_come(capfd: pytest.CaptureFixture[str]):
     words = ["run", "--test", "pt2pt/pairs"]
     assert main([*words, "--", sys.executable, "-c", "raise SystemExit(7)"]) == 1
     out = capfd.readouterr().out
-    assert "ended with status 7 before all clients and hosts had come" in out
+    assert "ended with status 7 before all clients and hosts had joined" in out
     assert "INDETERMINATE pt2pt/pairs" in out
 
 

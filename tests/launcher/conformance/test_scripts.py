@@ -189,7 +189,7 @@ def test_scripts_are_read_from_disk_each_time(tmp_path: Path):
     with pytest.raises(CatalogueError, match=r"Setup: has the form `clients=2 procs=1`, not `hiwater`"):
         catalogue.load(tmp_path)
     (tmp_path / "a" / "one.impi").write_bytes(b"/* \xc3\xa9 */ {")
-    with pytest.raises(CatalogueError, match="byte 3 is no ASCII character"):
+    with pytest.raises(CatalogueError, match="byte 3 is not an ASCII character"):
         catalogue.load(tmp_path)
 
 

@@ -322,7 +322,7 @@ async def test_a_packet_that_cannot_be_sent_ends_the_stream() -> None:
     stream = PacketStream(Exhausted(fileno=far.detach()), PacketSplitter(MAXDATALEN, lambda *_: None), ends.append)
     with near:
         stream.send([Chunk(packet(b"lost"))])
-        assert ends == [], "it is told afterwards: who sends is not ready for it"
+        assert ends == [], "it is reported later: the sender is not ready for it"
         await asyncio.sleep(0)
         assert [type(end) for end in ends] == [OSError]
         assert near.recv(1) == b""

@@ -101,7 +101,7 @@ def act(agent: Agent | None, verb: str, value: str, rank: str) -> None:
         case "refused":
             agent = Agent()
             agent.send(control.Join(os.getpid()))
-            tell(agent, "who would be rank " + rank)
+            tell(agent, "the process for rank " + rank)
         case "exit":
             os._exit(int(value))
         case "kill":
@@ -141,10 +141,10 @@ def talk(agent: Agent, verb: str, value: str, rank: str) -> None:
             sys.exit(f"no such step: {verb}")
 
 
-def tell(agent: Agent, who: str) -> None:
+def tell(agent: Agent, name: str) -> None:
     message = agent.expect(control.Abort)
     assert isinstance(message, control.Abort)
-    print(f"{who} was told: {message.reason}", flush=True)
+    print(f"{name} was told: {message.reason}", flush=True)
 
 
 main()

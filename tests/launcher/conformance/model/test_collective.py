@@ -28,7 +28,7 @@ ROOT = 5
 
 
 class Recorder(LowerTester):
-    """Notes who sends how much to whom."""
+    """Records sender, receiver and size of messages."""
 
     def __init__(self, tag: int) -> None:
         super().__init__(Journal())

@@ -33,7 +33,7 @@ OTHER = f"{shlex.join(TESTER)} peer {{client}} {{address}} -np {{np}} --fault al
 
 
 class Shell:
-    """The other side: a person who pastes command lines."""
+    """The other side: a user that pastes command lines."""
 
     def __init__(self) -> None:
         self._running: list[asyncio.subprocess.Process] = []
