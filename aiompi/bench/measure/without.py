@@ -42,7 +42,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 _NO_POOL: Final = (sharing.Sharing, "stream", _always(False))
-_COLLECTIVES: Final = ("barrier", "bcast", "allgather", "allreduce", "allreduce_object")
+_COLLECTIVES: Final = ("barrier", "allgather", "allreduce", "allreduce_object")
 
 WAYS: Final[dict[str, Way]] = {
     "pool": Way("through the pool of the sender, not in chunks", (_NO_POOL,), (_RING + 1, _POOL)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ PARTS = [list(FOUND_BY)[start : start + AT_ONCE] for start in range(0, len(FOUND
 
 async def tried(name: str) -> Result:
     """The result of the script that is to find a mistake."""
-    command = ["python", "-m", "aiompi_launcher", "--client", "{client}", "{address}", "-n", "{np}", str(PROGRAM), name]
+    launcher = [sys.executable, "-m", "aiompi_launcher", "--client", "{client}", "{address}"]
+    command = [*launcher, "-n", "{np}", str(PROGRAM), name]
     script = FOUND_BY[name] if "/" in FOUND_BY[name] else "types/int"  # the first test is in every job
     scripts = catalogue.select(catalogue.load(), [], [script])
     setup = Setup(iut_procs=2 if name in BY_TWO else 1)
