@@ -13,11 +13,11 @@ class Half(NamedTuple):
     """One step of the halving.
 
     Attributes:
-        whole: what was cut.
-        kept: the half of it that this rank went on with.
-        given: the half that the partner went on with.
-        distance: from the position of this rank to the partner's.
-        partner: rank.
+        whole: the accumulator that was cut.
+        kept: the half with which this rank continued.
+        given: the half with which the partner continued.
+        distance: distance between the positions of the two.
+        partner: rank of the partner.
     """
 
     whole: Accumulator
@@ -30,11 +30,11 @@ class Half(NamedTuple):
 async def halve(channel: Channel, accumulator: Accumulator, fold: Pof2, position: int) -> list[Half]:
     """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
 
-    The partners hold neighbouring blocks of ranks, so that their order is kept. The position that has the lower bit
-    keeps the lower half.
+    The partners hold results of neighbouring ranges of ranks, so that the order of ranks is kept. The position with bit
+    0 keeps the lower half.
 
     Returns:
-        The steps; the part that was kept last is this rank's piece of the result, the same for all its ancestors.
+        The steps. The half that was kept last is this rank's piece of the result, also in all it was cut from.
     """
     halves = []
     distance = 1

@@ -1,23 +1,24 @@
-"""Folding: how algorithms that need a power of two serve any number of ranks.
+"""The reduction of any number of ranks to a power of two, for algorithms that need one.
 
-Let p be the largest power of two that is not above n. The first 2 * (n - p) ranks form pairs of neighbours, of which
-one stands for both. So p positions are left, in the order of the ranks.
+Let p be the largest power of two that is at most n. The first 2 * (n - p) ranks form pairs of neighbours, and one rank
+of each pair represents both. This leaves p positions, in the order of the ranks.
 """
 
 from __future__ import annotations
 
 
 class Pof2:
-    """The place of a rank.
+    """The position of a rank.
 
     Args:
-        rank, size: of the communicator.
-        root: a rank that has to stand for its pair; without it, or elsewhere, the even rank does.
+        rank: rank in the communicator.
+        size: size of the communicator.
+        root: rank that must represent its pair; in all other pairs the even rank does.
 
     Attributes:
         power: number of positions, p.
-        position: of this rank; None if another stands for it.
-        partner: the other rank of the pair; None if there is none.
+        position: position of this rank; None if its partner represents it.
+        partner: the other rank of the pair; None if this rank is in no pair.
     """
 
     __slots__ = ("_root", "partner", "pairs", "position", "power")
@@ -32,11 +33,11 @@ class Pof2:
         self.position = position if self.rank(position) == rank else None
 
     def rank(self, position: int) -> int:
-        """The rank at a position."""
+        """Return the rank at a position."""
         if position >= self.pairs:
             return position + self.pairs
         return self._root if self._root // 2 == position else 2 * position
 
     def first(self, position: int) -> int:
-        """The first rank for which a position stands; that of `power` is the number of ranks."""
+        """Return the first rank that a position represents; for the position `power`, the number of ranks."""
         return position + min(position, self.pairs)

@@ -1,4 +1,4 @@
-"""Pieces of a block, and their way from the root to the ranks, the first half of large broadcasts (section 4.4)."""
+"""The scatter of the pieces of a block, the first half of large broadcasts (section 4.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ScatterBlocks:
 
     Args:
         block: the block.
-        number: of pieces.
+        number: number of pieces.
     """
 
     __slots__ = ("_number", "_block")
@@ -22,13 +22,15 @@ class ScatterBlocks:
         self._number = number
 
     def range(self, start: int, stop: int) -> Block:
-        """The pieces `start` to `stop - 1` together."""
+        """Return the pieces `start` to `stop - 1` as one block."""
         length = self._block.nbytes
         return self._block.part(start * length // self._number, stop * length // self._number)
 
     async def scatter(self, channel: Channel, root: int) -> None:
-        """Bring piece i to the rank i places from the root along a binomial tree, and to those before it in the tree
-        the pieces of all that follow them. Ranks beyond the number of pieces get nothing."""
+        """Send piece i along a binomial tree to the rank i places from the root.
+
+        A rank within the tree gets the pieces of its whole subtree. Ranks beyond the number of pieces get nothing.
+        """
         tree = Tree(channel.rank, channel.size, root, self._number)
         own = tree.relative
         if own >= self._number:

@@ -1,4 +1,4 @@
-"""Postings: what the members of a communicator post in a round of a meeting, and what does not fit together."""
+"""Slots of a collective: what each member writes for all others, and the check that all call the same collective."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from aiompi.comm import Channel
 from aiompi.engine import Message, MessageListener, SlotEntry, SlotExchange, SlotGroup
 from aiompi.errors import Exception, InvalidCountError, OtherError
 
-#: what a rank has posted
+#: what a rank has written into its slot
 Content: TypeAlias = bytes | memoryview
 
-#: bits of a claim that tell the bytes, and numbers that those above them tell
+#: bits of a claim for the number of bytes; the bits above hold the number of the call modulo `_NUMBERS`
 _NBYTES: Final = 48
 _NUMBERS: Final = 2**15
 
 
 def claim_of(channel: Channel, nbytes: int) -> int:
-    """What a rank claims of its call: the bytes that it contributes, and above them the number of the call."""
+    """Return a number for others to compare: the bytes contributed, and above them the number of the call."""
     return nbytes | channel.tag % _NUMBERS << _NBYTES
 
 
 async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: int) -> list[Content]:
-    """Post in the next round.
+    """Write the slot of this rank, and wait until all members have written theirs.
 
     Args:
         content: at most `Channel.room` bytes.
-        nbytes: that this rank contributes to the collective, as many as all others.
+        nbytes: bytes that this rank contributes to the collective; the same on all ranks.
 
     Returns:
-        What each rank has posted.
+        The content of the slot of each rank.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation, or has made another number of calls before, as far as 15 bits tell.
-        InvalidCountError: a rank contributes more, or less.
+            operation, or has made another number of calls before (modulo 2**15).
+        InvalidCountError: a rank contributes another number of bytes.
     """
     alarm: MessageListener = channel.comm.meeting.alarm
     claim = claim_of(channel, nbytes)
@@ -49,13 +49,13 @@ async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: 
 
 
 def expect(channel: Channel, alarm: MessageListener, nbytes: int, current: SlotExchange) -> None:
-    """Be told when a rank sends a message in the place of its posting."""
+    """Listen for a rank that sends a message instead of writing its slot."""
     if not current.done():
         channel.alert(alarm, functools.partial(_disturb, channel, current, nbytes))
 
 
 def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Message) -> None:
-    """A rank takes part by a message, which it may only do after the round: it has not called what this rank has."""
+    """Fail the exchange: a rank that sends a message before it has ended has made another call."""
     if current.done() or current.ready():
         return
     error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, expected))
@@ -68,7 +68,7 @@ def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Me
 
 
 def collected(channel: Channel, own: Content, claim: int, postings: list[SlotEntry]) -> list[Content]:
-    """What each rank has posted, after a comparison of what all must agree on."""
+    """Return the content of each slot, once the calls of all ranks have been compared."""
     note = channel.note
     contents: list[Content] = []
     for their_note, theirs, content in postings:
@@ -80,10 +80,10 @@ def collected(channel: Channel, own: Content, claim: int, postings: list[SlotEnt
 
 
 def _compare(channel: Channel, postings: list[SlotEntry], ours: int) -> None:
-    """Tell what others have posted that do not take part in the same call."""
+    """Raise the error of ranks that do not take part in the same call."""
     assembly = channel.comm.meeting.assembly
     if assembly is not None:
-        assembly.retire()  # some may have exposed memory for this round, which nobody will read
+        assembly.retire()  # no rank will read windows that were opened for this call
     others = [rank for rank in range(channel.size) if rank != channel.rank]
     nth, expected = divmod(ours, 2**_NBYTES)
     for rank, (note, claim, _) in zip(others, postings, strict=True):

@@ -19,25 +19,25 @@ from aiompi.engine import ChainedRequest, Endpoint, MessageListener, Request, Sl
 from aiompi.engine.schedule import settled
 
 T = TypeVar("T")
-#: calls in which the members try to be an assembly, until they leave it at messages
+#: calls in which the members try to share slots, before they use messages for good
 _ATTEMPTS: Final = 8
-#: most calls in a row that leave it at messages since objects were too long to be posted
+#: largest number of calls in a row that use messages because objects were too long for slots
 _LONGEST_PAUSE: Final = 255
 
 
 class ShmSync:
-    """How the members of a communicator meet, for this rank.
+    """The state of the slots of a communicator at this rank.
 
     Args:
-        alarm: tells of messages in the place of postings.
+        alarm: listens for messages that come instead of slots.
 
     Attributes:
-        assembly: of the members, once they are one.
-        attempts: that are left to be made to become one.
-        latest: the last call that has begun, which the next one waits for.
-        affordable: whether all members have what they need for that.
-        holder: the call that holds its turn.
-        pauses: by note, those of collectives on objects.
+        assembly: the slots of the members; None until all share them.
+        attempts: number of attempts to share them that are left.
+        latest: the last call that has begun; the next one waits for it.
+        affordable: True if all members have the descriptors and addresses for slots.
+        holder: channel of the call that holds its turn.
+        pauses: by note, the pauses of collectives on objects.
     """
 
     __slots__ = ("affordable", "alarm", "assembly", "attempts", "holder", "latest", "pauses")
@@ -52,15 +52,16 @@ class ShmSync:
         self.pauses: dict[int, Pause] = {}
 
     def take_pause(self, note: int) -> bool:
-        """Count the next call of a collective on objects; whether it leaves it at messages."""
+        """Count the next call of a collective on objects; return True if it uses messages."""
         pause = self.pauses.get(note)
         return pause is not None and pause.take()
 
 
 class Pause:
-    """Calls of a collective on objects that leave it at messages, since one before had an object too long to be posted.
+    """A number of calls of a collective on objects that use messages, after an object was too long for a slot.
 
-    First 1, after the next such call 3, then 7 and so on. All have seen that it was too long, and count alike.
+    The first pause has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, and count
+    alike.
     """
 
     __slots__ = ("_calls", "_left")
@@ -69,11 +70,11 @@ class Pause:
         self._calls = self._left = 0
 
     def lengthen(self) -> None:
-        """Pause, for longer than the last time."""
+        """Begin a pause that is longer than the last one."""
         self._calls = self._left = min(2 * self._calls + 1, _LONGEST_PAUSE)
 
     def take(self) -> bool:
-        """Count a call; whether it is one of them."""
+        """Count a call; return True if it belongs to the pause."""
         if not self._left:
             return False
         self._left -= 1
@@ -81,17 +82,17 @@ class Pause:
 
 
 async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content] | None:
-    """Post something for all others.
+    """Exchange slots with all members.
 
     Args:
         content: at most `Channel.room` bytes.
-        nbytes: that this rank contributes to the collective, as many as all others.
+        nbytes: bytes that this rank contributes to the collective; the same on all ranks.
 
     Returns:
-        What each rank has posted; None, on all ranks alike, if they cannot do that, or not yet.
+        The content of the slot of each rank; None, on all ranks alike, if they share no slots, or not yet.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `post`.
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: see `post`.
     """
     meeting = _meeting(channel)
     if meeting is None:
@@ -109,11 +110,11 @@ async def meet(channel: Channel, content: Content, nbytes: int) -> list[Content]
     finally:
         meeting.alarm.unset()
         if meeting.latest is current:
-            meeting.latest = None  # an error of it would keep much else
+            meeting.latest = None  # its error would keep other objects alive
 
 
 def take_pause(channel: Channel) -> bool:
-    """Leave a call at messages if it is known by now to be in a `Pause`; if so, it has met all that it will."""
+    """Return True if it is certain by now that a call belongs to a `Pause`; then it does not use slots."""
     meeting: ShmSync | None = channel.comm.meeting
     if meeting is None or not meeting.pauses or not channel.meets:
         return False
@@ -122,17 +123,17 @@ def take_pause(channel: Channel) -> bool:
 
 
 async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> list[Content] | None:
-    """Post the message of an object for all others, if they are short on all ranks.
+    """Exchange the messages of objects through slots, if they are short on all ranks.
 
     Args:
-        make: the message, in at most `Channel.room` bytes; empty if it is longer.
+        make: function that makes the message, at most `Channel.room` bytes; empty if it is longer.
 
     Returns:
-        That of each rank; None, on all ranks alike, if one is too long, or was lately (see `Pause`), or they cannot
-        meet, or not yet.
+        The message of each rank; None, on all ranks alike, if one is too long, or was lately (see `Pause`), or if the
+        members share no slots, or not yet.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `post`.
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: see `post`.
     """
     meeting = _meeting(channel)
     if meeting is None:
@@ -141,7 +142,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
     if meeting.assembly is None or (before is not None and not before.done()):
 
         async def act(assembly: SlotGroup) -> list[Content] | None:
-            # Only now it is known: it depends on the calls before.
+            # Only now, because it depends on the previous calls.
             if meeting.take_pause(note):
                 return None
             return _short(meeting, note, await post(channel, assembly, make(), 0))
@@ -151,7 +152,7 @@ async def meet_with_objects(channel: Channel, make: Callable[[], Content]) -> li
 
 
 def _short(meeting: ShmSync, note: int, contents: list[Content] | None) -> list[Content] | None:
-    """What all have posted, None if one has nothing short to post."""
+    """Return the contents of all slots; None if one is empty because its object was too long."""
     if contents is None or all(contents):
         meeting.pauses.pop(note, None)
         return contents
@@ -160,20 +161,20 @@ def _short(meeting: ShmSync, note: int, contents: list[Content] | None) -> list[
 
 
 async def together(channel: Channel, act: Callable[[SlotGroup], Coroutine[Any, None, T]]) -> T | None:
-    """Do what takes several rounds, once the calls before have ended, and before the next one begins.
+    """Run a coroutine with several exchanges after the previous calls have ended and before the next one begins.
 
     Args:
-        act: makes the coroutine; it ends when the last round that it has posted in is complete.
+        act: function that makes the coroutine, which ends when its last exchange is complete.
 
     Returns:
-        What that returns; None, on all ranks alike, if they cannot meet, or not yet.
+        The result of the coroutine; None, on all ranks alike, if the members share no slots, or not yet.
     """
     meeting = _meeting(channel)
     return None if meeting is None else await _in_turn(channel, meeting, act)
 
 
 async def in_one_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Do what meets more than once, or later than at its beginning."""
+    """Run a coroutine that exchanges slots more than once, or not at its beginning."""
     meeting = _meeting(channel)
     if meeting is None:
         return await run()
@@ -189,7 +190,7 @@ async def in_one_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T
 
 
 def _meeting(channel: Channel) -> ShmSync | None:
-    """How the members meet, None if they cannot."""
+    """Return the state of the slots; None if the members share none."""
     if not channel.meets:
         return None
     meeting: ShmSync | None = channel.comm.meeting
@@ -201,7 +202,7 @@ def _meeting(channel: Channel) -> ShmSync | None:
 async def _in_turn(
     channel: Channel, meeting: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T | None]]
 ) -> T | None:
-    """Wait for the call before, and then act, or try to become an assembly."""
+    """Wait for the previous call, and then act, or try to share slots."""
 
     async def meet() -> T | None:
         if meeting.assembly is not None:
@@ -220,7 +221,7 @@ async def _in_turn(
 
 
 async def _turn(channel: Channel, meeting: ShmSync, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Wait for the call before, and have the next one wait for this one."""
+    """Wait for the previous call, and let the next one wait for this one."""
     engine, before = channel.comm.engine, meeting.latest
     turn: ChainedRequest[None] = ChainedRequest(engine)
     meeting.latest = turn
@@ -248,7 +249,7 @@ def _others(comm: Communicator) -> list[Endpoint]:
 
 
 async def _agreed(channel: Channel, able: bool) -> bool:
-    """Whether all ranks are able, by dissemination: each message tells of all ranks that have been heard of so far."""
+    """Return True if all ranks are able, by dissemination: a message covers all ranks heard of so far."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:

@@ -16,7 +16,7 @@ from aiompi.comm import Channel
 from aiompi.engine import SlotGroup
 from aiompi.errors import OtherError
 
-#: is given what each rank shows
+#: function that is called with the block of each rank
 Look: TypeAlias = Callable[[Sequence[Content]], None]
 
 _WORD = 8
@@ -24,9 +24,9 @@ _DONE, _FAILED = b"\1", b"\0"
 
 
 def exhibit(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, bool]:
-    """Show what a block holds, and look at what those of all ranks do.
+    """Show a block to all others, and look at the blocks of all ranks.
 
-    A block is as long as those of all others; see `exhibit_written`. For objects see `exhibit_short`.
+    All blocks have the same length; see `exhibit_written`. For objects see `exhibit_short`.
     """
     value, nbytes, room = block.memory, block.nbytes, channel.room
     if value is None:
@@ -43,15 +43,15 @@ def exhibit(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, 
 def exhibit_written(
     channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look
 ) -> Coroutine[Any, None, bool]:
-    """Show something, and look at what all show.
+    """Show bytes that a function writes, and look at those of all ranks.
 
     Args:
-        nbytes: that each rank shows.
-        write: puts it into memory of this length.
-        look: is given what each rank shows, its own included, which is there until it returns.
+        nbytes: number of bytes that each rank shows.
+        write: function that writes them into memory of this length.
+        look: function that is called with the bytes of each rank, its own included; they are valid until it returns.
 
     Returns:
-        False, on all ranks alike, if they cannot do that, or not yet, or not all have memory for it.
+        False, on all ranks alike, if shared memory cannot be used, or not yet, or has no room at one of them.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
@@ -68,11 +68,12 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
     """Show the messages of objects, if they are short on all ranks.
 
     Args:
-        make: that of this rank, in at most `Channel.room` bytes; empty if it is longer.
-        look: is given those of all ranks.
+        make: function that makes the message of this rank, at most `Channel.room` bytes; empty if it is longer.
+        look: function that is called with the messages of all ranks.
 
     Returns:
-        False, on all ranks alike, if they cannot do that, or not yet, or one message is too long, or was lately.
+        False, on all ranks alike, if shared memory cannot be used, or not yet, or if a message is or was lately too
+        long (see `aiompi.coll.shm_sync.Pause`).
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.shm_slots.post`.
@@ -118,16 +119,16 @@ async def _expose(channel: Channel, nbytes: int, write: Callable[[memoryview], N
 
 
 class ShmWindow:
-    """What all expose in a call, for this rank. At its end it must be left, whatever has happened.
+    """The windows of all members in one call, as this rank sees them. It must call `leave` at the end in any case.
 
     Args:
-        channel: of the call.
-        assembly: of the members.
-        nbytes: that each exposes.
+        channel: channel of the call.
+        assembly: the slots of the members.
+        nbytes: bytes of each window.
 
     Attributes:
-        own: memory of this rank, None if it has none for this.
-        views: by rank, what all show, of which this one may still write its own.
+        own: memory of this rank; None if there is no room for it.
+        views: by rank, the windows of all members; this rank may still write its own.
     """
 
     __slots__ = ("_assembly", "_channel", "_nbytes", "_place", "own", "views")
@@ -142,35 +143,35 @@ class ShmWindow:
         self.views: list[memoryview] = []
 
     def show(self, value: memoryview, but: slice) -> None:
-        """Put a value into the own memory, if there is any, but for a segment that nobody else looks at."""
+        """Write a value into the window of this rank, if it has one, except for a segment that no other rank reads."""
         if self.own is not None:
             self.own[: but.start] = value[: but.start]
             self.own[but.stop :] = value[but.stop :]
 
     async def open(self) -> bool:
-        """Show what is in the own memory; False, on all ranks alike, if one of them has no memory for it.
+        """Let all members read the window of this rank; return False, on all ranks alike, if one has no window.
 
         Raises:
             InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
-            RemoteProtocolError: a rank shows something that is not there.
+            RemoteProtocolError: a rank has published a position where it shares no memory.
             ProcessFailedError: a rank is dead.
         """
         places = await post(self._channel, self._assembly, self._place, self._nbytes)
         if not all(places) or self.own is None:
             return False
         del places[self._channel.rank]
-        # Now, because a rank that has read enough may leave the job, and its memory with it.
+        # All at once, because a rank that has read enough may leave the job, and its memory with it.
         read, nbytes = self._assembly.read, self._nbytes
         self.views += [read(member, int.from_bytes(place), nbytes) for member, place in enumerate(places)]
         self.views.insert(self._channel.rank, self.own)
         return True
 
     async def work(self, task: Callable[[], None]) -> None:
-        """Do what the others wait for, and wait until each has done that.
+        """Run a task for which the others wait, and wait until the tasks of all members have ended.
 
         Raises:
-            Exception: of the task.
-            OtherError: that of another rank has failed.
+            Exception: an exception of the task.
+            OtherError: the task of another rank has failed.
         """
         failure = None
         try:
@@ -185,8 +186,8 @@ class ShmWindow:
                 raise OtherError(f"{self._channel.where}: rank {rank} could not do its part; see the error there")
 
     def leave(self) -> None:
-        """Look at nothing any more, and show nothing."""
-        # An error keeps the frames that it came through, but shall not keep the memory.
+        """Close the windows: read no other one any more, and let the memory of this rank be used again."""
+        # A traceback keeps the frames, which must not keep the memory.
         self.own = None
         self.views.clear()
         self._assembly.retire()

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 class Tree:
     """The place of a rank in the tree of the first `size` ranks, counted from the root.
 
-    The parent of a rank is the rank without its lowest set bit; so below a rank there are those that follow it.
+    The parent of a rank is the rank without its lowest set bit. The subtree of a rank therefore consists of the ranks
+    that follow it.
 
     Args:
-        rank: of the communicator.
-        total: ranks of the communicator.
-        root: rank.
-        size: ranks in the tree, at most `total`; None: all.
+        rank: rank in the communicator.
+        total: size of the communicator.
+        root: rank of the root.
+        size: number of ranks in the tree, at most `total`; None: all.
 
     Attributes:
         relative: this rank, counted from the root; at least `size` if it is not in the tree.
-        span: number of ranks from this one on that are below it, itself included.
-        parent: rank; at the root of the tree, itself.
+        span: number of ranks in the subtree of this rank, itself included.
+        parent: rank of the parent; the root is its own parent.
     """
 
     __slots__ = ("_rank", "_total", "parent", "relative", "span")
@@ -34,7 +35,7 @@ class Tree:
         self.span = min(lowest or size, size - self.relative)
 
     def children(self) -> Iterator[tuple[int, int, int]]:
-        """Rank of each child, its distance from this rank, and its span; the largest spans first."""
+        """Yield rank, distance from this rank and span of each child; the largest spans first."""
         distance = (1 << (self.span - 1).bit_length()) >> 1
         while distance:
             yield (self._rank + distance) % self._total, distance, min(distance, self.span - distance)
