@@ -1,7 +1,7 @@
-"""Accumulators: what a reduction combines, vectors in memory or Python objects.
+"""Accumulators: the partial results of a reduction, vectors in memory or Python objects.
 
-The order of accumulators is the order of ranks (section 4.9.4), also where the operation commutes: then results are
-the same on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
+Operands are combined in the order of ranks (section 4.9.4), also where the operation commutes. Results are then the
+same on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
 
-#: types of objects that nobody can change
+#: types of immutable objects
 _UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
 
 
 class Codec(Protocol):
-    """Turns objects into messages and back."""
+    """Converts objects to messages and back."""
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
         """The message of an object: memory in pieces, and the bytes they are together."""
@@ -38,10 +38,10 @@ class Codec(Protocol):
 
 
 class Accumulator(ABC):
-    """The partial result of one rank: at first its own contribution.
+    """The partial result of one rank, at first its own contribution.
 
-    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `block()`
-    may be under way meanwhile: its memory is used again.
+    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `block()` may
+    be in progress meanwhile, because its memory is used again.
     """
 
     __slots__ = ()
@@ -66,16 +66,16 @@ class Accumulator(ABC):
         """Become what the contributions of some ranks make together; see `fold`, also for `near` of vectors."""
         raise self._whole()
 
-    # What follows is for algorithms that cut accumulators, and therefore serve vectors only.
+    # The rest is for algorithms that cut accumulators, and therefore serve vectors only.
 
     @property
     def count(self) -> int:
-        """Number of items that can be told apart."""
+        """Number of items."""
         raise self._whole()
 
     @property
     def memory(self) -> memoryview:
-        """The partial result, to look at."""
+        """The partial result, to be read."""
         raise self._whole()
 
     def span(self, start: int, stop: int) -> slice:
@@ -83,7 +83,7 @@ class Accumulator(ABC):
         raise self._whole()
 
     def part(self, start: int, stop: int) -> Accumulator:
-        """The items `start` to `stop - 1` as an accumulator of its own, which shares the memory.
+        """Return an accumulator of the items `start` to `stop - 1`, which shares the memory.
 
         While there are parts, use the whole only to `join` or `keep` them.
         """
@@ -138,7 +138,7 @@ async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, part
 
 
 class Pool(list[memoryview]):
-    """Memory for partial results that is used again; most often there is none."""
+    """Memory for partial results that is used again; mostly there is none."""
 
     __slots__ = ()
 
@@ -151,19 +151,19 @@ class Pool(list[memoryview]):
 
 
 class Vector(Accumulator):
-    """Items as they travel, packed, combined in place.
+    """Packed items, combined in place.
 
-    Each partial result is made in the memory of one of the two that it is made of. So a rank needs room for two at a
-    time, one of which is where the result belongs.
+    Each partial result is made in the memory of one of its two operands. A rank therefore needs room for two at a time,
+    one of which is the destination of the result.
 
     Args:
         op: operation, defined for the datatype.
         datatype: type of the items.
         value: contribution of this rank.
-        place: where the result belongs, which is `value` if that is the same memory; None: anywhere.
-        own: whether `value` may be changed.
-        pool: memory to use otherwise.
-        ordered: whether the order of ranks is kept although the operation commutes.
+        place: destination of the result, which may be `value`; None: anywhere.
+        own: True if `value` may be changed.
+        pool: other memory.
+        ordered: True if the order of ranks is kept although the operation commutes.
     """
 
     __slots__ = (
@@ -238,7 +238,7 @@ class Vector(Accumulator):
             target,
             own=self._own,
             pool=self._pool,
-            # Of parts there is one result, which is sent to the others: it need not be the same bits as theirs.
+            # Only one rank makes the result of a part, and sends it to the others, so that all get the same bits.
             ordered=not self._op.commute,
         )
 
@@ -258,7 +258,7 @@ class Vector(Accumulator):
         return Block(self._replaced())
 
     def _replaced(self) -> memoryview:
-        """Memory for a result in the place of the partial one."""
+        """Return memory for a result that replaces the partial one."""
         if self._vacant or not self._own:
             self._incoming = self._room()
             self.adopt()
@@ -272,7 +272,7 @@ class Vector(Accumulator):
         result[:] = contributions[near]
         others = [*contributions[:near], *contributions[near + 1 :]]
         others.reverse()
-        # Nothing keeps a function of the user from changing what it is to look at only.
+        # A function of the user might change an operand that it should only read.
         combine(others if self._op.is_predefined else map(copied, others), result)
 
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
@@ -290,14 +290,14 @@ class Vector(Accumulator):
         self._place, self._vacant = None, False
 
     def settle(self) -> None:
-        """Be where the result belongs."""
+        """Move the value to the destination of the result."""
         place = self._settled_place()
         if self._value is not place:
             place[:] = self._value
             self._value, self._own, self._vacant = place, True, False
 
     def _settled_place(self) -> memoryview:
-        """Where the result belongs; from now on in one place."""
+        """Return the destination of the result, which does not change any more."""
         if self._place is None:
             self._place = self._value if self._own else self._pool.take(len(self._value))
             self._vacant = self._place is not self._value
@@ -327,8 +327,8 @@ class VectorAccumulator(Vector):
 
     Args:
         value: contribution of this rank; not changed unless it is `result`.
-        result: where the result belongs: as many items, and then partial results may be there, too; or as many as the
-            algorithm leaves of them. None where no result is wanted.
+        result: destination of the result: as many items as `value`, and then partial results may be there, too; or as
+            many items as the algorithm leaves. None where no result is wanted.
         op: operation, defined for the datatype.
     """
 
@@ -343,7 +343,7 @@ class VectorAccumulator(Vector):
         super().__init__(op, value.datatype, packed, self._home, own=own, pool=Pool())
 
     def finish(self) -> None:
-        """Put the result where it belongs."""
+        """Put the result into its destination."""
         if self._result is not None and self._value is not self._home:
             self._result.unpack(self._value)
 
@@ -352,7 +352,7 @@ class ObjectAccumulator(Accumulator):
     """Python objects, combined by calling the operation.
 
     Args:
-        value: contribution of this rank, which stays as it is, whatever the operation does with its accumulators.
+        value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
     """
@@ -361,9 +361,9 @@ class ObjectAccumulator(Accumulator):
 
     def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
         self._value = self._given = value
-        self._block: Block | None = None  # with the message of the partial result, once it is needed
+        self._block: Block | None = None  # the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op
-        # What a predefined operation makes of numbers has nothing in common with them, unlike a sum of lists.
+        # The result of a predefined operation on numbers shares no memory with them, unlike a sum of lists.
         plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
         self._pure = plain and isinstance(op, Op) and op.is_predefined
         self._codec = codec
@@ -379,7 +379,7 @@ class ObjectAccumulator(Accumulator):
 
     @property
     def own(self) -> Any:
-        """The partial result, to keep and to change: in place of the contribution a copy, if that could be changed."""
+        """The partial result, which the caller may keep and change: a copy, if it is a mutable contribution."""
         if self._value is self._given and type(self._value) not in _UNCHANGING:
             block = self.block()
             self._become(self._codec.loads(joined(block.payload, block.nbytes)))

@@ -1,4 +1,4 @@
-"""Blocks: what a collective moves, whatever it is."""
+"""Blocks: the data that collectives move, memory of buffers or serialised objects."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from aiompi.wire.frame import Payload
 
 
 class Block:
-    """Room for the contribution of one rank, empty or filled.
+    """The contribution of one rank, or room for it.
 
-    With memory it is a block of a user's buffer: what is sent leaves from there, what is received goes there.
-    Without, it holds the bytes of a serialised object, of any length; they are passed on as they came.
+    A block with memory is a part of a user's buffer: it is sent from there, and received into it. A block without
+    memory holds the bytes of a serialised object, of any length, which are passed on unchanged.
 
     Args:
-        memory: the block.
+        memory: memory of the block; None for an object.
 
     Attributes:
-        payload: what the block holds, in pieces, `nbytes` together.
+        payload: content of the block in pieces, `nbytes` in all.
     """
 
     __slots__ = ("memory", "nbytes", "payload")
@@ -36,34 +36,34 @@ class Block:
 
     @classmethod
     def holding(cls, payload: Payload, nbytes: int) -> Block:
-        """A block with the bytes of a serialised object."""
+        """Make a block with the bytes of a serialised object."""
         block = cls()
         block.payload, block.nbytes = payload, nbytes
         return block
 
     @classmethod
     def of(cls, nbytes: int) -> Block:
-        """A block with memory of its own."""
+        """Make a block with memory of its own."""
         return cls(allocate(nbytes))
 
     @property
     def data(self) -> memoryview:
-        """What the block holds, in one piece; a copy if it was not."""
+        """The content in one piece; a copy if it has several."""
         if len(self.payload) == 1 and isinstance(self.payload[0], memoryview):
             return self.payload[0]
         return joined(self.payload, self.nbytes)
 
     def part(self, start: int, stop: int) -> Block:
-        """The bytes `start` to `stop - 1` of a block, sharing its memory; for algorithms that are not `any_form`."""
+        """Return a block of the bytes `start` to `stop - 1`, in the same memory; not for `any_form` algorithms."""
         if self.memory is None:
             raise InternalError("the bytes of an object cannot be cut; the algorithm must not be `any_form`")
         return Block(self.memory[start:stop])
 
     def cut(self, lengths: Sequence[int]) -> list[Block]:
-        """What the block holds in blocks of these lengths, one after the other, sharing its memory.
+        """Cut the content into consecutive blocks of these lengths, in the same memory.
 
         Raises:
-            InvalidCountError: it holds more, or less.
+            InvalidCountError: the lengths do not add up to the length of the content.
         """
         if sum(lengths) != self.nbytes:
             raise InvalidCountError(
@@ -74,30 +74,30 @@ class Block:
         return [Block(data[start:stop]) for start, stop in itertools.pairwise(itertools.accumulate(lengths, initial=0))]
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
-        """Start sending what the block holds; until completion the block must stay as it is."""
+        """Start sending the content, which must not change until the request is complete."""
         return channel.isend(self.payload, self.nbytes, dest)
 
     def multicast(self, channel: Channel, dests: Sequence[int]) -> list[Request[None]]:
-        """Start sending what the block holds to several ranks."""
+        """Start sending the content to several ranks."""
         return channel.multicast(self.payload, self.nbytes, dests)
 
     def irecv(self, channel: Channel, source: int) -> BlockReceive:
-        """Start receiving into the block, which is filled once the result has been awaited."""
+        """Start receiving into the block; its content is there once the result has been awaited."""
         return BlockReceive(channel, self, source)
 
     def fill(self, data: memoryview) -> None:
-        """Hold these bytes, which are from now on the block's own."""
+        """Set the content to these bytes, which belong to the block from now on."""
         self.payload, self.nbytes = (data,), data.nbytes
 
     def store(self, data: bytes | memoryview) -> None:
-        """Hold a copy of these bytes, of a block as many as there is memory for."""
+        """Set the content to a copy of these bytes, as many as the memory has."""
         if self.memory is None:
             self.fill(copied(data))
         else:
             self.memory[:] = data
 
     def copy(self, other: Block) -> None:
-        """Hold what another block holds, in memory of its own."""
+        """Set the content to a copy of that of another block."""
         if self is other:
             return
         if self.memory is None:
@@ -107,7 +107,7 @@ class Block:
 
 
 class BlockReceive:
-    """A message that is being received into a block; to be awaited once.
+    """A receive into a block, to be awaited once.
 
     Attributes:
         receive: the request.
@@ -115,8 +115,8 @@ class BlockReceive:
     Raises:
         InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or with another root or
             operation.
-        TruncationError, InvalidCountError: the sender's amount of data is more, or less, than the block's
-            (section 4.1: they must be equal).
+        TruncationError, InvalidCountError: the sender has sent more, or fewer, bytes than the block has
+            (section 4.1: the amounts must be equal).
     """
 
     __slots__ = ("_channel", "_block", "_source", "receive")
@@ -150,7 +150,7 @@ class BlockReceive:
 
 
 def compare(channel: Channel, source: int, theirs: int) -> None:
-    """Compare which call something is part of that has come from a rank with our own, where both are known.
+    """Compare the call of another rank with the call of this rank, if both are known.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: it is another collective, or has another root or operation.
@@ -161,7 +161,7 @@ def compare(channel: Channel, source: int, theirs: int) -> None:
 
 
 def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
-    """What is wrong when another number of bytes has come from a rank than was expected."""
+    """Return the text of the error when a rank has sent another number of bytes than expected."""
     return (
         f"{channel.where}: rank {source} sent {came} bytes where {expected} are expected here; pass the same amount on "
         "all ranks, and call the same collectives in the same order"
@@ -169,7 +169,7 @@ def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
 
 
 class Bundle:
-    """Blocks that travel in one message, one after the other; sender and receiver know the length of each.
+    """Consecutive blocks in one message; sender and receiver know the length of each.
 
     They are sent from where they are. What is received is copied into its places, unless it is a single block.
 
@@ -184,20 +184,20 @@ class Bundle:
         self.nbytes = sum(block.nbytes for block in blocks)
 
     def joined(self) -> Block:
-        """What the blocks hold as the message that it is, sharing their memory."""
+        """Return the contents as one block, in the same memory."""
         return Block.holding([piece for block in self._blocks for piece in block.payload], self.nbytes)
 
     def isend(self, channel: Channel, dest: int) -> Request[None]:
-        """Start sending what the blocks hold; until completion they must stay as they are."""
+        """Start sending the contents, which must not change until the request is complete."""
         return self.joined().isend(channel, dest)
 
     def irecv(self, channel: Channel, source: int) -> BundleReceive:
-        """Start receiving into the blocks, which are filled once the result has been awaited."""
+        """Start receiving into the blocks; their contents are there once the result has been awaited."""
         return BundleReceive(channel, self._blocks, self.nbytes, source)
 
 
 class BundleReceive:
-    """A message that is being received into several blocks; to be awaited once. It raises what `BlockReceive` does."""
+    """A receive into several blocks, to be awaited once. It raises the errors of `BlockReceive`."""
 
     __slots__ = ("_arrival", "_blocks", "_stage")
 
