@@ -261,11 +261,13 @@ if comm.rank:
     comm.send("early", 0, 6)
     time.sleep(0.2)
     comm.send("late", 0, 7)
+    comm.recv(source=0)  # the end of this rank would close its link
 else:
     comm.recv(source=1, tag=6)
     before, status = sorted(os.listdir("/proc/self/fd")), MPI.Status()
     message = comm.Mprobe(1, 7, status)
     assert sorted(os.listdir("/proc/self/fd")) == before
+    comm.send(None, 1)
     print(status.source, status.tag, message.recv())
 """
     assert site.ok(2, program, env={"AIOMPI_SPIN": "0"}).lines == ["1 7 late"]
