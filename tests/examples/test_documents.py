@@ -243,7 +243,6 @@ def test_glossary_is_sorted() -> None:
 
 def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has every algorithm, with a drawing."""
-    pytest.importorskip("mkdocs")
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     sections = importlib.import_module("generate").algorithms().split("\n### ")
     drawn = {section.partition("\n")[0] for section in sections if "```text\n" in section}
