@@ -1,4 +1,7 @@
-"""What the drivers know of threads and forks: the calling thread, its event loop, and descriptors after a fork."""
+"""What the drivers know of threads and forks: the calling thread, its event loop, descriptors after a fork.
+
+`call_in_thread` makes calls that may block.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from collections.abc import Callable, Collection
 from threading import Lock as Lock
 from threading import RLock as RLock
 from threading import get_ident as get_ident
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.errors import BlockingCallError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from aiompi.engine import Driver
 
 #: a number that identifies no thread
 NO_THREAD: Final = 0
@@ -22,6 +28,27 @@ ASYNCIO_EVENTS: Final = "asyncio.events"
 def name_of_thread(thread: threading.Thread | None = None) -> str:
     """Return the name of a thread for messages, by default of the calling one."""
     return f"thread {(thread or threading.current_thread()).name!r}"
+
+
+def call_in_thread(
+    driver: Driver, function: Callable[[], Any], done: Callable[[Any, BaseException | None], object]
+) -> None:
+    """Make a call that may block in a thread of its own, and then call `done(result, error)` in the driver.
+
+    The thread is a daemon, and not of an executor of the event loop: programs fill those with work that takes long, and
+    `asyncio.run` waits for their threads before it returns.
+    """
+
+    def call() -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error
+        driver.call_soon_threadsafe(lambda: done(result, failure))
+
+    threading.Thread(target=call, name="aiompi-call", daemon=True).start()
 
 
 def stale_method_error() -> LocalProtocolError:

@@ -1,13 +1,17 @@
-"""Tasks for other ranks in the native face: results are awaited."""
+"""`pool`: an executor of the native face, whose workers are ranks and whose results are awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+import numpy as np
+
+from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidRootError
 from aiompi.face.native import Intracomm
 from aiompi.futures.setup import Setup
@@ -26,24 +30,24 @@ async def pool(
     initializer: Callable[..., object] | None = None,
     initargs: Iterable[Any] = (),
 ) -> AsyncIterator[TaskPool | None]:
-    """A block in which one rank has a pool, and the others are its workers; a rank that is alone is both.
+    """A block in which one rank has a pool, and the others are its workers; a single rank is both.
 
         async with aiompi.futures.pool(world) as executor:
             if executor is not None:
                 print(await executor.submit(pow, 2, 10))
 
     Args:
-        comm: its own traffic is not disturbed.
-        root: the rank that has the pool.
-        max_workers: most tasks under way at once; as many as there are workers by default.
+        comm: communicator of the ranks; its own messages are not disturbed.
+        root: rank that has the pool.
+        max_workers: most tasks in progress at once; by default as many as there are workers.
         initializer: called with `initargs` by each worker before its first task.
 
     Returns:
-        The pool at the root; leaving the block there waits for all tasks. None at the workers, and not before the root
-        has left its block.
+        The pool at the root, where leaving the block waits for all tasks. None at the workers, once the root has left
+        its block.
 
     Raises:
-        InvalidRootError: there is no such rank.
+        InvalidRootError: the communicator has no such rank.
         ValueError: max_workers is not positive.
     """
     if not 0 <= root < comm.size:
@@ -66,7 +70,7 @@ async def pool(
 
 @asynccontextmanager
 async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
-    """Close the pool after the block. A rank that is alone serves its own pool meanwhile."""
+    """Close the pool after the block. A single rank serves its own pool meanwhile."""
     own_worker = asyncio.create_task(serve_async(worker)) if worker.is_alone else None
     try:
         yield tasks
@@ -77,24 +81,26 @@ async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
 
 
 class TaskPool:
-    """Has functions called by other ranks; made by `pool`."""
+    """Calls functions on other ranks; `pool` makes it."""
 
     def __init__(self, comm: Intracomm, max_workers: int, setup: Setup) -> None:
         self._queue = Queue(max_workers, setup.calls())
         self._workers = Workers(comm._core, comm._codec)
         self._workers.add(self._queue)
         self._loop = asyncio.get_running_loop()
+        self._driver = comm._core.engine.driver
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
-        """Have `fn(*args, **kwargs)` called by a worker: awaited there if it is a coroutine function, else in a thread.
+        """Call `fn(*args, **kwargs)` on a worker, which awaits a coroutine function and calls others in a thread.
 
         Returns:
-            A future to be awaited. What the call raises has the traceback in the worker as its cause. Cancelling it
-            takes the task back if no worker has begun it, and drops its result otherwise.
+            A future to be awaited. It fails with whatever the call raises, CancelledError, SystemExit and
+            KeyboardInterrupt among them; the cause is the traceback in the worker. Cancelling the future withdraws the
+            task if no worker has begun it, and otherwise drops its result.
 
         Raises:
             RuntimeError: the block of the pool has been left.
-            BrokenExecutor: no worker could make itself ready, or all are gone.
+            BrokenExecutor: a worker failed in its initializer, or all workers are gone.
         """
         if self._queue.closed:
             raise RuntimeError("this pool has been closed: its block has been left")
@@ -105,49 +111,139 @@ class TaskPool:
         return future
 
     async def map(
-        self, fn: Callable[..., Any], *iterables: Iterable[Any], chunksize: int = 1, unordered: bool = False
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        chunksize: int = 1,
+        buffersize: int | None = None,
+        unordered: bool = False,
     ) -> AsyncIterator[Any]:
-        """As the built-in `map`, with calls made by the workers; see `starmap`."""
-        async for result in self.starmap(fn, zip(*iterables, strict=False), chunksize, unordered):
+        """Make calls like the built-in `map`, by the workers; see `starmap`."""
+        source = _Source(self, zip(*iterables, strict=False), all(type(each) in _QUICK for each in iterables))
+        async for result in self._results(fn, source, chunksize, buffersize, unordered):
             yield result
 
     async def starmap(
-        self, fn: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int = 1, unordered: bool = False
+        self,
+        fn: Callable[..., Any],
+        iterable: Iterable[Iterable[Any]],
+        chunksize: int = 1,
+        buffersize: int | None = None,
+        unordered: bool = False,
     ) -> AsyncIterator[Any]:
-        """As `itertools.starmap`, with calls made by the workers.
+        """Make calls like `itertools.starmap`, by the workers.
+
+        The iterable is drawn from only as far as `buffersize` allows, so it may be infinite. If it is no built-in
+        container, it is drawn from in other threads, so that one that takes long does not stop the event loop.
 
         Args:
             iterable: the arguments of each call.
-            chunksize: calls that are sent to a worker at a time.
-            unordered: results come as they are ready.
+            chunksize: number of calls that are sent to a worker at a time.
+            buffersize: number of chunks that are submitted before their results are taken; by default two for each
+                worker: one for it to do, and the next.
+            unordered: yield results as they become ready.
 
         Yields:
-            The results. When the iterator is closed, what no worker has begun is cancelled.
+            The results. When the iterator is closed, the calls that no worker has begun are cancelled.
 
         Raises:
-            ValueError: chunksize is not positive.
+            ValueError: chunksize or buffersize is not positive.
         """
-        if chunksize < 1:
-            raise ValueError(f"chunksize must be positive, not {chunksize}")
-        items = map(tuple, iterable)
-        chunks = iter(lambda: list(itertools.islice(items, chunksize)), [])
-        futures = [self.submit(apply_to_all, fn, chunk) for chunk in chunks]
+        source = _Source(self, iterable, type(iterable) in _QUICK)
+        async for result in self._results(fn, source, chunksize, buffersize, unordered):
+            yield result
+
+    async def _results(
+        self, fn: Callable[..., Any], source: _Source, chunksize: int, buffersize: int | None, unordered: bool
+    ) -> AsyncIterator[Any]:
+        for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be positive, not {value}")
+        most = buffersize or 2 * max(1, min(self._queue.limit, len(self._workers)))
+        futures: list[asyncio.Future[Any]] = []
         try:
-            for next_ready in asyncio.as_completed(futures) if unordered else futures:
-                for result in await next_ready:
-                    yield result
+            while True:
+                while len(futures) < most and (chunk := source.take(chunksize)):
+                    futures.append(self.submit(apply_to_all, fn, chunk))
+                wanted = futures if unordered else futures[:1]
+                ready = next((future for future in wanted if future.done()), None)
+                if ready is not None:
+                    futures.remove(ready)
+                    for result in ready.result():
+                        yield result
+                elif wanted or source.drawing is not None:
+                    drawing = [] if source.drawing is None else [source.drawing]
+                    await asyncio.wait([*wanted, *drawing], return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    break
+            if source.error is not None:  # after the results of all calls before it
+                raise source.error
         finally:
             for future in futures:
                 future.cancel()
 
     async def aclose(self) -> None:
-        """Take no tasks any more, and let the workers go when all have been done."""
+        """Accept no more tasks, and dismiss the workers when all tasks are done."""
         self._queue.closed = True
         await self._workers.dismiss()
 
 
+#: types of iterables from which the event loop draws itself, because that takes no time
+_QUICK: Final = frozenset(
+    {list, tuple, range, str, bytes, dict, set, frozenset, deque, np.ndarray, itertools.count, itertools.repeat}
+)
+
+
+class _Source:
+    """The chunks of an iterable, which are drawn one at a time.
+
+    Args:
+        quick: True if drawing takes no time. Otherwise it is done in another thread.
+
+    Attributes:
+        drawing: complete when the next chunk has been drawn; None if none is being drawn.
+        error: what the iterable has raised.
+    """
+
+    def __init__(self, pool: TaskPool, iterable: Iterable[Iterable[Any]], quick: bool) -> None:
+        self.drawing: asyncio.Future[list[Any]] | None = None
+        self.error: BaseException | None = None
+        self._items = map(tuple, iterable)
+        self._pool = pool
+        self._quick = quick
+        self._ended = False
+
+    def take(self, size: int) -> list[Any]:
+        """Return the next chunk, of at most `size` calls; an empty one at the end, or while it is being drawn."""
+        if self._ended:
+            return []
+        if self.drawing is None:
+            self._draw(size)
+        if self.drawing is None or not self.drawing.done():
+            return []
+        chunk, self.drawing = self.drawing.result(), None
+        self._ended = len(chunk) < size
+        return chunk
+
+    def _draw(self, size: int) -> None:
+        self.drawing = self._pool._loop.create_future()
+        promise = _Promise(self.drawing)
+        if self._quick:
+            promise.succeed(self._chunk(size))
+        else:
+            call_in_thread(self._pool._driver, lambda: self._chunk(size), lambda chunk, _: promise.succeed(chunk))
+
+    def _chunk(self, size: int) -> list[Any]:
+        chunk: list[Any] = []
+        try:
+            chunk.extend(itertools.islice(self._items, size))  # what comes before an error is in it
+        except BaseException as error:
+            self.error = error
+        return chunk
+
+
 class _Promise:
-    """A future of asyncio that is told the outcome; nobody wants that of a cancelled one."""
+    """A future of asyncio that gets the outcome of a task, unless it is cancelled."""
 
     __slots__ = ("_future",)
 
@@ -162,5 +258,7 @@ class _Promise:
             self._future.set_result(result)
 
     def fail(self, error: BaseException) -> None:
+        if isinstance(error, StopIteration):  # no future of asyncio can have it
+            error, error.__cause__ = RuntimeError(f"the task raised {error!r}"), error
         if not self._future.done():
             self._future.set_exception(error)

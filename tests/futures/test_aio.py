@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
+import itertools
 import pickle
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -13,7 +16,9 @@ import pytest
 
 import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
+from aiompi.futures.setup import Setup
 from aiompi.futures.task import RemoteTraceback
+from aiompi.futures.worker import Worker, serve_async
 
 
 def with_pool(use: Callable[[TaskPool], Awaitable[None]], size: int = 3, **options: Any) -> None:
@@ -237,6 +242,228 @@ def test_the_communicator_is_free_for_other_traffic() -> None:
                 group.create_task(rank(world))
 
     asyncio.run(main())
+
+
+async def raise_in_coroutine(error: BaseException) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+def raise_in_thread(error: BaseException) -> None:
+    raise error
+
+
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(10)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("function", [raise_in_coroutine, raise_in_thread])
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration])
+def test_a_task_that_raises_fails_its_future_only(
+    size: int, function: Callable[..., Any], kind: type[BaseException]
+) -> None:
+    async def use(executor: TaskPool) -> None:
+        future = executor.submit(function, kind("of the task"))
+        await asyncio.wait([future])
+        error = future.exception()
+        if kind is StopIteration:  # asyncio's futures and coroutines cannot have it
+            assert isinstance(error, RuntimeError)
+            assert "StopIteration" in str(error)
+        else:
+            assert type(error) is kind
+            assert str(error) == "of the task"
+        chunk = executor.starmap(function, [(kind("of a chunk"),)], chunksize=3)
+        with pytest.raises(RuntimeError if kind is StopIteration else kind):
+            await chunk.__anext__()
+        assert await executor.submit(abs, -1) == 1, "the worker goes on"
+
+    with_pool(use, size)
+
+
+def test_a_task_that_cancels_itself() -> None:
+    async def use(executor: TaskPool) -> None:
+        future = executor.submit(cancel_itself)
+        await asyncio.wait([future])
+        assert isinstance(future.exception(), asyncio.CancelledError)
+        assert await executor.submit(plus_one, 1) == 2
+
+    with_pool(use)
+
+
+def test_a_worker_that_is_cancelled_cancels_its_task_and_waits_for_it() -> None:
+    events: list[str] = []
+    begun = asyncio.Event()
+
+    async def task() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(0)
+            events.append("task cancelled")
+
+    _registry["task"] = lambda _: task()
+
+    async def main() -> None:
+        first, second = aiompi.local_world(2)
+        executor = TaskPool(first, 1, Setup(main=False))
+        serving = asyncio.create_task(serve_async(Worker(second._core, second._codec, 0)))
+        executor.submit(_call, "task", None)
+        await begun.wait()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        events.append("worker cancelled")
+
+    asyncio.run(main())
+    assert events == ["task cancelled", "worker cancelled"]
+
+
+class AsyncCallable:
+    async def __call__(self, number: int) -> int:
+        return await plus_one(number)
+
+
+def plain_wrapper(number: int) -> Awaitable[int]:
+    return plus_one(number)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [plus_one, functools.partial(plus_one), AsyncCallable(), plain_wrapper, functools.partial(plain_wrapper)],
+)
+@pytest.mark.parametrize("chunksize", [1, 4])
+def test_map_of_coroutine_functions(function: Callable[[int], Any], chunksize: int) -> None:
+    async def use(executor: TaskPool) -> None:
+        assert await executor.submit(function, 1) == 2
+        assert [x async for x in executor.map(function, range(9), chunksize=chunksize)] == list(range(1, 10))
+        items = [(i,) for i in range(9)]
+        assert {x async for x in executor.starmap(function, items, chunksize, unordered=True)} == set(range(1, 10))
+
+    with_pool(use)
+
+
+def fail_wrapped(number: int) -> Awaitable[None]:
+    return raise_in_coroutine(KeyError(number))
+
+
+def test_a_coroutine_function_that_fails_in_a_chunk() -> None:
+    async def use(executor: TaskPool) -> None:
+        with pytest.raises(KeyError, match="0"):
+            await executor.map(fail_wrapped, range(5), chunksize=5).__anext__()
+
+    with_pool(use)
+
+
+NUMBER: contextvars.ContextVar[int] = contextvars.ContextVar("number")
+
+
+async def set_number(number: int) -> None:
+    NUMBER.set(number)
+
+
+def number_in_thread() -> int:
+    return NUMBER.get()
+
+
+async def number_in_coroutine() -> int:
+    return NUMBER.get()
+
+
+def test_variables_of_an_initializer_that_is_a_coroutine_function() -> None:
+    async def use(executor: TaskPool) -> None:
+        assert await executor.submit(number_in_thread) == 7
+        assert await executor.submit(number_in_coroutine) == 7
+
+    with_pool(use, initializer=set_number, initargs=(7,))
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+@pytest.mark.parametrize(("chunksize", "buffersize", "most"), [(1, None, 4), (3, None, 12), (1, 1, 1), (2, 5, 10)])
+def test_iterables_are_drawn_lazily(unordered: bool, chunksize: int, buffersize: int | None, most: int) -> None:
+    """At most two chunks for each worker, or `buffersize`, are drawn before results are taken."""
+    drawn = 0
+
+    def endless() -> Iterator[int]:
+        nonlocal drawn
+        while True:
+            drawn += 1
+            yield drawn
+
+    async def use(executor: TaskPool) -> None:
+        taken = 0
+        results = executor.map(abs, endless(), chunksize=chunksize, buffersize=buffersize, unordered=unordered)
+        async for _ in results:
+            taken += 1
+            await asyncio.sleep(0.002)
+            assert drawn <= most + taken + chunksize - 1
+            if taken == 20:
+                break
+        await results.aclose()  # type: ignore[attr-defined]
+
+    with_pool(use)
+
+
+@pytest.mark.parametrize("iterable", [itertools.count(), itertools.repeat(1), iter(itertools.count())])
+def test_infinite_iterables(iterable: Iterator[int]) -> None:
+    async def use(executor: TaskPool) -> None:
+        results = executor.map(abs, iterable)
+        assert len([await results.__anext__() for _ in range(30)]) == 30
+        await results.aclose()  # type: ignore[attr-defined]
+
+    with_pool(use)
+
+
+def test_a_slow_iterable_blocks_neither_the_loop_nor_the_results_before_it() -> None:
+    released = threading.Event()
+
+    def slow() -> Iterator[int]:
+        yield 1
+        assert released.wait(20), "the loop is blocked"
+        yield 2
+
+    async def use(executor: TaskPool) -> None:
+        results = executor.map(abs, slow())
+        assert await results.__anext__() == 1
+        rest = asyncio.ensure_future(results.__anext__())
+        await asyncio.sleep(0.01)
+        assert not rest.done()
+        released.set()
+        assert await rest == 2
+        assert [x async for x in results] == []
+
+    with_pool(use)
+
+
+@pytest.mark.parametrize("chunksize", [1, 2, 5])
+def test_what_an_iterable_raises_comes_after_the_results_before_it(chunksize: int) -> None:
+    def broken() -> Iterator[int]:
+        yield from range(3)
+        raise OSError("no more")
+
+    async def use(executor: TaskPool) -> None:
+        results: list[int] = []
+        with pytest.raises(OSError, match="no more"):
+            async for result in executor.map(abs, broken(), chunksize=chunksize):
+                results += [result]
+        assert results == [0, 1, 2]
+        with pytest.raises(TypeError, match="not iterable"):
+            await executor.starmap(abs, [1]).__anext__()  # type: ignore[list-item]
+
+    with_pool(use)
+
+
+@pytest.mark.parametrize("name", ["chunksize", "buffersize"])
+def test_sizes_must_be_positive(name: str) -> None:
+    async def use(executor: TaskPool) -> None:
+        with pytest.raises(ValueError, match=f"{name} must be positive, not 0"):
+            await executor.map(abs, [1], **{name: 0}).__anext__()
+
+    with_pool(use)
 
 
 @pytest.mark.parametrize(
