@@ -19,13 +19,14 @@ from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
 from aiompi.engine.schedule import settled
-from aiompi.errors import JobAbortedError, LocalProtocolError, OtherError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, OtherError
 from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.transport import registry
 from aiompi.transport.agent import Agent, Contact
 from aiompi.transport.dial import describe
 from aiompi.transport.loopback import Hub, Loopback
+from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
@@ -83,6 +84,7 @@ class Runtime:
         self._departed: set[int] = set()
         self._verdicts: list[Timer] = []  # give up on peers whose links are lost, if the agent does not say why
         self._hang_reporter: HangReporter | None = None
+        self._resolving: Resolving | None = None
 
     # Start.
 
@@ -124,7 +126,8 @@ class Runtime:
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
-        self._wire(_site(contact, welcome, agent.local_host), kinds)
+        bind = await self._address_to_bind(welcome) if TCP in kinds else ""
+        self._wire(_site(contact, welcome, agent.local_host, bind), kinds)
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
         if self.settings.debug:
@@ -133,6 +136,22 @@ class Runtime:
         card = control.BusinessCard(window=self.settings.eager_window, host=self.node, transports=addresses)
         agent.send(control.Card(card))
         return await self._cards
+
+    async def _address_to_bind(self, welcome: control.Welcome) -> str:
+        """Return the numeric address on which this rank listens, empty for loopback."""
+        found: Request[str] = Request(self.engine)
+
+        def resolved(addresses: list[Address], cause: str | None) -> None:
+            if cause is None:
+                found.complete(addresses[0][1][0])
+            else:
+                found.fail(InvalidArgumentError(f"this rank cannot listen at {name!r} (AIOMPI_BIND): {cause}"))
+
+        name = self.settings.bind or welcome.address
+        if not name:
+            return ""
+        self._resolving = resolve(self.engine.driver, name, self.settings.connect_timeout, resolved)
+        return await found
 
     async def _open_gateway(self, universe: Universe, address: str, key: bytes) -> None:
         """Connect to the ranks of other IMPI clients through the host of this client."""
@@ -417,6 +436,8 @@ class Runtime:
         self._verdicts.clear()
         if self._hang_reporter is not None:
             self._hang_reporter.close()
+        if self._resolving is not None:
+            self._resolving.close()
         for transport in self._transports:
             transport.close()
         if self._host is not None:
@@ -433,12 +454,12 @@ def _universe(welcome: control.Welcome) -> Universe | None:
     return Universe.unpack(welcome.universe)
 
 
-def _site(contact: Contact, welcome: control.Welcome, local_host: str) -> Site:
+def _site(contact: Contact, welcome: control.Welcome, local_host: str, bind: str) -> Site:
     return Site(
         welcome.key or contact.key,
         welcome.directory,
         host=local_host or welcome.address,
-        bind=welcome.address,
+        bind=bind,
     )
 
 

@@ -9,11 +9,11 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from aiompi.engine import Engine, Request
 from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
 from aiompi.transport.dial import Dialling, describe
+from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
 
@@ -48,20 +48,20 @@ class Contact:
         """Whether the agent, and so every rank, is on this machine."""
         return self.address.startswith("unix:")
 
-    def target(self) -> tuple[socket.AddressFamily, Any]:
-        """What a socket connects to.
+    def target(self) -> str | tuple[str, int]:
+        """Return what to connect to: the path of a Unix socket, or a host and its port.
 
         Raises:
             InvalidArgumentError: the address cannot be read.
         """
         kind, _, rest = self.address.partition(":")
         if kind == "unix":
-            return socket.AF_UNIX, rest
+            return rest
         host, _, port = rest.rpartition(":")
-        if kind != "tcp" or not port.isdigit():
-            raise InvalidArgumentError(f"{self.address!r} is no address of a job: expected HOST:PORT")
         host = host.strip("[]")
-        return (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, int(port))
+        if kind != "tcp" or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 2**16:
+            raise InvalidArgumentError(f"{self.address!r} is no address of a job: expected HOST:PORT")
+        return host, int(port)
 
 
 class Agent:
@@ -84,24 +84,58 @@ class Agent:
         self._finishing = False
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
-        family, target = contact.target()
+        self._contact = contact
+        self._until = self._driver.now() + engine.settings.connect_timeout
+        self._addresses: deque[Address] = deque()
+        self._causes: dict[str, None] = {}
+        self._starting: Dialling | Resolving | None = None
+        target = contact.target()
+        if isinstance(target, str):
+            self._addresses.append((socket.AF_UNIX, target))
+            self._dial()
+        else:
+            self._starting = (
+                resolve(self._driver, target[0], engine.settings.connect_timeout, self._resolved, target[1])
+                or self._starting
+            )
+
+    def _resolved(self, addresses: list[Address], cause: str | None) -> None:
+        self._starting = None
+        if cause is not None:
+            self._failed(cause)
+            return
+        self._addresses.extend(addresses)
+        try:
+            self._dial()
+        except OSError as error:
+            self._failed(describe(error))
+
+    def _dial(self) -> None:
+        """Connect to the next of the addresses that the host has, which share the time that is left."""
+        timeout = max(0.0, self._until - self._driver.now()) / len(self._addresses)
+        family, target = self._addresses.popleft()
+        contact = self._contact
         handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
-        timeout = engine.settings.connect_timeout
-        self._address = contact.address
         sock = socket.socket(family, socket.SOCK_STREAM)
-        self._dialling: Dialling | None = Dialling(self._driver, sock, target, handshake, timeout, self._dialled)
+        self._starting = Dialling(self._driver, sock, target, handshake, timeout, self._dialled)
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
-        self._dialling = None
+        self._starting = None
         if cause is not None:
-            self.connected.fail(
-                JobAbortedError(f"the job at {self._address.partition(':')[2]} cannot be joined: {cause}")
-            )
+            self._causes[cause] = None
+            if self._addresses:
+                self._resolved([], None)
+            else:
+                self._failed("; ".join(self._causes))
             return
         self._socket = dialling.socket
         self._driver.add_reader(self._socket.fileno(), self._readable)
         self._writable()
         self.connected.complete()
+
+    def _failed(self, cause: str) -> None:
+        address = self._contact.address.partition(":")[2]
+        self.connected.fail(JobAbortedError(f"the job at {address} cannot be joined: {cause}"))
 
     @property
     def local_host(self) -> str:
@@ -183,9 +217,9 @@ class Agent:
                 self._on_lost(cause)
 
     def close(self) -> None:
-        if self._dialling is not None:
-            self._dialling.close()
-            self._dialling = None
+        if self._starting is not None:
+            self._starting.close()
+            self._starting = None
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import Any, ClassVar, Final
 
 from aiompi.engine import Peer
+from aiompi.transport.resolve import numeric
 from aiompi.transport.stream import StreamTransport, bound
 
 # Addresses that stand for all of a machine can be listened at, not connected to.
@@ -20,9 +22,12 @@ class TCP(StreamTransport):
     preference: ClassVar[int] = 10
 
     def listen(self) -> tuple[socket.socket, Any]:
-        bind = self.engine.settings.bind or self.site.bind or _LOOPBACK["0.0.0.0"]
-        family, _, _, _, target = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
-        listener = bound(family, target)
+        try:
+            listener = bound(*numeric(self.site.bind or _LOOPBACK["0.0.0.0"], 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                error.strerror = f"{error.strerror}, which AIOMPI_BIND or the launcher asks for: is it of this machine?"
+            raise
         host, port = listener.getsockname()[:2]
         if host in _ANY:
             host = self.site.host or _LOOPBACK[host]
@@ -30,8 +35,8 @@ class TCP(StreamTransport):
 
     def dial(self, address: Any) -> tuple[socket.socket, Any]:
         host, port = address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.socket(family, socket.SOCK_STREAM), (host, port)
+        family, target = numeric(host, port)
+        return socket.socket(family, socket.SOCK_STREAM), target
 
     def tune(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -18,7 +18,7 @@ class Site:
         key: of the job, for the hello on each connection.
         directory: for sockets, mode 0700; empty when the job has none.
         host: address of this machine for others, for listeners that are bound to all addresses.
-        bind: address on which TCP listens when the setting `bind` does not say, empty for loopback.
+        bind: numeric address on which TCP listens; empty for loopback.
     """
 
     key: bytes

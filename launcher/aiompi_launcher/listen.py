@@ -88,6 +88,8 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
+    except UnicodeError as error:  # a part of the name is too long, for example
+        raise OSError(errno.EINVAL, f"cannot listen on {host}:{port}: {error}") from None
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
     try:

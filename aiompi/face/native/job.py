@@ -175,7 +175,8 @@ def join(
         world = await aiompi.join("host:port", key=...)
 
     Args:
-        address: "HOST:PORT", as the launcher printed it.
+        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
+            each of its addresses is tried, and all of that takes at most `connect_timeout`.
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
         rank: wanted; by default ranks are given in the order of arrival.
         settings: instead of those of the environment and `rc`.

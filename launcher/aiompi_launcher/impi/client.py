@@ -232,6 +232,8 @@ class RemoteServer(Rendezvous):
                 self._reader, self._writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             raise self._error(f"no connection within {self._timeout:g} s") from None
+        except UnicodeError as error:  # a part of the name is too long, for example
+            raise self._error(f"{host!r} is no host name: {error}") from None
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None

@@ -6,8 +6,10 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -311,6 +313,115 @@ def test_address_that_is_none(address: str) -> None:
             await aiompi.join(address, KEY)
 
     asyncio.run(main())
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Any]], threading.Event]]:
+    """Install a resolver that answers when the event is set; what numbers mean the system tells."""
+    asked = socket.getaddrinfo
+    answer = threading.Event()
+
+    def install(found: list[Any]) -> threading.Event:
+        def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
+            if kwargs.get("flags", 0) & socket.AI_NUMERICHOST:
+                return asked(host, port, *args, **kwargs)
+            assert answer.wait(60)
+            return [(family, socket.SOCK_STREAM, 6, "", (name, port)) for family, name in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        return answer
+
+    yield install
+    answer.set()
+
+
+def test_join_by_name(run: Run, site: Site) -> None:
+    job, address = site.serve(1)
+
+    async def main() -> list[str]:
+        async with aiompi.join(address.replace("127.0.0.1", "localhost"), KEY) as world:
+            return await world.allgather("x")
+
+    assert run(main()) == ["x"]
+    assert job.finish().code == 0
+
+
+def test_every_address_of_a_name_is_tried(
+    run: Run, site: Site, resolver: Callable[[list[Any]], threading.Event]
+) -> None:
+    job, address = site.serve(1)
+    refusing = (socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.2")
+    resolver([*refusing, (socket.AF_INET, "127.0.0.1")]).set()
+
+    async def main() -> list[str]:
+        async with aiompi.join(address.replace("127.0.0.1", "name"), KEY) as world:
+            return await world.allgather("x")
+
+    assert run(main()) == ["x"]
+    assert job.finish().code == 0
+    with pytest.raises(JobAbortedError, match=r"the job at name:1 cannot be joined: cannot connect to it: \w+"):
+        run(_joined("name:1"))
+
+
+async def _joined(address: str, **settings: Any) -> None:
+    async with asyncio.timeout(20):
+        await aiompi.join(address, KEY, settings=Settings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("nosuch.invalid", "the name 'nosuch.invalid' cannot be resolved: Name or service not known"),
+        ("a" * 70 + ".invalid", r"no host name: .*label"),
+        ("a..b", r"no host name: .*label"),
+    ],
+)
+def test_an_unknown_name_is_an_error_at_once(run: Run, name: str, cause: str) -> None:
+    before = open_descriptors()
+    with pytest.raises(JobAbortedError, match=f"cannot be joined: .*{cause}"):
+        run(_joined(f"{name}:1", connect_timeout=600.0))
+    assert open_descriptors() == before
+
+
+def test_a_resolver_that_does_not_answer(run: Run, resolver: Callable[[list[Any]], threading.Event]) -> None:
+    """The loop goes on, the time limit holds, and the end of the loop waits for nothing."""
+    before = open_descriptors()
+    answer = resolver([])
+
+    async def main() -> None:
+        turns = 0
+        joining = asyncio.ensure_future(_joined("name:1", connect_timeout=0.1))
+        while not joining.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        assert turns > 10
+        with pytest.raises(JobAbortedError, match="name:1 cannot be joined: no name server has answered in time"):
+            await joining
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await aiompi.join("name:1", KEY)
+
+    run(main())
+    assert not answer.is_set()
+    answer.set()
+    for thread in threading.enumerate():
+        if thread.name == "aiompi-resolver":
+            thread.join()
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("face", ["native", "blocking"])
+def test_ranks_listen_at_the_address_of_a_name(site: Site, face: str) -> None:
+    program = {
+        "native": "import aiompi\nasync def main(w): print(await w.sendrecv(w.rank, 1 - w.rank))\naiompi.run(main)",
+        "blocking": "from aiompi import MPI\nw = MPI.COMM_WORLD\nprint(w.sendrecv(w.rank, 1 - w.rank))",
+    }[face]
+    env = {"AIOMPI_TRANSPORTS": "tcp", "AIOMPI_BIND": "localhost"}
+    assert sorted(site.ok(2, program, env=env).lines) == ["0", "1"]
+    result = site.run(2, program, env={**env, "AIOMPI_BIND": "nosuch.invalid"})
+    assert result.code == 1
+    cause = "this rank cannot listen at 'nosuch.invalid' (AIOMPI_BIND): the name 'nosuch.invalid' cannot be resolved"
+    assert cause in result.err
 
 
 def test_negative_rank() -> None:
