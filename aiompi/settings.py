@@ -56,8 +56,8 @@ class Settings:
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
             default, None, is 500e-6, or never if the host has more ranks than its control group has time for. With more
             ranks than cores, a spinning rank yields the core at once to any other process.
-        bind: address, or name of one, that TCP listeners bind to. Empty means loopback, and in a job of several IMPI clients the
-            address of this machine that the IMPI server sees.
+        bind: address, or name of one, that TCP listeners bind to. Empty means loopback, and in a job of several IMPI
+            clients the address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
             that accepts a connection may take longer to answer, because it computes.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
