@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.lib.format import drop_metadata
 
 from aiompi.arguments import text
 from aiompi.constants import ORDER_C
@@ -124,7 +125,8 @@ def from_dtype(dtype: npt.DTypeLike) -> Datatype:
 
     A structured type becomes the pair of section 4.9.3 with the same layout, or else a struct of its fields with the
     same offsets and extent; it may be aligned, packed or nested, and have sub-arrays. Strings become arrays of
-    characters, and void types arrays of bytes. Results are cached, so equal types give the same object.
+    characters; void types, and types of other packages such as bfloat16, become arrays of bytes. Results are cached, so
+    equal types give the same object.
 
     Args:
         dtype: numpy type or anything numpy.dtype() takes.
@@ -133,17 +135,22 @@ def from_dtype(dtype: npt.DTypeLike) -> Datatype:
         InvalidTypeError: the type is not in native byte order, or no datatype corresponds to it.
     """
     dtype = np.dtype(dtype)
-    datatype = BY_CHAR.get(dtype.char) if dtype.isnative else None
+    datatype = BY_CHAR.get(dtype.char) if dtype.isnative and _is_builtin(dtype) else None
     if datatype is None:
-        datatype = _made(dtype)
+        datatype = _made(dtype, dtype.isalignedstruct)
         if not datatype:  # the program has freed it
             _made.cache_clear()
-            datatype = _made(dtype)
+            datatype = _made(dtype, dtype.isalignedstruct)
     return datatype
 
 
+def _is_builtin(dtype: np.dtype[Any]) -> bool:
+    """Return True for NumPy's types of fixed size. Types of other packages may have the same characters."""
+    return 0 <= dtype.num < 24
+
+
 @functools.lru_cache(maxsize=1024)
-def _made(dtype: np.dtype[Any]) -> Datatype:
+def _made(dtype: np.dtype[Any], aligned: bool) -> Datatype:
     if not dtype.isnative:
         raise UnknownFormatError(
             f"numpy type {dtype.str} is not in native byte order; "
@@ -166,7 +173,7 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
     )
     if struct.Get_extent() != (0, dtype.itemsize):
         struct = struct.Create_resized(0, dtype.itemsize)
-    struct.dtype = dtype
+    struct.dtype = drop_metadata(dtype)  # it describes memory, and an equal type may have other metadata
     return struct
 
 
@@ -179,7 +186,9 @@ def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
     if dtype.names is None and dtype.kind in _FLEXIBLE:
         element = _FLEXIBLE[dtype.kind]
         return element, dtype.itemsize // element.size
-    if dtype.names is None and dtype.char not in BY_CHAR:
+    if dtype.isbuiltin == 2:  # of another package, such as bfloat16
+        return mpi.BYTE, dtype.itemsize
+    if dtype.names is None and (dtype.char not in BY_CHAR or not _is_builtin(dtype)):
         raise UnknownFormatError(
             f"no MPI datatype corresponds to numpy type {dtype}; pass one, as in [array, BYTE] for raw bytes, "
             "or use the methods for objects (lower-case names)"

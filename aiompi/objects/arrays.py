@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from aiompi.objects.decode import DecodeFunction, Decoder
     from aiompi.objects.encode import Encoder
 
-#: codes of dtypes that memoryview can cast to bytes
-_MEMORYVIEWS: Final = frozenset("?bBhHiIlLqQefd")
+_BUILTIN: Final = range(24)  # numbers of NumPy's own dtypes of fixed size; dtypes of others use the same characters
 _INT: Final = frozenset({int})
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,10 +33,11 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
         InexpressibleError: the dtype holds objects, or has no exact description.
     """
     dtype, flags = array.dtype, array.flags
-    if dtype.char in _MEMORYVIEWS and dtype.isnative and flags.c_contiguous:  # the usual case
+    name = _PLAIN.get(dtype.num)
+    if name is not None and dtype.isbuiltin == 1 and flags.c_contiguous:  # the usual case
         brief = array.nbytes < encoder.out_of_band
         payload = array.tobytes() if brief else encoder.payload(memoryview(cast(Any, array)).cast("B"))
-        return encoder.node(type_tags.ARRAY, [_name(dtype, dtype.num), False, payload, *array.shape])
+        return encoder.node(type_tags.ARRAY, [name, False, payload, *array.shape])
     description = encoder.encode(describe(dtype))
     fortran = flags.f_contiguous and not flags.c_contiguous
     if not (fortran or flags.c_contiguous):
@@ -88,13 +89,17 @@ def describe(dtype: np.dtype[Any]) -> Any:
     """Describe a dtype with built-in types: a str, (base, shape) of a subarray, or a dict for a structured type.
 
     Raises:
-        InexpressibleError: the dtype holds objects, has titles, or is a custom class.
+        InexpressibleError: the dtype holds objects, has titles or metadata, or is a custom class.
     """
+    if dtype.isbuiltin == 1 and dtype.num in _PLAIN:
+        return _PLAIN[dtype.num]
+    if dtype.metadata is not None or dtype.num not in _BUILTIN:
+        raise InexpressibleError(np.ndarray, f"of dtype {dtype}, which has metadata or is not built into NumPy")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return (describe(base), shape)
     if dtype.fields is None:
-        return _name(dtype, dtype.num)
+        return _name(*_traits(dtype))
     names = list(dtype.names or ())
     fields = [dtype.fields[name] for name in names]
     description = {
@@ -132,10 +137,9 @@ def parse(description: Any) -> np.dtype[Any]:
 
 
 @lru_cache(256)
-def _name(dtype: np.dtype[Any], _number: int) -> str:
-    # The number is part of the key because equal types, such as long and long long, have different numbers.
+def _name(dtype: np.dtype[Any], *traits: object) -> str:
     name = dtype.str
-    if dtype.kind not in "SUVmM" and np.dtype(name).num != dtype.num:
+    if np.dtype(name).char != dtype.char:
         name = (">" if dtype.str[0] == ">" else "") + dtype.char
     checked: str = _checked(name, dtype)
     return checked
@@ -149,19 +153,24 @@ def _named(name: str) -> np.dtype[Any]:
 
 
 def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
-    try:
-        same = parse(description)
-        if same == dtype and same.type is dtype.type and same.num == dtype.num:
+    with contextlib.suppress(ValueError, TypeError):
+        if _traits(parse(description)) == _traits(dtype):
             return description
-    except (ValueError, TypeError):
-        pass
     raise InexpressibleError(np.ndarray, f"of dtype {dtype}")
+
+
+def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
+    """Return the dtype and what its comparison ignores: for example, long equals long long, and a record its struct."""
+    return dtype, dtype.type, dtype.num, dtype.char, dtype.flags, dtype.alignment
 
 
 def _is_shape(shape: list[Any]) -> bool:
     return _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0
 
 
+#: number of each dtype that memoryview can cast to bytes -> its description. `isbuiltin` is 1 for NumPy's own object of
+#: the dtype, which has no metadata.
+_PLAIN: Final = {dtype.num: _name(*_traits(dtype)) for dtype in map(np.dtype, "?bBhHiIlLqQefd")}
 _SCALARS: Final = {np.dtype(code).type for code in "?bBhHiIlLqQefdgFDGSUVmM"}
 ENCODERS: Final[dict[type, Callable[[Encoder, Any], Any]]] = {
     np.ndarray: encode_array,

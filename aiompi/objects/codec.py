@@ -59,8 +59,8 @@ class Codec:
     """Converts objects to messages and back.
 
     msgpack expresses None, bool, int, float, complex, str, bytes, bytearray, memoryview, tuple, list, dict with any
-    keys, set, frozenset, range, slice, NumPy arrays and scalars of any dtype except object, and dataclasses. Other
-    types, and subclasses of these, are pickled.
+    keys, set, frozenset, range, slice, NumPy arrays and scalars of any dtype that is built into NumPy and has neither
+    objects, titles nor metadata, and dataclasses. Other types, and subclasses of these, are pickled.
 
     Args:
         pickle: whether to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses

@@ -5,6 +5,7 @@ import ctypes
 import sys
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -167,6 +168,28 @@ def test_equal_numpy_types_give_one_object_also_after_it_was_freed() -> None:
     second = from_dtype([("a", "i1"), ("x", "f8")])
     assert second
     assert second.is_committed
+
+
+def test_the_cache_does_not_confuse_equal_numpy_types() -> None:
+    packed, aligned = np.dtype([("p", "i4"), ("q", "u4")]), np.dtype([("p", "i4"), ("q", "u4")], align=True)
+    assert packed == aligned
+    for dtype in (packed, aligned):
+        assert to_dtype(from_dtype(dtype)).isalignedstruct == dtype.isalignedstruct
+    marked = np.dtype([("p", "i2"), ("q", "u4")], metadata={"a": 1})
+    assert to_dtype(from_dtype(marked)).metadata is None
+    assert from_dtype(np.dtype("i4", metadata={"a": 1})) is mpi.INT
+
+
+def test_types_of_other_packages_are_bytes() -> None:
+    """Some have the character of a type of NumPy."""
+    names = ("bfloat16", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "int1", "int2")
+    for dtype in (np.dtype(getattr(ml_dtypes, name)) for name in names):
+        made = from_dtype(dtype)
+        assert (made.Get_size(), made.Get_extent(), made.signature.elements(2)) == (
+            dtype.itemsize, (0, dtype.itemsize), 2,
+        )  # fmt: skip
+    with pytest.raises(InvalidTypeError, match="lower-case"):
+        from_dtype(np.dtypes.StringDType())
 
 
 @pytest.mark.parametrize("description", STRUCTURED)

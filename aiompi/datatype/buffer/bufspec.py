@@ -12,7 +12,8 @@ As in mpi4py, a message buffer is an object with the buffer protocol, or a list 
     None                        no memory, no items
 
 `type` is a Datatype, committed, or a type code (see `aiompi.datatype.codes`); numpy's structured types become
-datatypes automatically. A count is inferred from the length of the memory, in extents of the type.
+datatypes automatically. It may be DATATYPE_NULL if there are no items. A count is inferred from the length of the
+memory, in extents of the type.
 
 Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other
 array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller never
@@ -37,7 +38,7 @@ from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
 from aiompi.datatype.codes import BY_CHAR, SIMPLE, from_code
 from aiompi.datatype.datatype import Datatype
-from aiompi.datatype.predefined import UINT8_T
+from aiompi.datatype.predefined import BYTE, UINT8_T
 from aiompi.errors import InvalidBufferError
 
 __all__ = [
@@ -181,12 +182,13 @@ def _shared(sendname: str, recvname: str) -> InvalidBufferError:
     return InvalidBufferError(f"{sendname} and {recvname} share memory; pass separate buffers")
 
 
-def resolve_type(value: object, name: str) -> Datatype | None:
+def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | None:
     """Return the datatype in a buffer specification; None if there is none.
 
     Args:
         value: Datatype, type code or None.
         name: name of the argument, for messages.
+        empty: whether there are no items, so that the datatype may be null.
 
     Raises:
         InvalidTypeError: the datatype is null, freed or not committed, or the code is unknown.
@@ -195,6 +197,8 @@ def resolve_type(value: object, name: str) -> Datatype | None:
     if value is None:
         return None
     if isinstance(value, Datatype):
+        if empty and not value:
+            return BYTE
         value.check_usable(f"type in {name}")
         return value
     if isinstance(value, str):
@@ -241,7 +245,8 @@ def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | 
     if count is not None:
         count = arguments.count(count, f"count in {name}")
     displ = 0 if displ is None else arguments.count(displ, f"displ in {name}")
-    return memory, count, displ, resolve_type(datatype, name)
+    empty = count == 0 or (count is None and (memory is None or getattr(memory, "nbytes", None) == 0))
+    return memory, count, displ, resolve_type(datatype, name, empty)
 
 
 def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[object, Any, Any, Any]:

@@ -123,14 +123,14 @@ def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
 
 def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> list[Buffer]:
     memory, counts, displs, given = _parse_typed(spec, name)
-    types = [resolve_type(each, name) for each in given]
-    if len(types) != nblocks:
-        raise InvalidArgumentError(f"types in {name} has {len(types)} entries: expected {nblocks}, one for each rank")
+    if len(given) != nblocks:
+        raise InvalidArgumentError(f"types in {name} has {len(given)} entries: expected {nblocks}, one for each rank")
     if isinstance(memory, Bottom) and (counts is None or displs is None):
         raise InvalidCountError(f"{name} is BOTTOM without counts or displacements; pass both, for each rank")
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
+    types = [resolve_type(each, name, not count) for each, count in zip(given, numbers, strict=True)]
     return [_at(where, *block, name) for block in zip(types, numbers, offsets, strict=True)]
 
 
@@ -168,7 +168,8 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
     forms = "a vector specification: pass [buf, counts], [buf, counts, type] or [buf, (counts, displs), type]"
     memory, counts, displs, datatype = parts(spec, name, forms)
     numbers = _counts(counts, name, nblocks)
-    return memory, numbers, _numbers(displs, f"displs in {name}", nblocks), resolve_type(datatype, name)
+    empty = numbers is not None and not any(_one_each(numbers, nblocks))
+    return memory, numbers, _numbers(displs, f"displs in {name}", nblocks), resolve_type(datatype, name, empty)
 
 
 def _counts(value: Any, name: str, nblocks: int) -> Numbers:

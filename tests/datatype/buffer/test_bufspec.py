@@ -256,12 +256,25 @@ def test_not_a_specification(spec: Any, says: str) -> None:
         resolve_send(spec)
 
 
+@pytest.mark.parametrize("resolve", [resolve_send, resolve_recv])
+@pytest.mark.parametrize("memory", [None, np.zeros(0), bytearray(8), np.zeros((4, 4))[:, 1]])
+@pytest.mark.parametrize("rest", [(0,), (0, 0), ((0, 0),), ()])
+def test_the_type_of_no_items_may_be_null(resolve: Any, memory: Any, rest: tuple[Any, ...]) -> None:
+    freed = DOUBLE.Dup()
+    freed.Free()
+    if not rest and memory is not None and len(memory):
+        return
+    for null in (DATATYPE_NULL, freed):
+        assert described(resolve([memory, *rest, null])) == (0, BYTE, 0)
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
         ([b"", "?!"], "unknown type code"),
         ([b"", DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
-        ([b"", 0, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
+        ([b"a", 1, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
+        ([None, 1, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
         ([b"", 0, LB], "type in sendbuf is the marker MPI_LB"),
         (np.zeros(2, np.dtype("d").newbyteorder("S")), "native byte order"),
         ((ctypes.POINTER(ctypes.c_int) * 2)(), r"as in \[buffer, BYTE\]"),

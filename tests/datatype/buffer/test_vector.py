@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aiompi.datatype.buffer.address import BOTTOM
 from aiompi.datatype.buffer.vector import (
     resolve_typed_recv,
     resolve_typed_send,
@@ -143,12 +145,22 @@ def test_refused(resolve: Any, spec: Any, error: type[Exception], says: str) -> 
         ([(2, 1, 1), (0, 9, 16), (INT, "B", DOUBLE)], [b"\0\1\2\3\4\5\6\7", b"\x09", bytes(range(16, 24))]),
         ([1, [0, 5, 9], [INT, INT, INT]], [b"\0\1\2\3", b"\5\6\7\x08", b"\x09\x0a\x0b\x0c"]),
         ([([2, 0, 1], [3, 99, 1]), [BYTE, DOUBLE, BYTE]], [b"\3\4", b"", b"\1"]),
+        ([([2, 0, 1], [3, 99, 1]), [BYTE, DATATYPE_NULL, BYTE]], [b"\3\4", b"", b"\1"]),
     ],
 )
 def test_typed_forms(resolve: Any, kind: Any, rest: list[Any], messages: list[bytes]) -> None:
     memory = bytearray(range(32))
     blocks = resolve(kind([memory, *rest]), "buf", 3)
     assert [bytes(block.packed()) for block in blocks] == messages
+
+
+@pytest.mark.parametrize("memory", [None, BOTTOM, bytearray(8)])
+def test_types_of_blocks_without_items_may_be_null(memory: Any) -> None:
+    for resolve in RESOLVE_TYPED:
+        assert [block.nbytes for block in resolve([memory, [0, 0], [0, 8], [DATATYPE_NULL] * 2], "buf", 2)] == [0, 0]
+    for resolve in RESOLVE:
+        blocks = resolve([None, [0, 0], DATATYPE_NULL], "buf", 2), resolve([None, 0, DATATYPE_NULL], "buf", 2)
+        assert [block.nbytes for block in itertools.chain(*blocks)] == [0] * 4
 
 
 def test_one_item_of_each_type_at_the_start() -> None:

@@ -28,6 +28,9 @@ def calls() -> list[tuple[str, tuple[Any, ...], Any, list[int]]]:
     vectors = [np.zeros(sum(COUNTS), "i4") for _ in range(3)]
     sent = np.full(size * count, rank, "i4")
     types = [MPI.INT] * size
+    none, kept, untouched = [None, 0, MPI.DATATYPE_NULL], np.zeros(count, "i4"), np.zeros(1, "i4")
+    own_only = [count * (other == rank) for other in range(size)]
+    sparse = [own_only, [0] * size, [MPI.INT if number else MPI.DATATYPE_NULL for number in own_only]]
     return [
         ("Bcast", (buf := np.array([rank], "i4"), ROOT), buf, [ROOT]),
         ("Scatter", (ranks if at_root else None, one, ROOT), one, [rank]),
@@ -44,6 +47,9 @@ def calls() -> list[tuple[str, tuple[Any, ...], Any, list[int]]]:
             vectors[2],
             EVERYONE,
         ),
+        ("Alltoallw", ([sent, *sparse], [kept, *sparse]), kept, mine().tolist()),
+        ("Bcast", (none if at_root else np.zeros(0), ROOT), untouched, [0]),
+        ("Allgather", (none, none), untouched, [0]),
         ("Reduce", (own, top := np.full(1, 9, "i4"), MPI.MAX, ROOT), top, [ROOT if at_root else 9]),
         ("Allreduce", (own, total := np.zeros(1, "i4")), total, [sum(range(size))]),
         ("Reduce_scatter", (whole, part := np.zeros(count, "i4"), COUNTS), part, [size * rank] * count),

@@ -123,6 +123,13 @@ def sendrecv() -> None:
     assert fields(status) == (predecessor, 1, LARGE + predecessor)
     assert (theirs[: status.nbytes] == predecessor).all()
     assert (theirs[status.nbytes :] == 255).all()
+    none = [None, 0, MPI.DATATYPE_NULL]
+    comm.Sendrecv(none, successor, 1, none, predecessor, 1, status)
+    assert status.Get_count(MPI.BYTE) == 0
+    comm.Sendrecv_replace(none, successor, 1, predecessor, 1)
+    requests = [comm.Recv_init(none, predecessor), comm.Send_init(none, successor)]
+    MPI.Prequest.Startall(requests)
+    MPI.Request.Waitall([*requests, comm.Irecv(none, predecessor), comm.Isend(none, successor)])
     request = comm.isend("plain", successor, 5)
     assert comm.sendrecv("other", successor, 6, source=predecessor, recvtag=5) == "plain"
     assert comm.recv(source=predecessor, tag=6) == "other"
