@@ -20,7 +20,7 @@ def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None)
     comms = comms or w.comms
     for _ in range(shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier, comms)
-    assert all(comm.meeting.assembly is not None for comm in comms)
+    assert all(comm.shm_sync.slots is not None for comm in comms)
 
 
 def beside(w: PolledWorld, place: int = 2) -> list[Communicator]:

@@ -27,7 +27,7 @@ class Half(NamedTuple):
     partner: int
 
 
-async def halve(channel: Channel, accumulator: Accumulator, fold: Pof2, position: int) -> list[Half]:
+async def halve(channel: Channel, accumulator: Accumulator, pof2: Pof2, position: int) -> list[Half]:
     """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
 
     The partners hold results of neighbouring ranges of ranks, so that the order of ranks is kept. The position with bit
@@ -38,11 +38,11 @@ async def halve(channel: Channel, accumulator: Accumulator, fold: Pof2, position
     """
     halves = []
     distance = 1
-    while distance < fold.power:
+    while distance < pof2.power:
         middle = accumulator.count // 2
         low, high = accumulator.part(0, middle), accumulator.part(middle, accumulator.count)
         kept, given = (high, low) if position & distance else (low, high)
-        partner = fold.rank(position ^ distance)
+        partner = pof2.rank(position ^ distance)
         await exchange(channel, given, kept, partner)
         halves.append(Half(accumulator, kept, given, distance, partner))
         accumulator = kept

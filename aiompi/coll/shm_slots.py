@@ -23,7 +23,7 @@ def claim_of(channel: Channel, nbytes: int) -> int:
     return nbytes | channel.tag % _NUMBERS << _NBYTES
 
 
-async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: int) -> list[Content]:
+async def publish(channel: Channel, slots: SlotGroup, content: Content, nbytes: int) -> list[Content]:
     """Write the slot of this rank, and wait until all members have written theirs.
 
     Args:
@@ -38,9 +38,9 @@ async def post(channel: Channel, assembly: SlotGroup, content: Content, nbytes: 
             operation, or has made another number of calls before (modulo 2**15).
         InvalidCountError: a rank contributes another number of bytes.
     """
-    alarm: MessageListener = channel.comm.meeting.alarm
+    alarm: MessageListener = channel.comm.shm_sync.alarm
     claim = claim_of(channel, nbytes)
-    current = assembly.post(content, channel.note, claim)
+    current = slots.publish(content, channel.note, claim)
     try:
         expect(channel, alarm, nbytes, current)
         return collected(channel, content, claim, await current)
@@ -67,26 +67,26 @@ def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Me
     current.fail(error)
 
 
-def collected(channel: Channel, own: Content, claim: int, postings: list[SlotEntry]) -> list[Content]:
+def collected(channel: Channel, own: Content, claim: int, entries: list[SlotEntry]) -> list[Content]:
     """Return the content of each slot, once the calls of all ranks have been compared."""
     note = channel.note
     contents: list[Content] = []
-    for their_note, theirs, content in postings:
+    for their_note, theirs, content in entries:
         if their_note != note or theirs != claim:
-            _compare(channel, postings, claim)
+            _compare(channel, entries, claim)
         contents.append(content)
     contents.insert(channel.rank, own)
     return contents
 
 
-def _compare(channel: Channel, postings: list[SlotEntry], ours: int) -> None:
+def _compare(channel: Channel, entries: list[SlotEntry], ours: int) -> None:
     """Raise the error of ranks that do not take part in the same call."""
-    assembly = channel.comm.meeting.assembly
-    if assembly is not None:
-        assembly.retire()  # no rank will read windows that were opened for this call
+    slots = channel.comm.shm_sync.slots
+    if slots is not None:
+        slots.retire()  # no rank will read windows that were opened for this call
     others = [rank for rank in range(channel.size) if rank != channel.rank]
     nth, expected = divmod(ours, 2**_NBYTES)
-    for rank, (note, claim, _) in zip(others, postings, strict=True):
+    for rank, (note, claim, _) in zip(others, entries, strict=True):
         compare(channel, rank, note)
         their_nth, nbytes = divmod(claim, 2**_NBYTES)
         if their_nth != nth:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from aiompi.coll.block import Block
-from aiompi.coll.shm_slots import Content, post
-from aiompi.coll.shm_sync import meet, meet_with_objects, take_pause, together
+from aiompi.coll.shm_slots import Content, publish
+from aiompi.coll.shm_sync import backs_off, exchange_objects, exchange_slots, run_in_turn
 from aiompi.comm import Channel
 from aiompi.engine import SlotGroup
 from aiompi.errors import OtherError
@@ -23,16 +23,16 @@ _WORD = 8
 _DONE, _FAILED = b"\1", b"\0"
 
 
-def exhibit(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, bool]:
+def share(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, bool]:
     """Show a block to all others, and look at the blocks of all ranks.
 
-    All blocks have the same length; see `exhibit_written`. For objects see `exhibit_short`.
+    All blocks have the same length; see `share_written`. For objects see `share_objects`.
     """
     value, nbytes, room = block.memory, block.nbytes, channel.room
     if value is None:
-        return exhibit_short(channel, lambda: b"".join(block.payload) if nbytes <= room else b"", look)
+        return share_objects(channel, lambda: b"".join(block.payload) if nbytes <= room else b"", look)
     if nbytes <= room:
-        return _post(channel, bytes(value), look)
+        return _publish(channel, bytes(value), look)
 
     def write(memory: memoryview) -> None:
         memory[:] = value
@@ -40,7 +40,7 @@ def exhibit(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, 
     return _expose(channel, nbytes, write, look)
 
 
-def exhibit_written(
+def share_written(
     channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look
 ) -> Coroutine[Any, None, bool]:
     """Show bytes that a function writes, and look at those of all ranks.
@@ -54,17 +54,17 @@ def exhibit_written(
         False, on all ranks alike, if shared memory cannot be used, or not yet, or has no room at one of them.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
+        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.publish`.
         ProcessFailedError: a rank is dead.
     """
     if nbytes > channel.room:
         return _expose(channel, nbytes, write, look)
     own = memoryview(bytearray(nbytes))
     write(own)
-    return _post(channel, own, look)
+    return _publish(channel, own, look)
 
 
-def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> Coroutine[Any, None, bool]:
+def share_objects(channel: Channel, make: Callable[[], Content], look: Look) -> Coroutine[Any, None, bool]:
     """Show the messages of objects, if they are short on all ranks.
 
     Args:
@@ -73,13 +73,13 @@ def exhibit_short(channel: Channel, make: Callable[[], Content], look: Look) -> 
 
     Returns:
         False, on all ranks alike, if shared memory cannot be used, or not yet, or if a message is or was lately too
-        long (see `aiompi.coll.shm_sync.Pause`).
+        long (see `aiompi.coll.shm_sync.Backoff`).
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.shm_slots.post`.
+        InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.shm_slots.publish`.
         ProcessFailedError: a rank is dead.
     """
-    return _show_nothing() if take_pause(channel) else _show(channel, make, look)
+    return _show_nothing() if backs_off(channel) else _show(channel, make, look)
 
 
 async def _show_nothing() -> bool:
@@ -87,15 +87,15 @@ async def _show_nothing() -> bool:
 
 
 async def _show(channel: Channel, make: Callable[[], Content], look: Look) -> bool:
-    contents = await meet_with_objects(channel, make)
+    contents = await exchange_objects(channel, make)
     if contents is None:
         return False
     look(contents)
     return True
 
 
-async def _post(channel: Channel, own: Content, look: Look) -> bool:
-    contents = await meet(channel, own, len(own))
+async def _publish(channel: Channel, own: Content, look: Look) -> bool:
+    contents = await exchange_slots(channel, own, len(own))
     if contents is None:
         return False
     look(contents)
@@ -103,8 +103,8 @@ async def _post(channel: Channel, own: Content, look: Look) -> bool:
 
 
 async def _expose(channel: Channel, nbytes: int, write: Callable[[memoryview], None], look: Look) -> bool:
-    async def act(assembly: SlotGroup) -> bool:
-        window = ShmWindow(channel, assembly, nbytes)
+    async def act(slots: SlotGroup) -> bool:
+        window = ShmWindow(channel, slots, nbytes)
         try:
             if window.own is not None:
                 write(window.own)
@@ -115,7 +115,7 @@ async def _expose(channel: Channel, nbytes: int, write: Callable[[memoryview], N
         finally:
             window.leave()
 
-    return bool(await together(channel, act))
+    return bool(await run_in_turn(channel, act))
 
 
 class ShmWindow:
@@ -123,7 +123,7 @@ class ShmWindow:
 
     Args:
         channel: channel of the call.
-        assembly: the slots of the members.
+        slots: the slots of the members.
         nbytes: bytes of each window.
 
     Attributes:
@@ -131,15 +131,15 @@ class ShmWindow:
         views: by rank, the windows of all members; this rank may still write its own.
     """
 
-    __slots__ = ("_assembly", "_channel", "_nbytes", "_place", "own", "views")
+    __slots__ = ("_slots", "_channel", "_nbytes", "_place", "own", "views")
 
-    def __init__(self, channel: Channel, assembly: SlotGroup, nbytes: int) -> None:
+    def __init__(self, channel: Channel, slots: SlotGroup, nbytes: int) -> None:
         self._channel = channel
-        self._assembly = assembly
+        self._slots = slots
         self._nbytes = nbytes
-        exhibit = assembly.exhibit(nbytes)
-        self._place = b"" if exhibit is None else exhibit.place.to_bytes(_WORD)
-        self.own = None if exhibit is None else exhibit.memory
+        block = slots.allocate(nbytes)
+        self._place = b"" if block is None else block.place.to_bytes(_WORD)
+        self.own = None if block is None else block.memory
         self.views: list[memoryview] = []
 
     def show(self, value: memoryview, but: slice) -> None:
@@ -152,16 +152,16 @@ class ShmWindow:
         """Let all members read the window of this rank; return False, on all ranks alike, if one has no window.
 
         Raises:
-            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.post`.
+            InvalidRootError, InvalidOpError, OtherError, InvalidCountError: as `aiompi.coll.shm_slots.publish`.
             RemoteProtocolError: a rank has published a position where it shares no memory.
             ProcessFailedError: a rank is dead.
         """
-        places = await post(self._channel, self._assembly, self._place, self._nbytes)
+        places = await publish(self._channel, self._slots, self._place, self._nbytes)
         if not all(places) or self.own is None:
             return False
         del places[self._channel.rank]
         # All at once, because a rank that has read enough may leave the job, and its memory with it.
-        read, nbytes = self._assembly.read, self._nbytes
+        read, nbytes = self._slots.read, self._nbytes
         self.views += [read(member, int.from_bytes(place), nbytes) for member, place in enumerate(places)]
         self.views.insert(self._channel.rank, self.own)
         return True
@@ -178,7 +178,7 @@ class ShmWindow:
             task()
         except BaseException as error:  # an interrupt, too: the others wait for this rank
             failure = error
-        outcomes = await post(self._channel, self._assembly, _DONE if failure is None else _FAILED, self._nbytes)
+        outcomes = await publish(self._channel, self._slots, _DONE if failure is None else _FAILED, self._nbytes)
         if failure is not None:
             raise failure
         for rank, outcome in enumerate(outcomes):
@@ -190,4 +190,4 @@ class ShmWindow:
         # A traceback keeps the frames, which must not keep the memory.
         self.own = None
         self.views.clear()
-        self._assembly.retire()
+        self._slots.retire()

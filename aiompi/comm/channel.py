@@ -89,10 +89,10 @@ class Channel:
         size: number of processes that can be reached: the size of the group, or of the remote group.
         tag: tag of the messages.
         note: number that messages carry beside their content, for receives to compare; 0: none.
-        meets: whether all members make the same calls in the same order, so that they can meet in rounds.
+        ordered: True if all members make the same calls in the same order, so that they can exchange slots.
     """
 
-    __slots__ = ("_added", "_operation", "_route", "comm", "meets", "note", "rank", "size", "tag")
+    __slots__ = ("_added", "_operation", "_route", "comm", "ordered", "note", "rank", "size", "tag")
 
     def __init__(
         self, comm: Communicator, number: int, operation: str, note: int = 0, route: Route | None = None
@@ -107,7 +107,7 @@ class Channel:
         self.rank = route.rank
         self.size = route.size
         self.note = note
-        self.meets = False
+        self.ordered = False
 
     @property
     def room(self) -> int:

@@ -84,13 +84,13 @@ class Communicator:
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
-        meeting: how its collectives use memory that all members see.
+        shm_sync: how its collectives use memory that all members see.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
     """
 
     __slots__ = (
         "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
-        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "meeting", "name",
+        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "shm_sync", "name",
         "native", "rank", "remote", "room", "route", "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ class Communicator:
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Any = None
-        self.meeting: Any = None
+        self.shm_sync: Any = None
         self.hints: dict[str, str] = {}
 
     def _conversion(self) -> Conversion:
@@ -430,13 +430,13 @@ class Communicator:
         number = self._collectives
         self._collectives = (number + 1) % TAG_UB
         channel = Channel(self, number, operation, note)
-        channel.meets = self.shares_memory
+        channel.ordered = self.shares_memory
         return channel
 
     def bound_channel(self, operation: str, note: int = 0) -> Channel:
         """Return the channel for all runs of a persistent collective; see `channel`."""
         channel = self.channel(operation, note)
-        channel.meets = False
+        channel.ordered = False
         if self.native:
             return channel
         number = self._collectives

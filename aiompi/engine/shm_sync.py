@@ -55,7 +55,7 @@ class WindowBlock(NamedTuple):
 class SlotGroup(Protocol):
     """Ranks that each have a slot which all the others see."""
 
-    def post(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
+    def publish(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
         """Fill the slot of the next round. The round before must be complete.
 
         Args:
@@ -63,14 +63,14 @@ class SlotGroup(Protocol):
             note, claim: numbers beside it.
         """
 
-    def exhibit(self, nbytes: int) -> WindowBlock | None:
+    def allocate(self, nbytes: int) -> WindowBlock | None:
         """Return memory that all others read once this rank has sent its place; None if that is impossible.
 
         Nothing is written into it after `retire`. It is used again when all members have called that.
         """
 
     def read(self, member: int, place: int, nbytes: int) -> memoryview:
-        """Return the memory that another member exhibits.
+        """Return the memory of a window of another member.
 
         Args:
             member: its position among the others.
@@ -81,7 +81,7 @@ class SlotGroup(Protocol):
         """
 
     def retire(self) -> None:
-        """Read no more of the memory that others exhibit, and write no more into that of this rank."""
+        """Read no more of the windows of others, and write no more into that of this rank."""
 
 
 class SlotProvider(Protocol):

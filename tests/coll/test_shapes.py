@@ -33,17 +33,17 @@ def test_every_rank_of_a_tree_has_one_parent_and_the_ranks_that_follow_it_below(
 @pytest.mark.parametrize("size", range(1, 18))
 def test_a_fold_leaves_a_power_of_two_in_the_order_of_the_ranks(size):
     for root in range(size):
-        folds = [Pof2(rank, size, root) for rank in range(size)]
-        left = [rank for rank, fold in enumerate(folds) if fold.position is not None]
-        power = folds[0].power
+        positions = [Pof2(rank, size, root) for rank in range(size)]
+        left = [rank for rank, pof2 in enumerate(positions) if pof2.position is not None]
+        power = positions[0].power
         assert power <= size < 2 * power
-        assert [folds[rank].position for rank in left] == list(range(power))
-        assert [folds[0].rank(position) for position in range(power)] == left
+        assert [positions[rank].position for rank in left] == list(range(power))
+        assert [positions[0].rank(position) for position in range(power)] == left
         assert root in left
-        for rank, fold in enumerate(folds):
-            if fold.partner is not None:
-                assert folds[fold.partner].partner == rank
-                assert (fold.position is None) != (folds[fold.partner].position is None)
-        firsts = [folds[0].first(position) for position in range(power + 1)]
+        for rank, pof2 in enumerate(positions):
+            if pof2.partner is not None:
+                assert positions[pof2.partner].partner == rank
+                assert (pof2.position is None) != (positions[pof2.partner].position is None)
+        firsts = [positions[0].first(position) for position in range(power + 1)]
         assert firsts[-1] == size
         assert all(first <= rank < after for first, rank, after in zip(firsts, left, firsts[1:], strict=False))

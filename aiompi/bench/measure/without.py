@@ -58,7 +58,7 @@ WAYS: Final[dict[str, Way]] = {
     "slots": Way("slots", ((transport.SharedMemory, "affords", _always(False)),), (0, _SLOT), _COLLECTIVES),
     "window": Way(
         "long blocks of collectives in the pool of each rank",
-        ((slots.SlotGroup, "exhibit", _always(None)),),
+        ((slots.SlotGroup, "allocate", _always(None)),),
         (_SLOT + 1, _MOST),
         ("allreduce", "allgather", "alltoall"),
     ),

@@ -66,7 +66,7 @@ class Node:
     """
 
     note = room = 0
-    meets = False
+    ordered = False
 
     def __init__(self, network: Network, rank: int) -> None:
         self._network = network

@@ -27,29 +27,29 @@ async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
         0---->1                    01234 (in 1)
     """
     rank, size = channel.rank, channel.size
-    fold = Pof2(rank, size)
-    if fold.position is None:
+    pof2 = Pof2(rank, size)
+    if pof2.position is None:
         await blocks[rank].isend(channel, rank - 1)
         await _others(blocks, rank).irecv(channel, rank - 1)
         return
-    if fold.partner is not None:
-        await blocks[fold.partner].irecv(channel, fold.partner)
+    if pof2.partner is not None:
+        await blocks[pof2.partner].irecv(channel, pof2.partner)
     distance = 1
-    while distance < fold.power:
-        own = fold.position & -distance
-        partner = fold.rank(fold.position ^ distance)
-        arrival = _block(blocks, fold, own ^ distance, distance).irecv(channel, partner)
-        send = _block(blocks, fold, own, distance).isend(channel, partner)
+    while distance < pof2.power:
+        own = pof2.position & -distance
+        partner = pof2.rank(pof2.position ^ distance)
+        arrival = _block(blocks, pof2, own ^ distance, distance).irecv(channel, partner)
+        send = _block(blocks, pof2, own, distance).isend(channel, partner)
         await arrival
         await send
         distance *= 2
-    if fold.partner is not None:
-        await _others(blocks, fold.partner).isend(channel, fold.partner)
+    if pof2.partner is not None:
+        await _others(blocks, pof2.partner).isend(channel, pof2.partner)
 
 
-def _block(blocks: Sequence[Block], fold: Pof2, position: int, length: int) -> Bundle:
+def _block(blocks: Sequence[Block], pof2: Pof2, position: int, length: int) -> Bundle:
     """What belongs to `length` positions."""
-    return Bundle(blocks[fold.first(position) : fold.first(position + length)])
+    return Bundle(blocks[pof2.first(position) : pof2.first(position + length)])
 
 
 def _others(blocks: Sequence[Block], rank: int) -> Bundle:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll.allgather.bruck import bruck
 from aiompi.coll.allgather.ring import ring
 from aiompi.coll.block import Block
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -32,5 +32,5 @@ async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
         for other in (*range(rank + 1, size), *range(rank)):
             blocks[other].store(views[other])
 
-    if not await exhibit(channel, blocks[rank], look):
+    if not await share(channel, blocks[rank], look):
         await (ring if blocks[rank].memory is None else bruck)(channel, blocks)

@@ -30,19 +30,19 @@ async def rabenseifner(channel: Channel, accumulator: Accumulator) -> None:
         pair      ABCD     ABCD     ABCD     ABCD     ABCD      0 > 1
     """
     rank = channel.rank
-    fold = Pof2(rank, channel.size)
-    if fold.position is None:
+    pof2 = Pof2(rank, channel.size)
+    if pof2.position is None:
         await accumulator.block().isend(channel, rank - 1)
         await accumulator.replacement().irecv(channel, rank - 1)
         return
-    if fold.partner is not None:
-        await accumulator.incoming().irecv(channel, fold.partner)
+    if pof2.partner is not None:
+        await accumulator.incoming().irecv(channel, pof2.partner)
         accumulator.absorb(lower=False)
-    for half in reversed(await halve(channel, accumulator, fold, fold.position)):
+    for half in reversed(await halve(channel, accumulator, pof2, pof2.position)):
         arrival = half.given.replacement().irecv(channel, half.partner)
         send = half.kept.block().isend(channel, half.partner)
         await arrival
         await send
         half.whole.join(half.kept, half.given)
-    if fold.partner is not None:
-        await accumulator.block().isend(channel, fold.partner)
+    if pof2.partner is not None:
+        await accumulator.block().isend(channel, pof2.partner)

@@ -26,18 +26,18 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
         0---->1                    01234 (in 1)
     """
     rank = channel.rank
-    fold = Pof2(rank, channel.size)
-    if fold.position is None:
+    pof2 = Pof2(rank, channel.size)
+    if pof2.position is None:
         await accumulator.block().isend(channel, rank - 1)
         await accumulator.incoming().irecv(channel, rank - 1)
         accumulator.adopt()
         return
-    if fold.partner is not None:
-        await accumulator.incoming().irecv(channel, fold.partner)
+    if pof2.partner is not None:
+        await accumulator.incoming().irecv(channel, pof2.partner)
         accumulator.absorb(lower=False)
     distance = 1
-    while distance < fold.power:
-        await exchange(channel, accumulator, accumulator, fold.rank(fold.position ^ distance))
+    while distance < pof2.power:
+        await exchange(channel, accumulator, accumulator, pof2.rank(pof2.position ^ distance))
         distance *= 2
-    if fold.partner is not None:
-        await accumulator.block().isend(channel, fold.partner)
+    if pof2.partner is not None:
+        await accumulator.block().isend(channel, pof2.partner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -23,5 +23,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
-    if not await exhibit(channel, accumulator.block(), accumulator.combine):
+    if not await share(channel, accumulator.block(), accumulator.combine):
         await recursive_doubling(channel, accumulator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allreduce.linear import linear
-from aiompi.coll.shm_sync import together
+from aiompi.coll.shm_sync import run_in_turn
 from aiompi.coll.shm_window import ShmWindow
 from aiompi.comm import Channel
 from aiompi.engine import SlotGroup
@@ -28,17 +28,17 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
         round 2  Abcde    aBcde    abCde    abcDe    abcdE
         result   ABCDE    ABCDE    ABCDE    ABCDE    ABCDE
     """
-    if not await together(channel, lambda assembly: _combined(channel, assembly, accumulator)):
+    if not await run_in_turn(channel, lambda slots: _combined(channel, slots, accumulator)):
         await linear(channel, accumulator)
 
 
-async def _combined(channel: Channel, assembly: SlotGroup, accumulator: Accumulator) -> bool:
+async def _combined(channel: Channel, slots: SlotGroup, accumulator: Accumulator) -> bool:
     """Make the accumulator the result; False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, accumulator.count
     value = accumulator.memory
     segments = [accumulator.span(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = segments[rank]
-    window = ShmWindow(channel, assembly, len(value))
+    window = ShmWindow(channel, slots, len(value))
 
     def combine() -> None:
         contributions = [view[own] for view in window.views]

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
-from aiompi.coll.shm_window import exhibit_short, exhibit_written
+from aiompi.coll.shm_window import share_objects, share_written
 from aiompi.comm import Channel
 
 
@@ -44,7 +44,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
         for other in others:
             incoming[other].store(views[other][ranges[rank]])
 
-    return exhibit_written(channel, size * nbytes, write, look)
+    return share_written(channel, size * nbytes, write, look)
 
 
 def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
@@ -63,7 +63,7 @@ def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequenc
             start = lengths.size + sum(theirs[:rank])
             block.store(view[start : start + theirs[rank]])
 
-    return exhibit_short(channel, make, look)
+    return share_objects(channel, make, look)
 
 
 @functools.cache

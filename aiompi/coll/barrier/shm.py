@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.coll.barrier.dissemination import dissemination
-from aiompi.coll.shm_sync import meet
+from aiompi.coll.shm_sync import exchange_slots
 from aiompi.comm import Channel
 
 
@@ -21,5 +21,5 @@ async def shm(channel: Channel) -> None:
         rank 3   x . x x x      waits
         rank 1   x x x x x      wakes the others
     """
-    if await meet(channel, b"", 0) is None:
+    if await exchange_slots(channel, b"", 0) is None:
         await dissemination(channel)

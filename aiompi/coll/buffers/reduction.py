@@ -10,7 +10,7 @@ from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
 from aiompi.coll.select import select_for_buffers
-from aiompi.coll.shm_sync import in_one_turn
+from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.buffer import Buffer
@@ -202,4 +202,4 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
         counts = [int.from_bytes(block.data, "little") for block in blocks]
         await _reduce_scatter(call, sendbuf, recvbuf, counts, op)(channel)
 
-    return lambda channel: in_one_turn(channel, lambda: run(channel))
+    return lambda channel: hold_turn(channel, lambda: run(channel))

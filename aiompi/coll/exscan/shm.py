@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -32,5 +32,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         if rank:
             accumulator.combine(views[:rank])
 
-    if not await exhibit(channel, accumulator.block(), look):
+    if not await share(channel, accumulator.block(), look):
         await recursive_doubling(channel, accumulator)

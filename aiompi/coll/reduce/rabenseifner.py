@@ -29,17 +29,17 @@ async def rabenseifner(channel: Channel, accumulator: Accumulator, root: int) ->
         step 4    ABCD                                          2 > 0
     """
     rank = channel.rank
-    fold, target = Pof2(rank, channel.size, root), Pof2(root, channel.size, root).position
+    pof2, target = Pof2(rank, channel.size, root), Pof2(root, channel.size, root).position
     assert target is not None
-    if fold.position is None:
-        assert fold.partner is not None
-        await accumulator.block().isend(channel, fold.partner)
+    if pof2.position is None:
+        assert pof2.partner is not None
+        await accumulator.block().isend(channel, pof2.partner)
         return
-    if fold.partner is not None:
-        await accumulator.incoming().irecv(channel, fold.partner)
-        accumulator.absorb(lower=fold.partner < rank)
-    for half in reversed(await halve(channel, accumulator, fold, fold.position)):
-        if (fold.position ^ target) & half.distance:
+    if pof2.partner is not None:
+        await accumulator.incoming().irecv(channel, pof2.partner)
+        accumulator.absorb(lower=pof2.partner < rank)
+    for half in reversed(await halve(channel, accumulator, pof2, pof2.position)):
+        if (pof2.position ^ target) & half.distance:
             await half.kept.block().isend(channel, half.partner)
             return
         await half.given.replacement().irecv(channel, half.partner)

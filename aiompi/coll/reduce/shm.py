@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.reduce.binomial import binomial
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -28,5 +28,5 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int) -> None:
         if channel.rank == root:
             accumulator.combine(views)
 
-    if not await exhibit(channel, accumulator.block(), look):
+    if not await share(channel, accumulator.block(), look):
         await binomial(channel, accumulator, root)

@@ -30,34 +30,34 @@ async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: 
         pair      a        b        c        d        e         0 > 1
     """
     rank = channel.rank
-    fold = Pof2(rank, channel.size)
+    pof2 = Pof2(rank, channel.size)
     bounds = [0, *itertools.accumulate(counts)]
-    if fold.position is None:
+    if pof2.position is None:
         await accumulator.block().isend(channel, rank - 1)
         own = accumulator.part(bounds[rank], bounds[rank + 1])
         await own.replacement().irecv(channel, rank - 1)
         accumulator.keep(own)
         return
-    if fold.partner is not None:
-        await accumulator.incoming().irecv(channel, fold.partner)
+    if pof2.partner is not None:
+        await accumulator.incoming().irecv(channel, pof2.partner)
         accumulator.absorb(lower=False)
-    kept = await _halve(channel, accumulator, fold, fold.position, bounds)
-    if fold.partner is not None:
+    kept = await _halve(channel, accumulator, pof2, pof2.position, bounds)
+    if pof2.partner is not None:
         own, other = kept.part(0, counts[rank]), kept.part(counts[rank], kept.count)
-        await other.block().isend(channel, fold.partner)
+        await other.block().isend(channel, pof2.partner)
         kept = own
     accumulator.keep(kept)
 
 
 async def _halve(
-    channel: Channel, accumulator: Accumulator, fold: Pof2, position: int, bounds: Sequence[int]
+    channel: Channel, accumulator: Accumulator, pof2: Pof2, position: int, bounds: Sequence[int]
 ) -> Accumulator:
     """Combine until only the segments of one position are left."""
-    distance = fold.power // 2
+    distance = pof2.power // 2
     while distance:
-        start, middle, stop = (bounds[fold.first((position & -2 * distance) + i * distance)] for i in range(3))
+        start, middle, stop = (bounds[pof2.first((position & -2 * distance) + i * distance)] for i in range(3))
         low, high = accumulator.part(0, middle - start), accumulator.part(middle - start, stop - start)
         accumulator, given = (high, low) if position & distance else (low, high)
-        await exchange(channel, given, accumulator, fold.rank(position ^ distance))
+        await exchange(channel, given, accumulator, pof2.rank(position ^ distance))
         distance //= 2
     return accumulator

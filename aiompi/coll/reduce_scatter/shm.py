@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.reduce_scatter.pairwise import pairwise
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -33,5 +33,5 @@ async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int])
         part.combine([view[own] for view in views], near=rank)
         accumulator.keep(part)
 
-    if not await exhibit(channel, accumulator.block(), look):
+    if not await share(channel, accumulator.block(), look):
         await pairwise(channel, accumulator, counts)

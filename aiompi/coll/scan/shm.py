@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.scan.recursive_doubling import recursive_doubling
-from aiompi.coll.shm_window import exhibit
+from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
@@ -30,5 +30,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
     def look(views: Sequence[bytes | memoryview]) -> None:
         accumulator.combine(views[: channel.rank + 1])
 
-    if not await exhibit(channel, accumulator.block(), look):
+    if not await share(channel, accumulator.block(), look):
         await recursive_doubling(channel, accumulator)

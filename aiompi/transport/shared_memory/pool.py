@@ -91,7 +91,7 @@ class Pool(Export):
         self._numbers = self._memory.cast("Q")
         self._blocks: list[PoolBlock] = []  # in the order of their places
 
-    def exhibit(self, nbytes: int) -> tuple[PoolBlock, memoryview] | None:
+    def allocate_window(self, nbytes: int) -> tuple[PoolBlock, memoryview] | None:
         """Return a block of so many bytes and its memory, or None if there is no room."""
         block = self._reserve(max(nbytes, 1))
         return None if block is None else (block, self._memory[block.start : block.start + nbytes])

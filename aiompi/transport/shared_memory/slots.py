@@ -46,8 +46,8 @@ _HEAD: Final = 64
 #: words of a cell in the first places, and in the others
 _CELL: Final = (_HEAD + ROOM) // 8
 _LITTLE_CELL: Final = (_HEAD + LITTLE_ROOM) // 8
-#: the words of a cell behind its stamp, the number of the round: a number that all must post alike, bytes of content,
-#: and another number that is posted
+#: the words of a cell behind its stamp, the number of the round: a number that all must publish alike, bytes of
+#: content, and another number to compare
 _NOTE: Final = 1
 _LENGTH: Final = 2
 _CLAIM: Final = 3
@@ -68,7 +68,7 @@ class SlotArea(Export):
         self._cells = self._memory.cast("Q")
         self._lock = threading.Lock()  # taken and released as a fence
 
-    def post(self, first: int, stamp: int, note: int, claim: int, content: bytes | memoryview) -> None:
+    def publish(self, first: int, stamp: int, note: int, claim: int, content: bytes | memoryview) -> None:
         """Write the cell that begins at the word `first`, its stamp last."""
         words = self._cells
         length = len(content)
@@ -142,7 +142,7 @@ class _Round(SlotExchange):
     Args:
         sleep: stores in the cell of this rank that it sleeps until all have posted.
         others: the other members.
-        first: word at which the cell begins in which all post, the same in the slots of all.
+        first: word at which the cell begins in which all publish, the same in the slots of all.
         number: of the round.
     """
 
@@ -180,7 +180,7 @@ class _Round(SlotExchange):
         return not self.ready()
 
     def wake(self) -> None:
-        """Wake the members that sleep, since this rank was the last to post."""
+        """Wake the members that sleep, since this rank was the last to publish."""
         asleep = self.first + _ASLEEP
         for other in self._others:
             if other.words[asleep] == self._number:
@@ -189,14 +189,14 @@ class _Round(SlotExchange):
     def end(self) -> None:
         first = self.first
         note, claim, length, begin = first + _NOTE, first + _CLAIM, first + _LENGTH, 8 * first + _HEAD
-        postings: list[SlotEntry] = []
+        entries: list[SlotEntry] = []
         for other in self._others:
             words = other.words
             size = words[length]
             # Never more than a cell, whatever it says.
             content = bytes(other.memory[begin : begin + (size if size < other.room else other.room)]) if size else b""
-            postings.append((words[note], words[claim], content))
-        self.complete(postings)
+            entries.append((words[note], words[claim], content))
+        self.complete(entries)
         self._others = ()
 
     def fail(self, error: BaseException) -> None:
@@ -230,7 +230,7 @@ class SlotGroup:
         self._others: Sequence[SlotPeer] = others
         self._number = 0
 
-    def post(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
+    def publish(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
         slots = self._slots
         if slots is None:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
@@ -238,10 +238,10 @@ class SlotGroup:
         first = self._cells[number & 1]
         current = _Round(self._engine, self._sleep, self._others, first, number)
         error = self._engine.error
-        if error is not None:  # as in the child of a fork, whose posting would be taken for its parent's
+        if error is not None:  # as in the child of a fork, whose entry would be taken for its parent's
             current.fail(error)
             return current
-        slots.post(first, number, note, claim, content)
+        slots.publish(first, number, note, claim, content)
         if current.ready():
             current.wake()
             current.end()
@@ -253,14 +253,14 @@ class SlotGroup:
         if self._slots is not None:
             self._slots.sleep(first, number)
 
-    def exhibit(self, nbytes: int) -> WindowBlock | None:
+    def allocate(self, nbytes: int) -> WindowBlock | None:
         if self._slots is None or self._engine.error is not None:
             return None  # in the child of a fork it is the memory of the parent
         pool = self._pool()
         if pool is None:
             return None
         able = [other.link.opened_to(pool) for other in self._others]  # each, so that all may be able the next time
-        found = pool.exhibit(nbytes) if all(able) else None
+        found = pool.allocate_window(nbytes) if all(able) else None
         if found is None:
             return None
         block, memory = found

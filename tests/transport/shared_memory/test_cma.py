@@ -347,16 +347,16 @@ def test_who_may_not_write_lets_the_receiver_read(
     assert copied["read"] == MANY
 
 
-def test_who_may_not_read_waits_for_one_who_writes(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = meeting.ring.words
-    meeting.accept()
+def test_a_receiver_that_may_not_read_waits_for_the_sender(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = transfer.ring.words
+    transfer.accept()
     words[WRITING] -= 10
     monkeypatch.setattr(process, "read", refusing(errno.EPERM))
-    assert meeting.exposed.copy(meeting.place, 0, 95, 95) == 95
-    assert not meeting.exposed.close(wait=False)
+    assert transfer.exposed.copy(transfer.place, 0, 95, 95) == 95
+    assert not transfer.exposed.close(wait=False)
     words[WRITTEN] = words[WRITING]
-    assert meeting.exposed.close(wait=False)
-    assert not meeting.exposed.stands()
+    assert transfer.exposed.close(wait=False)
+    assert not transfer.exposed.stands()
 
 
 def test_memory_that_is_gone_says_nothing_of_other_memory(
@@ -372,10 +372,10 @@ def test_memory_that_is_gone_says_nothing_of_other_memory(
     assert copied["read"] > before
 
 
-# How they meet.
+# Where the two ends meet.
 
 
-class ShmSync:
+class Transfer:
     """A message of this process, both ends of its copy, and what has been interrupted.
 
     Args:
@@ -392,7 +392,7 @@ class ShmSync:
         assert self.process.same()
         self.start(nbytes)
 
-    def __enter__(self) -> ShmSync:
+    def __enter__(self) -> Transfer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -425,42 +425,42 @@ class ShmSync:
 
 
 @pytest.fixture
-def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShmSync]:
+def transfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfer]:
     """ScatterBlocks are of 10 bytes, and of the message there are 95."""
     monkeypatch.setattr(cma, "_PIECE", 10)
-    with ShmSync(95) as meeting:
-        yield meeting
+    with Transfer(95) as transfer:
+        yield transfer
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_they_meet_anywhere(meeting: ShmSync, copied: dict[str, int], steps: int) -> None:
-    assistance = meeting.accept()
+def test_both_ends_meet_anywhere(transfer: Transfer, copied: dict[str, int], steps: int) -> None:
+    assistance = transfer.accept()
     assert assistance.write(10 * steps) == (steps < 10)
-    meeting.read()
+    transfer.read()
     assert not assistance.write(1000)
     assert copied["read"] + copied["write"] == 95
 
 
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("cuts", [(1,), (10,), (94,), (33, 34, 35), (5, 50, 51, 90), range(1, 95)], ids=str)
-def test_they_meet_anywhere_in_a_message_of_pieces(
+def test_both_ends_meet_anywhere_in_a_message_of_pieces(
     monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], cuts: Sequence[int], steps: int
 ) -> None:
     monkeypatch.setattr(cma, "_PIECE", 10)
-    with ShmSync(95, *cuts) as meeting:
-        assistance = meeting.accept()
+    with Transfer(95, *cuts) as transfer:
+        assistance = transfer.accept()
         assert assistance.write(10 * steps) == (steps < 10)
-        meeting.read()
+        transfer.read()
     assert copied["read"] + copied["write"] == 95
 
 
 def test_a_piece_that_cannot_be_copied(copied: dict[str, int]) -> None:
-    with ShmSync(95, 40, 60) as meeting:
-        places = meeting.places()
+    with Transfer(95, 40, 60) as transfer:
+        places = transfer.places()
         places[1] = (0, 20)
-        exposed = Exposed(meeting.process, places, meeting.ring, 0)
-        meeting.exposed.close()
-        assert exposed.copy(meeting.place, 0, 95, 95) == 95
+        exposed = Exposed(transfer.process, places, transfer.ring, 0)
+        transfer.exposed.close()
+        assert exposed.copy(transfer.place, 0, 95, 95) == 95
         assert not exposed.stands()
     assert copied["read"] == 40
 
@@ -496,33 +496,33 @@ def test_a_message_of_long_pieces_is_copied_once(
         assert ring_bytes(world) - before > nbytes
 
 
-def test_who_reads_what_the_other_is_writing_waits_for_it(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance = meeting.accept()
+def test_a_reader_waits_for_what_the_other_end_is_writing(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance = transfer.accept()
     assistance.write(50)
     places: list[int] = []
     write = process.write
 
     def late(*args: Any) -> None:
-        places.append(meeting.exposed.copy(meeting.place, 0, 1000, 95))
+        places.append(transfer.exposed.copy(transfer.place, 0, 1000, 95))
         write(*args)
 
     monkeypatch.setattr(process, "write", late)
     assert assistance.write(10)
     assert places == [35], "up to where nobody writes"
-    assert meeting.exposed.copy(meeting.place, 35, 1000, 95) == 95
-    assert meeting.place == meeting.data
+    assert transfer.exposed.copy(transfer.place, 35, 1000, 95) == 95
+    assert transfer.place == transfer.data
 
 
-def test_a_piece_that_could_not_be_written_is_read(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance = meeting.accept()
+def test_a_piece_that_could_not_be_written_is_read(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance = transfer.accept()
     assistance.write(50)
     monkeypatch.setattr(process, "write", refusing(errno.EFAULT))
     assert not assistance.write(10)
-    meeting.read()
+    transfer.read()
 
 
-def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance, write = meeting.accept(), process.write
+def test_a_handler_that_raises_in_the_midst_of_a_piece(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assistance, write = transfer.accept(), process.write
 
     def interrupted(*args: Any) -> None:
         write(*args)
@@ -532,33 +532,33 @@ def test_a_handler_that_raises_in_the_midst_of_a_piece(meeting: ShmSync, monkeyp
         patch.setattr(process, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             assistance.write(10)
-    assert meeting.ring.words[WRITING] == meeting.ring.words[WRITTEN]
+    assert transfer.ring.words[WRITING] == transfer.ring.words[WRITTEN]
     assert assistance.write(20)
-    meeting.read()
+    transfer.read()
 
 
-def test_an_earlier_invitation_has_no_effect(meeting: ShmSync, copied: dict[str, int]) -> None:
-    before = meeting.accept()
+def test_an_earlier_invitation_has_no_effect(transfer: Transfer, copied: dict[str, int]) -> None:
+    before = transfer.accept()
     before.write(30)
-    meeting.read()
-    place = bytes(meeting.place)
-    first = meeting.place
-    meeting.start(95)
+    transfer.read()
+    place = bytes(transfer.place)
+    first = transfer.place
+    transfer.start(95)
     assert not before.write(10)
     assert bytes(first) == place
-    assert not meeting.accept(late=1).write(10)
-    meeting.read()
+    assert not transfer.accept(late=1).write(10)
+    transfer.read()
 
 
-def test_there_is_one_invitation_at_a_time(meeting: ShmSync) -> None:
-    other = Exposed(meeting.process, meeting.places(), meeting.ring, 0)
-    assert other.invite(meeting.place) is None
-    meeting.exposed.close()
-    assert other.invite(meeting.place) is not None
+def test_there_is_one_invitation_at_a_time(transfer: Transfer) -> None:
+    other = Exposed(transfer.process, transfer.places(), transfer.ring, 0)
+    assert other.invite(transfer.place) is None
+    transfer.exposed.close()
+    assert other.invite(transfer.place) is not None
 
 
-def test_numbers_of_invitations_begin_again(meeting: ShmSync) -> None:
-    numbers = [meeting.process.next_invitation() for _ in range(NUMBERS)]
+def test_numbers_of_invitations_begin_again(transfer: Transfer) -> None:
+    numbers = [transfer.process.next_invitation() for _ in range(NUMBERS)]
     assert sorted(numbers) == [*range(1, NUMBERS + 1)]
 
 
@@ -576,25 +576,25 @@ class Naps:
 
 
 def test_memory_is_given_back_only_when_nobody_writes_any_more(
-    meeting: ShmSync, monkeypatch: pytest.MonkeyPatch
+    transfer: Transfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the sender has been stopped in the midst of a piece."""
-    words = meeting.ring.words
-    meeting.accept()
+    words = transfer.ring.words
+    transfer.accept()
     words[WRITING] -= 10
-    assert not meeting.exposed.close(wait=False)
+    assert not transfer.exposed.close(wait=False)
     naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
     monkeypatch.setattr(cma, "_never_set", naps)
-    assert meeting.exposed.close()
+    assert transfer.exposed.close()
     assert naps.count == 3
 
 
-def test_who_is_dead_writes_no_more(meeting: ShmSync, monkeypatch: pytest.MonkeyPatch) -> None:
-    meeting.accept()
-    meeting.ring.words[WRITING] -= 10
+def test_who_is_dead_writes_no_more(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    transfer.accept()
+    transfer.ring.words[WRITING] -= 10
     naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
     monkeypatch.setattr(cma, "_never_set", naps)
-    assert meeting.exposed.close()
+    assert transfer.exposed.close()
     assert naps.count == 3
 
 
@@ -604,7 +604,7 @@ def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, piece
     monkeypatch.setattr(cma, "_PIECE", 16)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    meeting = ShmSync(16 * pieces)
+    transfer = Transfer(16 * pieces)
     turns: list[Assistance | None] = []
     there, over = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -618,18 +618,18 @@ def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, piece
     thread.start()
     try:
         for _ in range(1500):
-            turns.append(meeting.accept())
+            turns.append(transfer.accept())
             there.release()
-            meeting.read()
-            meeting.place[:] = bytes(len(meeting.place))
+            transfer.read()
+            transfer.place[:] = bytes(len(transfer.place))
             over.acquire()
-            assert not any(meeting.place), "written when it was over"
-            meeting.start(16 * pieces)
+            assert not any(transfer.place), "written when it was over"
+            transfer.start(16 * pieces)
     finally:
         turns.append(None)
         there.release()
         thread.join()
-        meeting.process.close()
+        transfer.process.close()
         sys.setswitchinterval(interval)
 
 

@@ -179,7 +179,7 @@ def test_it_is_kept_until_the_last_has_read_it(readers):
 
 def test_one_rank_without_room_is_enough_to_send(readers, monkeypatch):
     w = readers()
-    everything = w.transports[1].pool.exhibit(SIZE)
+    everything = w.transports[1].pool.allocate_window(SIZE)
     for _ in range(2):
         before = written(w)
         assert np.allclose(combined(w, [normal(rank) for rank in range(3)]), sum(normal(rank) for rank in range(3)))
@@ -245,7 +245,7 @@ def test_after_an_abort_nothing_is_exposed_or_told(readers):
         call.result()
     with pytest.raises(errors.OtherError, match="a copy"):
         w.finish(allreduce(comm, np.ones(9), np.ones(9), SUM))
-    assert comm.meeting.assembly.exhibit(8) is None
+    assert comm.shm_sync.slots.allocate(8) is None
     assert bytes(w.transports[0]._slots._memory[: 8 * 4 * slots_module._CELL]) == slots
 
 
@@ -328,12 +328,12 @@ def test_the_pool_of_a_rank_that_is_gone_is_let_go(readers):
 
 def test_memory_that_is_not_there_is_refused(readers):
     w = readers(2)
-    assembly = w.comms[1].meeting.assembly
+    slots = w.comms[1].shm_sync.slots
     with pytest.raises(errors.RemoteProtocolError, match="72 bytes at 33554432 is not in the memory that it shares"):
-        assembly.read(0, SIZE, 72)
+        slots.read(0, SIZE, 72)
     w.transports[1].pools.clear()
     with pytest.raises(errors.RemoteProtocolError, match="rank 0 told of memory that this rank has not got"):
-        assembly.read(0, 0, 72)
+        slots.read(0, 0, 72)
 
 
 # Other collectives.
@@ -356,7 +356,7 @@ def test_others_are_without_messages_too(readers, collective, size, count, in_pl
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 def test_others_are_by_messages_where_one_rank_has_no_room(readers, collective):
     w = readers()
-    block, _ = w.transports[1].pool.exhibit(SIZE)
+    block, _ = w.transports[1].pool.allocate_window(SIZE)
     before = written(w)
     assert collective(w, "shm", EXPOSED, in_place=False)
     assert written(w) > before

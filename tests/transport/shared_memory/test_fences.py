@@ -109,7 +109,7 @@ def test_what_is_on_a_board_is_there_before_its_owner_looks_at_others() -> None:
     try:
         fence: Any = Fence(lambda: list(cells[:6]))
         slots._lock = fence
-        slots.post(0, 7, 1, 2, b"x")
+        slots.publish(0, 7, 1, 2, b"x")
         slots.sleep(0, 7)
         posted, asleep = fence.seen
         assert posted[0] == 7

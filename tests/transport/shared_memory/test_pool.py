@@ -254,7 +254,7 @@ def test_room_is_found_around_what_is_still_read() -> None:
         given_back = 0
         for number in range(400):
             nbytes = 1 + number * 1_299_709 % (pool.SIZE // 3)
-            found = own.exhibit(nbytes)
+            found = own.allocate_window(nbytes)
             if found is None:
                 assert alive, "all was free"
                 given_back += 1

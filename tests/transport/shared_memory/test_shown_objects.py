@@ -41,7 +41,7 @@ def expected(call, contributions):
 
 def rounds(w):
     """In which each rank has posted."""
-    return [comm.meeting.assembly._number for comm in w.comms]
+    return [comm.shm_sync.slots._number for comm in w.comms]
 
 
 COLLECTIVES = pytest.mark.parametrize("call", [allgather, alltoall, allreduce])
@@ -116,9 +116,9 @@ def test_after_long_objects_some_calls_are_by_messages_at_once(together):
         assert len({*rounds(w)}) == 1
         posted.append(rounds(w)[0] - start)
     calls = [nth for nth, (before, now) in enumerate(itertools.pairwise([0, *posted])) if now > before]
-    pauses = [later - nth - 1 for nth, later in itertools.pairwise(calls)]
-    assert pauses == [1, 3, 7, 15, 31, 63, 127, 255, 255]
-    assert pauses[-1] == shm_sync._LONGEST_PAUSE
+    backoffs = [later - nth - 1 for nth, later in itertools.pairwise(calls)]
+    assert backoffs == [1, 3, 7, 15, 31, 63, 127, 255, 255]
+    assert backoffs[-1] == shm_sync._LONGEST_BACKOFF
     before = written(w)
     assert everyone(w, lambda comm: allreduce(comm, comm.rank)) == [[0, 1, 2]] * 3
     assert written(w) == before
@@ -128,7 +128,7 @@ def test_short_objects_end_the_pauses(together):
     w = together()
     for _ in range(20):
         everyone(w, lambda comm: allgather(comm, LONG))
-    for _ in range(shm_sync._LONGEST_PAUSE):
+    for _ in range(shm_sync._LONGEST_BACKOFF):
         everyone(w, lambda comm: allgather(comm, 1))
     before = written(w)
     assert everyone(w, lambda comm: allgather(comm, 1)) == [[1, 1, 1]] * 3

@@ -409,7 +409,7 @@ def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
     w = apart()
     for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
-    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 3
+    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 3
 
 
 def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
@@ -417,7 +417,7 @@ def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
     monkeypatch.setattr(w.transports[1], "assemble", lambda context, peers: None)
     for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
-    assert [comm.meeting.assembly for comm in w.comms] == [None] * 3
+    assert [comm.shm_sync.slots for comm in w.comms] == [None] * 3
 
 
 def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
@@ -428,7 +428,7 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
         engine.connect = lacking_descriptors
     for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
-    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
+    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
 
 
@@ -448,7 +448,7 @@ def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatc
     for _ in range(2 * shm_sync._ATTEMPTS):
         everyone(w, buffers.barrier)
     assert len(asked) == 6 * shm_sync._ATTEMPTS
-    assert [(comm.meeting.assembly, comm.meeting.attempts) for comm in w.comms] == [(None, 0)] * 6
+    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
 
 
@@ -485,7 +485,7 @@ def test_only_the_first_communicators_have_a_place():
 
 
 def test_a_round_leaves_out_nothing_of_a_request(together):
-    current = together(2).comms[0].meeting.assembly.post(b"", 0, 0)
+    current = together(2).comms[0].shm_sync.slots.publish(b"", 0, 0)
     assert all(hasattr(current, name) for name in Request.__slots__)
 
 
@@ -493,12 +493,12 @@ def test_a_round_leaves_out_nothing_of_a_request(together):
 def test_no_more_than_a_cell_is_read(together, place):
     w = together(2)
     comms = beside(w, place)
-    assemblies = [comm.meeting.assembly for comm in comms]
-    current = assemblies[0].post(b"", 0, 0)
+    assemblies = [comm.shm_sync.slots for comm in comms]
+    current = assemblies[0].publish(b"", 0, 0)
     theirs = w.transports[1]._slots
     assemblies[1]._number += 1
     first = assemblies[1]._cells[assemblies[1]._number & 1]
-    theirs.post(first, assemblies[1]._number, 0, 0, b"x")
+    theirs.publish(first, assemblies[1]._number, 0, 0, b"x")
     theirs._cells[first + slots._LENGTH] = 2**40
     assert w.engines[0].slot_exchanges.poll()
     ((_, _, content),) = current.result()
