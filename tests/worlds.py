@@ -124,6 +124,9 @@ class NoDriver:
     def __init__(self) -> None:
         self.soon: deque[Callable[[], object]] = deque()
 
+    def admit(self) -> None:
+        """Admit every call."""
+
     def waiter(self, request: Any) -> Any:
         return ["waiting"], lambda request: None
 

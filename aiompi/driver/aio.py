@@ -26,9 +26,12 @@ _GLANCES: Final = 500e-6
 
 
 class AsyncioDriver:
-    """An event loop makes progress, and only its thread may make calls.
+    """An event loop makes progress, and only its thread may make calls, while no other loop runs there.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
+
+    Attributes:
+        loop_runs: returns True while the loop runs. No other loop can run in its thread at that time.
     """
 
     background = True
@@ -38,6 +41,7 @@ class AsyncioDriver:
     def __init__(self) -> None:
         self.owner = NO_THREAD
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop_runs: Callable[[], bool] = bool
         self._doorbells: dict[int, LoopDoorbell] = {}
         self._reading: set[int] = set()
         self._writing: set[int] = set()
@@ -52,6 +56,7 @@ class AsyncioDriver:
     def loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+            self.loop_runs = self._loop.is_running
             self.owner = get_ident()
         return self._loop
 
@@ -72,9 +77,15 @@ class AsyncioDriver:
                 f"{name_of_thread()} makes a call, and this rank belongs to the thread of its event loop. Have that "
                 "one call and await, by loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe(coroutine, loop)"
             )
+        elif not self.loop_runs() and (running := asyncio._get_running_loop()) is not None:
+            raise LocalProtocolError(
+                f"this rank belongs to the event loop {self._loop!r}, in which it was used first, and the call is made "
+                f"in {running!r}. Use one loop for all of it, such as one asyncio.run for the program and one "
+                "loop_scope for a fixture and its tests; or begin a rank in each loop"
+            )
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
-        if get_ident() != self.owner:
+        if get_ident() != self.owner or not self.loop_runs():
             self.admit()
         if self._glances_end and self._glance(request):
             return None

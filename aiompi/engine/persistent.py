@@ -63,8 +63,10 @@ class PersistentRequest(Request[T_co]):
         Raises:
             InvalidRequestError: the operation that was started before is not complete, or the request was freed.
             aiompi.Exception: the operation that was started before has failed, and no call has reported it.
-            LocalProtocolError: the call is made by the function of a reduction (section 4.9.4).
+            LocalProtocolError: the call is made by the function of a reduction (section 4.9.4), or in a thread or event
+                loop to which this rank does not belong.
         """
+        self._engine.driver.admit()
         self._engine.refuse_nested()
         if not self._done or self._freed:
             state = "was freed" if self._freed else "is active; wait until the operation that was started is complete"

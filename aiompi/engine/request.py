@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from aiompi.engine.progress import Progress
     from aiompi.engine.seams import Waiter
 
+#: names of an object that asyncio and inspect read, and of a coroutine, beside what a generator calls them
+_NAMES: Final = frozenset({"__name__", "__qualname__"})
+_OF_COROUTINE: Final = {"cr_await": "gi_yieldfrom"} | {
+    f"cr_{name}": f"gi_{name}" for name in ("code", "frame", "running", "suspended")
+}
 #: seconds between two checks of whether an operation can be withdrawn
 _PAUSE: Final = 1e-3
 
@@ -250,6 +255,17 @@ class Request(Generic[T_co]):
             yield
         return self.result()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the name that tools show for an awaitable; attributes of other names do not exist."""
+            if name in _NAMES:
+                return self._label()
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _label(self) -> str:
+        return type(self).__name__
+
     def __repr__(self) -> str:
         state = "pending"
         if self._done:
@@ -275,14 +291,37 @@ class Owned(Coroutine[Any, None, T_co]):
 
     If the await is cancelled or times out, the operation is withdrawn as far as that is still possible, once no other
     process is writing into its memory. If a message is lost all the same, there is a warning. For asyncio this is a
-    coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches it.
+    coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches it. For tools that show
+    coroutines it has the attributes of one, and the name of the call.
+
+    Args:
+        request: the operation.
+        name: of the call that has started it, for tools.
     """
 
-    __slots__ = ("_request", "_steps")
+    __slots__ = ("_name", "_request", "_steps")
 
-    def __init__(self, request: Request[T_co]) -> None:
+    def __init__(self, request: Request[T_co], name: str = "operation") -> None:
         self._request: Request[T_co] | None = request
         self._steps: Generator[Any, None, T_co] | None = None
+        self._name = name
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what asyncio and inspect ask a coroutine for."""
+            if name in _NAMES:
+                return self._name
+            if name == "cr_origin":
+                return None
+            if name not in _OF_COROUTINE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self._begun(), _OF_COROUTINE[name])
+
+    def _begun(self) -> Generator[Any, None, T_co]:
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps
 
     def __await__(self) -> Generator[Any, None, T_co]:
         request, self._request = self._request, None
@@ -301,26 +340,21 @@ class Owned(Coroutine[Any, None, T_co]):
 
     def send(self, value: None) -> Any:
         """Run the first or the next step, like a coroutine."""
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps.send(value)
+        return self._begun().send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an error where the coroutine waits, or in place of its first step."""
         request, self._request = self._request, None
-        if self._steps is None and request is not None:
+        if request is not None:  # the first step has not been made
             raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
             self._steps = _undone(request, raised if isinstance(raised, BaseException) else raised())
             return self._steps.send(None)
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps.throw(*error)
+        return self._begun().throw(*error)
 
     def close(self) -> None:
         """End the coroutine."""
-        if self._steps is None:
-            self._withdraw()
-        else:
+        self._withdraw()  # if the first step has not been made
+        if self._steps is not None:
             self._steps.close()
 
     def _withdraw(self) -> None:

@@ -99,6 +99,9 @@ class Schedule(ChainedRequest[T_co]):
             self._error_seen = True
             raise error
 
+    def _label(self) -> str:
+        return str(getattr(self._coroutine, "__qualname__", type(self).__name__))
+
     def cancel(self) -> bool:
         """Do nothing: collective and other many-step operations cannot be cancelled, since others need them (3.8)."""
         return False

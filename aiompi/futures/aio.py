@@ -100,8 +100,10 @@ class TaskPool:
 
         Raises:
             RuntimeError: the block of the pool has been left.
+            LocalProtocolError: the call is made in another thread or event loop than that of the pool.
             BrokenExecutor: a worker failed in its initializer, or all workers are gone.
         """
+        self._driver.admit()
         if self._queue.closed:
             raise RuntimeError("this pool has been closed: its block has been left")
         if self._queue.broken is not None:
@@ -156,6 +158,7 @@ class TaskPool:
     async def _results(
         self, fn: Callable[..., Any], source: _Source, chunksize: int, buffersize: int | None, unordered: bool
     ) -> AsyncIterator[Any]:
+        self._driver.admit()
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiompi.comm import Communicator
 from aiompi.driver.threads import get_ident
 from aiompi.face.common import Membership
@@ -17,10 +19,10 @@ class Handle(Membership):
         """The communicator, for a call.
 
         Raises:
-            LocalProtocolError: the call is made in another thread.
+            LocalProtocolError: the call is made in another thread or event loop.
         """
         core = self._core
-        driver = core.engine.driver
-        if get_ident() != driver.owner:
+        driver: Any = core.engine.driver
+        if get_ident() != driver.owner or not driver.loop_runs():
             driver.admit()
         return core

@@ -95,6 +95,7 @@ class Session:
         return self._runtime.joined
 
     async def _start(self) -> World:
+        self._runtime.engine.driver.admit()
         _ranks.add(self._runtime)
         try:
             await self._runtime.start()
@@ -115,6 +116,7 @@ class Session:
         runtime = self._runtime
         if runtime.finalized or runtime.engine.error is not None:
             return
+        runtime.engine.driver.admit()
         if error is not None and self._cause is not None:
             error = self._cause
         if isinstance(error, SystemExit) and not error.code:

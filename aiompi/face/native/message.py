@@ -50,7 +50,7 @@ class Message:
 
     def recv(self, status: Status | None = None) -> OwnedReceive[Any]:
         """Receive the message as an object."""
-        return OwnedReceive(self.irecv(status))
+        return OwnedReceive(self.irecv(status), "Message.recv")
 
     def Irecv(self, buf: BufSpec, status: Status | None = None) -> Request[Status]:
         """Start receiving the message into a writable buffer specification.
@@ -62,7 +62,7 @@ class Message:
 
     def Recv(self, buf: BufSpec, status: Status | None = None) -> OwnedReceive[Status]:
         """Receive the message into a buffer."""
-        return OwnedReceive(self.Irecv(buf, status))
+        return OwnedReceive(self.Irecv(buf, status), "Message.Recv")
 
     def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:
         self._core.engine.driver.admit()

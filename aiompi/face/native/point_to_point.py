@@ -83,23 +83,23 @@ class PointToPoint(Handle):
         """Send an object, standard mode; see `isend`."""
         self._admitted.wake(dest)
         payload, nbytes = self._codec.dumps(obj)
-        return Owned(self._core.send(payload, nbytes, dest, tag))
+        return Owned(self._core.send(payload, nbytes, dest, tag), "Comm.send")
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode; see `ibsend`."""
-        return Owned(self.ibsend(obj, dest, tag))
+        return Owned(self.ibsend(obj, dest, tag), "Comm.bsend")
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, synchronous mode; see `issend`."""
-        return Owned(self.issend(obj, dest, tag))
+        return Owned(self.issend(obj, dest, tag), "Comm.ssend")
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, ready mode; see `irsend`."""
-        return Owned(self.irsend(obj, dest, tag))
+        return Owned(self.irsend(obj, dest, tag), "Comm.rsend")
 
     def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> OwnedReceive[Any]:
         """Receive an object of any size; see `irecv`."""
-        return OwnedReceive(self.irecv(source, tag, status))
+        return OwnedReceive(self.irecv(source, tag, status), "Comm.recv")
 
     def sendrecv(
         self,
@@ -112,7 +112,7 @@ class PointToPoint(Handle):
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
         receive = self._admitted.irecv(None, source, recvtag, self._codec.loads, status)
-        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)))
+        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)), "Comm.sendrecv")
 
     # Buffers.
 
@@ -174,25 +174,27 @@ class PointToPoint(Handle):
         """Send a buffer, standard mode; see `Isend`."""
         self._admitted.wake(dest)
         memory = self._core.conversion.to_send(buf, dest)
-        return Owned(self._core.send((memory,), len(memory), dest, tag))
+        return Owned(self._core.send((memory,), len(memory), dest, tag), "Comm.Send")
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""
-        return Owned(self.Ibsend(buf, dest, tag))
+        return Owned(self.Ibsend(buf, dest, tag), "Comm.Bsend")
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, synchronous mode; see `Issend`."""
-        return Owned(self.Issend(buf, dest, tag))
+        return Owned(self.Issend(buf, dest, tag), "Comm.Ssend")
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, ready mode; see `Irsend`."""
-        return Owned(self.Irsend(buf, dest, tag))
+        return Owned(self.Irsend(buf, dest, tag), "Comm.Rsend")
 
     def Recv(
         self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> OwnedReceive[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
-        return OwnedReceive(self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag, None, status))
+        return OwnedReceive(
+            self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag, None, status), "Comm.Recv"
+        )
 
     def Sendrecv(
         self,
@@ -215,7 +217,7 @@ class PointToPoint(Handle):
         """
         memory, target = self._admitted.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)), "Comm.Sendrecv")
 
     def Sendrecv_replace(
         self,
@@ -229,7 +231,9 @@ class PointToPoint(Handle):
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         memory, target = self._admitted.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return Owned(
+            sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)), "Comm.Sendrecv_replace"
+        )
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 
@@ -261,7 +265,7 @@ class PointToPoint(Handle):
         Returns:
             Its Status.
         """
-        return Owned(self._admitted.probe(source, tag))
+        return Owned(self._admitted.probe(source, tag), "Comm.probe")
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
         """Look for a message without receiving it (MPI_Iprobe, section 3.8).
@@ -273,7 +277,7 @@ class PointToPoint(Handle):
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> OwnedReceive[Message]:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
-        return OwnedReceive(self._admitted.mprobe(source, tag, self._message))
+        return OwnedReceive(self._admitted.mprobe(source, tag, self._message), "Comm.mprobe")
 
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
