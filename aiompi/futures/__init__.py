@@ -6,11 +6,11 @@
         with MPIPoolExecutor() as executor:
             print(list(executor.map(pow, range(10), range(10))))
 
-is started with `aiompi-launch -n 5 -m aiompi.futures program.py`: rank 0 runs it, the others are the workers. In an
-asyncio program `pool` is the same for its own communicator, with results to be awaited.
+Start this program with `aiompi-launch -n 5 -m aiompi.futures program.py`: rank 0 runs it, and the other ranks are the
+workers. In an asyncio program `pool` does the same for a communicator, and results are awaited.
 
-Tasks get ahead while the program of the blocking face does something else: that takes THREAD_MULTIPLE. Both that way to
-start a program and an `MPICommExecutor` that is the first to use MPI ask for it; otherwise the program does.
+Tasks of the blocking face proceed while the program does something else, which takes THREAD_MULTIPLE. This way to start
+a program asks for it, and so does an `MPICommExecutor` that is the first to use MPI; otherwise the program must.
 """
 
 from concurrent.futures import (
@@ -30,9 +30,9 @@ from concurrent.futures import (
 )
 
 from aiompi.futures.aio import TaskPool, pool
+from aiompi.futures.blocking import get_comm_workers
 from aiompi.futures.combine import collect, compose
 from aiompi.futures.executor import MPICommExecutor, MPIPoolExecutor
-from aiompi.futures.staff import get_comm_workers
 
 __all__ = [
     "ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "BrokenExecutor", "CancelledError", "Executor", "Future",

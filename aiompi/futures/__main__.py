@@ -1,8 +1,8 @@
-"""Run a program whose executors have the other ranks as their workers.
+"""Run a program at rank 0, with the other ranks as the workers of its executors.
 
     aiompi-launch -n 5 -m aiompi.futures [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]
 
-Rank 0 runs the program; the others are the workers of all its executors, until it ends.
+The other ranks serve all executors of the program until it ends.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Final
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.face.blocking import COMM_WORLD
 from aiompi.face.blocking.process import process
+from aiompi.futures.blocking import BlockingWorkers, run_worker
 from aiompi.futures.executor import MPIPoolExecutor
-from aiompi.futures.staff import Staff, work_for
 from aiompi.program import Program
 
 USAGE: Final = "usage: aiompi-launch -n N -m aiompi.futures [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 
 
 def main(arguments: list[str]) -> None:
-    """Run a program at the root, while all other processes are workers of its executors.
+    """Run a program at rank 0, while all other ranks are workers of its executors.
 
     Args:
-        arguments: of the command line, without its name.
+        arguments: arguments of the command line, without the name of this module.
     """
     program = Program.take_over(arguments, USAGE)
     process.start(THREAD_MULTIPLE)
     if COMM_WORLD.rank != 0:
-        work_for(0, COMM_WORLD.Dup())
+        run_worker(0, COMM_WORLD.Dup())
         return
-    MPIPoolExecutor._common = staff = Staff(COMM_WORLD.Dup())
+    MPIPoolExecutor._common = workers = BlockingWorkers(COMM_WORLD.Dup())
     try:
         program.load("__main__")
     except SystemExit:
-        staff.dismiss()
+        workers.dismiss()
         raise
-    staff.dismiss()
+    workers.dismiss()
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ class TaskPool:
         Raises:
             RuntimeError: the block of the pool has been left.
             LocalProtocolError: the call is made in another thread or event loop than that of the pool.
-            BrokenExecutor: a worker failed in its initializer, or all workers are gone.
+            BrokenExecutor: a worker could not be initialized, or all workers are gone.
         """
         self._driver.admit()
         if self._queue.closed:

@@ -1,4 +1,4 @@
-"""Futures made of futures."""
+"""`collect` and `compose`: futures made of other futures, as in mpi4py.futures."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
-    """A future of the results of others, in their order.
+    """Return a future whose result is the list of the results of other futures, in their order.
 
-    It fails as soon as one of them fails, and is cancelled as soon as one of them is, or by itself; those that have not
-    begun are cancelled then. Its class is that of the first one.
+    It fails as soon as one of them fails, and is cancelled as soon as one of them is. When it fails or is cancelled,
+    the others that have not begun are cancelled. Its class is that of the first one.
     """
     futures = list(fs)
     whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]
 
-    def arrived(future: Future[T]) -> None:
+    def outcome_known(future: Future[T]) -> None:
         if future.cancelled():
             whole.cancel()
         elif future.exception() is not None:
@@ -31,7 +31,7 @@ def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
         whole.set_result([])
     whole.add_done_callback(lambda whole: _cancel_with(whole, futures))
     for future in futures:
-        future.add_done_callback(arrived)
+        future.add_done_callback(outcome_known)
     return whole
 
 
@@ -40,19 +40,19 @@ def compose(
     resulthook: Callable[[Any], Any] | None = None,
     excepthook: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """A future of what a function makes out of the outcome of another, and of its class.
+    """Return a future, of the same class, of what a function makes of the outcome of another future.
+
+    If one of the two is cancelled, so is the other. If a hook raises, the new future fails.
 
     Args:
-        future: cancelled if the new one is, and the other way round.
-        resulthook: makes the new result out of the result; without it they are the same.
-        excepthook: makes the new result out of the exception; the new future fails if it returns an exception, or
-            without it.
-
-    A function that raises makes the new future fail.
+        future: the other future.
+        resulthook: makes the new result from the result; None to take the result as it is.
+        excepthook: makes the new result from the exception; if it returns an exception, the new future fails with that.
+            None to fail with the exception as it is.
     """
     composed = type(future)()
 
-    def arrived(future: Future[Any]) -> None:
+    def outcome_known(future: Future[Any]) -> None:
         if future.cancelled():
             composed.cancel()
             return
@@ -63,12 +63,12 @@ def compose(
             _settle(composed, lambda: future.result() if resulthook is None else resulthook(future.result()))
 
     composed.add_done_callback(lambda composed: _cancel_with(composed, [future]))
-    future.add_done_callback(arrived)
+    future.add_done_callback(outcome_known)
     return composed
 
 
 def _settle(future: Future[Any], outcome: Callable[[], Any]) -> None:
-    """Give a future the result of a function, unless it has one already."""
+    """Give a future the result of a function, or what it raises, unless the future is done."""
     with contextlib.suppress(InvalidStateError):
         try:
             result = outcome()
@@ -79,14 +79,14 @@ def _settle(future: Future[Any], outcome: Callable[[], Any]) -> None:
 
 
 def _raise(outcome: Any) -> Any:
-    """What an `excepthook` has returned: an exception fails, anything else is a result."""
+    """Raise what an `excepthook` has returned if that is an exception, and return it otherwise."""
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
 
 def _cancel_with(whole: Future[Any], futures: Iterable[Future[Any]]) -> None:
-    """Cancel futures whose results are no longer wanted; a waiter of a cancelled future gets CancelledError."""
+    """Cancel futures whose results are no longer wanted. Code that waits for one gets CancelledError."""
     if whole.cancelled():
         whole.set_running_or_notify_cancel()
     if whole.cancelled() or whole.exception() is not None:

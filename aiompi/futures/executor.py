@@ -1,4 +1,4 @@
-"""Executors of the blocking face: `concurrent.futures` whose workers are MPI processes, with mpi4py's names."""
+"""Executors of the blocking face, like those of `concurrent.futures`, whose workers are MPI processes."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from typing import Any, ClassVar, Final, TypeVar
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.face.blocking import COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
-from aiompi.futures.results import Deadline, as_they_come, ordered
+from aiompi.futures.blocking import BlockingWorkers, run_worker
+from aiompi.futures.results import Deadline, as_completed, ordered
 from aiompi.futures.setup import Setup
-from aiompi.futures.staff import Staff, work_for
 from aiompi.futures.task import Task, apply_to_all
 from aiompi.futures.workers import Queue
 
 T = TypeVar("T")
 
-#: options of mpi4py about processes that are spawned, polling and pickling: nothing here depends on them
+#: options of mpi4py for spawned processes, polling and pickling, which have no meaning here
 _WITHOUT_EFFECT: Final = frozenset({"python_exe", "python_args", "mpi_info", "backoff", "use_pkl5"})
 
 
 class MPIPoolExecutor(Executor):
-    """Has functions called by other MPI processes, the workers.
+    """Calls functions in other MPI processes, the workers.
 
-    They are all other ranks of a program that was started with `aiompi-launch -n N -m aiompi.futures PROGRAM`, and
-    serve all executors of the program; or those of a communicator, see `MPICommExecutor`. A function is sent by its
-    name; arguments and results are messages as any, so that large arrays in them are not pickled.
+    The workers are all other ranks of a program that was started with `aiompi-launch -n N -m aiompi.futures PROGRAM`,
+    and serve all its executors. `MPICommExecutor` uses the ranks of a communicator instead. A function is sent by its
+    name. Arguments and results are sent like any object, so that large arrays in them are not pickled.
 
     Args:
-        max_workers: most tasks under way at once; as many as there are workers by default.
+        max_workers: most tasks in progress at once; by default as many as there are workers.
         initializer: called with `initargs` by each worker before its first task of this executor.
-        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals. Those that mpi4py has besides,
+        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals. The other options of mpi4py,
             python_exe, python_args, mpi_info, backoff and use_pkl5, have no effect.
 
     Raises:
         ValueError: max_workers is not positive.
-        TypeError: the initializer cannot be called, or there is no such option.
+        TypeError: the initializer cannot be called, or an option is unknown.
     """
 
-    #: serves the executors of the program that have no communicator of their own
-    _common: ClassVar[Staff | None] = None
+    #: workers of the executors that have no communicator of their own
+    _common: ClassVar[BlockingWorkers | None] = None
 
     def __init__(
         self,
@@ -63,28 +63,26 @@ class MPIPoolExecutor(Executor):
         self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
         self._futures: set[Future[Any]] = set()
         self._queue: Queue | None = None
-        self._staff = self._common
+        self._workers = self._common
         self._closed = False
-        self._booting = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def num_workers(self) -> int:
-        """How many workers this executor uses; 0 when it has been shut down, or cannot work any more."""
+        """Number of workers that this executor uses; 0 once it has been shut down or is broken."""
         if self._closed:
             return 0
         queue = self._boot()
         return 0 if queue.broken is not None else queue.limit
 
     def bootup(self, wait: bool = True) -> MPIPoolExecutor:
-        """Have the workers make themselves ready now instead of at their first task.
-
-        Whether an initializer fails is for the tasks to tell.
+        """Initialize the workers now instead of at their first task. If that fails, the tasks report it.
 
         Args:
-            wait: whether to wait until they are.
+            wait: True to wait until the workers are initialized.
 
         Raises:
-            RuntimeError: there are none, or the executor has been shut down.
+            RuntimeError: there are no workers, or the executor has been shut down.
         """
         queue = self._boot()
         with contextlib.suppress(BrokenExecutor):
@@ -94,14 +92,14 @@ class MPIPoolExecutor(Executor):
         return self
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have `fn(*args, **kwargs)` called by a worker.
+        """Call `fn(*args, **kwargs)` in a worker.
 
         Returns:
-            A future. What the call raises has the traceback in the worker as its cause.
+            A future. If the call raises, the cause of the exception is the traceback in the worker.
 
         Raises:
             RuntimeError: there are no workers, or the executor has been shut down.
-            BrokenExecutor: no worker could make itself ready, or all are gone.
+            BrokenExecutor: a worker could not be initialized, or all workers are gone.
         """
         queue = self._boot()
         if queue.broken is not None:
@@ -109,22 +107,23 @@ class MPIPoolExecutor(Executor):
         future: Future[T] = Future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
-        assert self._staff is not None
-        self._staff.submit(queue, Task((fn, args, kwargs), _Promise(future)))
+        assert self._workers is not None
+        self._workers.submit(queue, Task((fn, args, kwargs), _Promise(future)))
         return future
 
     def _boot(self) -> Queue:
-        with self._booting:
+        with self._lock:
             if self._closed:
                 raise RuntimeError("this executor has been shut down")
             if self._queue is None:
-                if self._staff is None:
+                if self._workers is None:
                     raise RuntimeError(
                         "there are no workers: start the program with `aiompi-launch -n N -m aiompi.futures PROGRAM`, "
                         "or use MPICommExecutor; processes are not spawned at run time"
                     )
-                self._queue = Queue(min(self._max_workers or self._staff.size, self._staff.size), self._setup.calls())
-                self._staff.serve(self._queue)
+                size = self._workers.size
+                self._queue = Queue(min(self._max_workers or size, size), self._setup.calls())
+                self._workers.serve(self._queue)
             return self._queue
 
     def map(
@@ -136,7 +135,7 @@ class MPIPoolExecutor(Executor):
         buffersize: int | None = None,
         unordered: bool = False,
     ) -> Iterator[T]:
-        """As the built-in `map`, with calls made by the workers; see `starmap`."""
+        """Make calls like the built-in `map`, in the workers; see `starmap`."""
         return self.starmap(fn, zip(*iterables, strict=False), timeout, chunksize, buffersize, unordered)
 
     def starmap(
@@ -148,38 +147,38 @@ class MPIPoolExecutor(Executor):
         buffersize: int | None = None,
         unordered: bool = False,
     ) -> Iterator[T]:
-        """As `itertools.starmap`, with calls made by the workers.
+        """Make calls like `itertools.starmap`, in the workers.
 
         Args:
             iterable: the arguments of each call.
-            timeout: seconds from now until the last result must be there.
-            chunksize: calls that are sent to a worker at a time.
-            buffersize: chunks that are submitted before their results are taken; all by default.
-            unordered: results come as they are ready.
+            timeout: seconds from now in which the last result must be ready; None for no limit.
+            chunksize: number of calls that are sent to a worker at a time.
+            buffersize: number of chunks that are submitted before their results are taken; by default all.
+            unordered: True to yield results as they become ready.
 
         Returns:
-            The results. When the iterator is closed, what no worker has begun is cancelled.
+            An iterator of the results. When it is closed, the calls that no worker has begun are cancelled.
 
         Raises:
             ValueError: chunksize or buffersize is not positive.
-            TimeoutError: by the iterator.
+            TimeoutError: raised by the iterator after `timeout`.
         """
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
         deadline = Deadline(timeout)
         chunks = (self.submit(apply_to_all, fn, chunk) for chunk in _chunks(iterable, chunksize))
-        begun = list(itertools.islice(chunks, buffersize))
-        return (as_they_come if unordered else ordered)(begun, chunks, deadline)
+        submitted = list(itertools.islice(chunks, buffersize))
+        return (as_completed if unordered else ordered)(submitted, chunks, deadline)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no tasks any more; may be called again.
+        """Accept no more tasks. Further calls do nothing more.
 
         Args:
-            wait: whether to wait until all tasks have been done.
-            cancel_futures: whether those that no worker has begun are cancelled.
+            wait: True to wait until all tasks are done.
+            cancel_futures: True to cancel the tasks that no worker has begun.
         """
-        with self._booting:
+        with self._lock:
             self._closed = True
             if self._queue is not None:
                 self._queue.closed = True
@@ -192,7 +191,7 @@ class MPIPoolExecutor(Executor):
 
 
 class _Promise:
-    """A future of `concurrent.futures` that is told the outcome."""
+    """Gives the outcome of a task to a future of `concurrent.futures`."""
 
     __slots__ = ("_future",)
 
@@ -210,7 +209,7 @@ class _Promise:
 
 
 def _nothing() -> None:
-    """The task of a worker that only makes itself ready."""
+    """Do nothing: the task of a worker that is only initialized."""
 
 
 def _chunks(iterable: Iterable[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -227,10 +226,10 @@ class MPICommExecutor:
                 print(list(executor.map(abs, [-1, 2])))
 
     Args:
-        comm: intracommunicator, COMM_WORLD by default; nothing else may use the processes meanwhile, but its own
-            traffic is not disturbed.
+        comm: intracommunicator, by default COMM_WORLD. Nothing else may use its processes meanwhile, but its own
+            messages are not disturbed.
         root: rank of the process that has the executor.
-        options: as for `MPIPoolExecutor`. Where all processes run the same program `main` is False by default.
+        options: those of `MPIPoolExecutor`. `main` is False by default, since all processes run the same program.
 
     Raises:
         ValueError: comm is an intercommunicator, or has no such rank.
@@ -246,18 +245,18 @@ class MPICommExecutor:
         self._comm = comm
         self._root = root
         self._options = options
-        self._staff: Staff | None = None
+        self._workers: BlockingWorkers | None = None
         self._executor: MPIPoolExecutor | None = None
         self._entered = False
 
     def __enter__(self) -> MPIPoolExecutor | None:
-        """Begin to work: at the processes that are workers, until the root has left its block.
+        """Enter the block. A process that is a worker serves the root here until the root leaves its block.
 
         Returns:
-            The executor at the root. At the other processes None, and not before the root has left its block.
+            The executor at the root, None at the workers.
 
         Raises:
-            RuntimeError: this block has not been left yet, or the thread level of the root is not THREAD_MULTIPLE.
+            RuntimeError: this block is entered already, or the thread level of the root is not THREAD_MULTIPLE.
         """
         if self._entered:
             raise RuntimeError("this MPICommExecutor has been entered already: make another one")
@@ -265,11 +264,11 @@ class MPICommExecutor:
         if MPIPoolExecutor._common is not None:
             self._executor = MPIPoolExecutor(**self._options)
         elif self._comm.rank == self._root:
-            self._staff = Staff(self._comm.Dup())
+            self._workers = BlockingWorkers(self._comm.Dup())
             self._executor = MPIPoolExecutor(**{"main": False, **self._options})
-            self._executor._staff = self._staff
+            self._executor._workers = self._workers
         else:
-            work_for(self._root, self._comm.Dup())
+            run_worker(self._root, self._comm.Dup())
         return self._executor
 
     def __exit__(
@@ -277,7 +276,7 @@ class MPICommExecutor:
     ) -> None:
         if self._executor is not None:
             self._executor.shutdown()
-        if self._staff is not None:
-            self._staff.dismiss()
-        self._staff = self._executor = None
+        if self._workers is not None:
+            self._workers.dismiss()
+        self._workers = self._executor = None
         self._entered = False

@@ -1,4 +1,4 @@
-"""What `map` gives: the results of many tasks, in the order of their arguments or as they come."""
+"""The iterators that `map` and `starmap` of the blocking face return: results of chunks, in order or as completed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The time at which all results must be there.
+    """The time by which all results must be ready.
 
     Args:
-        timeout: seconds from now; None for never.
+        timeout: seconds from now; None for no limit.
     """
 
     def __init__(self, timeout: float | None) -> None:
         self._end = None if timeout is None else time.monotonic() + timeout
 
     def left(self) -> float | None:
-        """Seconds until then, None if there is no such time."""
+        """Return the seconds until then, None if there is no limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
 
-def ordered(begun: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]], deadline: Deadline) -> Iterator[T]:
-    """Results of chunks, in order.
+def ordered(submitted: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]], deadline: Deadline) -> Iterator[T]:
+    """Yield the results of chunks in order.
 
     Args:
-        begun: chunks that have been submitted.
-        rest: submits one more whenever it is asked.
+        submitted: futures of chunks that have been submitted.
+        rest: submits one more chunk each time it is advanced.
+        deadline: time by which the last result must be ready.
     """
-    futures = deque(begun)
+    futures = deque(submitted)
     try:
         while futures:
             results = futures[0].result(deadline.left())
@@ -45,8 +46,10 @@ def ordered(begun: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]], d
         _cancel(futures)
 
 
-def as_they_come(begun: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]], deadline: Deadline) -> Iterator[T]:
-    """Results of chunks, those first that are ready first; see `ordered`."""
+def as_completed(
+    submitted: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]], deadline: Deadline
+) -> Iterator[T]:
+    """Yield the results of chunks as they become ready; see `ordered`."""
     futures: set[Future[list[T]]] = set()
     ready: SimpleQueue[Future[list[T]]] = SimpleQueue()
 
@@ -55,7 +58,7 @@ def as_they_come(begun: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]
             futures.add(future)
             future.add_done_callback(ready.put)
 
-    watch(begun)
+    watch(submitted)
     try:
         while futures:
             future = _get(ready, deadline, len(futures))
@@ -70,7 +73,7 @@ def _get(ready: SimpleQueue[T], deadline: Deadline, missing: int) -> T:
     try:
         return ready.get(timeout=deadline.left())
     except Empty:
-        raise TimeoutError(f"{missing} tasks are not finished in time") from None
+        raise TimeoutError(f"{missing} tasks are not done in time") from None
 
 
 def _one_more(rest: Iterator[Any]) -> Iterator[Any]:

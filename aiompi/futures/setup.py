@@ -1,4 +1,4 @@
-"""What a worker does before its first task of an executor."""
+"""`Setup`: the calls that a worker makes before its first task of an executor."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Final
 
 from aiompi.program import Program
 
-#: of the main program in a worker, so that what is guarded by `__name__ == "__main__"` is not run
+#: name of the main program in a worker, so that code guarded by `__name__ == "__main__"` is not run
 WORKER_NAME: Final = "__worker__"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Setup:
-    """Preparations that the program asks for.
+    """What the program asks a worker to do first.
 
     Attributes:
-        initializer, initargs: a function to call last, if any.
-        main: whether to load the main program of the master.
-        path: directories for the end of sys.path.
-        wdir: working directory; empty for none.
-        env: environment variables to be set.
-        globals: variables of the main program to be set.
+        initializer, initargs: a function and its arguments, to be called last; None for no function.
+        main: True to load the main program of the master.
+        path: directories to append to sys.path.
+        wdir: working directory; empty to keep the present one.
+        env: environment variables to set.
+        globals: variables to set in the main program.
     """
 
     initializer: Callable[..., object] | None = None
@@ -36,25 +36,27 @@ class Setup:
     globals: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def calls(self) -> list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]]:
-        """The calls that a worker has to make, one after the other.
+        """Return the calls that a worker has to make, in order.
 
-        The main program is loaded first: what comes later may have been defined by it.
+        The main program is loaded before variables and the initializer, which may refer to it.
         """
-        surroundings = (dict(self.env), self.wdir, [os.path.abspath(path) for path in self.path])
-        calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [(surround, surroundings, {})]
+        environment = (dict(self.env), self.wdir, [os.path.abspath(path) for path in self.path])
+        calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [
+            (set_environment, environment, {})
+        ]
         program = Program.current() if self.main else None
         if program is not None:
-            sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # of which results are, by name
+            sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # results are pickled by that name
             calls.append((load_main, (list(sys.path), program), {}))
         if self.globals:
-            calls.append((define, (dict(self.globals),), {}))
+            calls.append((set_globals, (dict(self.globals),), {}))
         if self.initializer is not None:
             calls.append((self.initializer, self.initargs, {}))
         return calls
 
 
-def surround(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> None:
-    """Give this worker the environment that the program asks for."""
+def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> None:
+    """Set environment variables, the working directory and sys.path of this worker."""
     os.environ.update(env)
     if wdir:
         os.chdir(wdir)
@@ -62,12 +64,12 @@ def surround(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> None:
 
 
 def load_main(path: Iterable[str], program: Program) -> None:
-    """Have the functions of the master's main program here too, under the names by which they are sent."""
+    """Load the master's main program, so that this worker has its functions under the names by which they are sent."""
     sys.path.extend(directory for directory in path if directory not in sys.path)
     if Program.current() != program:
         program.load(WORKER_NAME)
 
 
-def define(values: Mapping[str, Any]) -> None:
+def set_globals(values: Mapping[str, Any]) -> None:
     """Set variables of the main program."""
     vars(sys.modules["__main__"]).update(values)

@@ -1,4 +1,4 @@
-"""A task: what a worker is asked to call, how it does so, and what becomes of the outcome."""
+"""Tasks: a call for a worker to make, the answer of the worker, and the future that gets the outcome."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Protocol, TypeAlias
 
 from aiompi.errors import Exception as MPIException
 
-#: what a worker is sent: a function with its arguments; None: there will be nothing more to do
+#: a function with its arguments, as it is sent to a worker; None dismisses the worker
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 
 
 class Promise(Protocol):
-    """What the outcome of a task is told to: a future of `concurrent.futures` or of asyncio."""
+    """The writing side of the future of a task, which is one of `concurrent.futures` or of asyncio."""
 
     def start(self) -> bool:
-        """The task is about to be sent to a worker; False when it has been cancelled meanwhile."""
+        """Mark the task as begun, before it is sent to a worker; return False if it has been cancelled."""
 
     def succeed(self, result: Any) -> None: ...
 
@@ -27,11 +27,11 @@ class Promise(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class Task:
-    """A call that waits for a worker, or is under way.
+    """A call that waits for a worker, or is in progress.
 
     Attributes:
-        call: to be made.
-        promise: to be told.
+        call: the call to make.
+        promise: gets the outcome.
     """
 
     call: Call
@@ -40,38 +40,38 @@ class Task:
 
 @dataclasses.dataclass(slots=True)
 class Success:
-    """What a worker answers: the result of the call."""
+    """The answer of a worker whose call has returned."""
 
     result: Any
 
-    def tell(self, promise: Promise) -> None:
+    def settle(self, promise: Promise) -> None:
         promise.succeed(self.result)
 
 
 @dataclasses.dataclass(slots=True)
 class Failure:
-    """What a worker answers: the call raised.
+    """The answer of a worker whose call has raised.
 
     Attributes:
         error: the exception, or one that describes it if it cannot be pickled.
-        trace: the traceback at the worker, empty if it was the master that failed.
+        trace: the traceback in the worker; empty if the master itself has failed to send or receive.
     """
 
     error: BaseException
     trace: str
 
-    def tell(self, promise: Promise) -> None:
+    def settle(self, promise: Promise) -> None:
         promise.fail(self.with_trace())
 
     def with_trace(self) -> BaseException:
-        """The exception, with the traceback at the worker as its cause."""
+        """Return the exception, with the traceback in the worker as its cause."""
         if self.trace:
             self.error.__cause__ = RemoteTraceback(self.trace)
         return self.error
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that a worker raised: its traceback there."""
+    """The cause of an exception that was raised in a worker: its traceback there."""
 
     def __init__(self, trace: str) -> None:
         super().__init__(trace)
@@ -82,7 +82,7 @@ class RemoteTraceback(Exception):
 
 
 def perform(call: Call) -> Success | Failure:
-    """Make a call. An interrupt ends the worker; whatever else the call raises is the answer."""
+    """Make a call. KeyboardInterrupt ends the worker; any other exception is the answer."""
     function, args, kwargs = call
     try:
         return Success(function(*args, **kwargs))
@@ -93,9 +93,9 @@ def perform(call: Call) -> Success | Failure:
 
 
 def failure(error: BaseException) -> Failure:
-    """The answer for an exception."""
+    """Return the answer for an exception."""
     trace = "".join(traceback.format_exception(error))
-    # What led to it is in the text. Libraries such as tblib have pickle take it along, with whatever it refers to.
+    # The text has the traceback. Libraries such as tblib make pickle include it, with everything that it refers to.
     error = error.with_traceback(None)
     error.__cause__ = error.__context__ = None
     try:
@@ -105,8 +105,8 @@ def failure(error: BaseException) -> Failure:
     return Failure(error, trace)
 
 
-def culprit(error: MPIException) -> BaseException:
-    """What the program is to see when a call or an answer is no message: what its own object raised, if that did it."""
+def original_error(error: MPIException) -> BaseException:
+    """Return the exception that an object of the program raised when it was pickled or unpickled, or else the error."""
     cause = error.__cause__
     if cause is None:
         return error
@@ -115,5 +115,5 @@ def culprit(error: MPIException) -> BaseException:
 
 
 def apply_to_all(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """What a worker does with a chunk of `map` or `starmap`."""
+    """Make the calls of a chunk of `map` or `starmap`."""
     return [function(*item) for item in items]

@@ -1,4 +1,4 @@
-"""The worker's side: receive a call, make it, send the answer, until there is nothing more to do."""
+"""The worker's side: receive a call, make it, send the answer, until the master dismisses the worker."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from aiompi.comm import Communicator
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.face.blocking.process import process
-from aiompi.futures.task import Call, Failure, Success, apply_to_all, culprit, failure, perform
+from aiompi.futures.task import Call, Failure, Success, apply_to_all, failure, original_error, perform
 from aiompi.futures.workers import ANSWER, CALL
 from aiompi.objects import Codec
 
 
 class Worker:
-    """What a worker says to its master; how it waits and makes calls is for its face to know.
+    """The messages between a worker and its master. The face of the worker decides how it waits and makes calls.
 
     Args:
-        core: of the communicator between the master and its workers; no other traffic may be on it.
+        core: communicator of the master and its workers, which is used for nothing else.
         codec: makes messages of calls and answers.
-        master: its rank.
+        master: rank of the master.
     """
 
     def __init__(self, core: Communicator, codec: Codec, master: int) -> None:
@@ -32,7 +32,7 @@ class Worker:
 
     @property
     def is_alone(self) -> bool:
-        """True if the communicator has no other rank, so that the master's own process is the worker."""
+        """True if the communicator has one rank, whose process is both the master and the worker."""
         return self._core.size == 1
 
     def receive(self) -> Request[memoryview]:
@@ -40,19 +40,19 @@ class Worker:
         return self._core.irecv(None, self._master, CALL, memoryview)
 
     def read(self, message: memoryview) -> Call | Failure | None:
-        """The call; the answer to one that cannot be unpickled here; None when there is nothing more to do."""
+        """Return the call, None for a dismissal, or the answer to a call that cannot be unpickled."""
         try:
             call: Call | None = self._codec.loads(message)
         except MPIException as error:
-            return failure(culprit(error))
+            return failure(original_error(error))
         return call
 
     def answer(self, answer: Success | Failure) -> Request[None]:
-        """Start sending an answer; a result that is no message is a failure."""
+        """Start sending an answer; a result that cannot be sent becomes a failure."""
         try:
             message = self._codec.dumps(answer)
         except MPIException as error:
-            message = self._codec.dumps(failure(culprit(error)))
+            message = self._codec.dumps(failure(original_error(error)))
         return self._core.send(*message, self._master, ANSWER)
 
 
@@ -70,7 +70,7 @@ def serve(worker: Worker) -> None:
 
 
 async def serve_async(worker: Worker) -> None:
-    """Serve the master in an asyncio program: coroutine functions are awaited, others are called in a thread."""
+    """Serve the master in an asyncio program: await coroutine functions, and call others in a thread."""
     context = contextvars.copy_context()
     while (call := worker.read(await worker.receive())) is not None:
         await worker.answer(call if isinstance(call, Failure) else await _perform_in_task(call, context))

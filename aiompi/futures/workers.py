@@ -1,8 +1,7 @@
-"""The master's side: which worker does which task.
+"""The master's side: `Workers` gives the tasks of executors, which wait in a `Queue` for each, to its workers.
 
-For each worker there is one coroutine of requests, its lane: it takes a task, sends the call, waits for the answer. So
-the engine of the rank does all the work, in whatever way it makes progress, and both faces share it. A worker has one
-task at a time.
+Each worker has a lane, a coroutine that awaits requests: it takes a task, sends the call and waits for the answer. So
+the engine of the rank makes all progress, and both faces share this module. A worker has one task at a time.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from aiompi.engine import Request
 from aiompi.engine.schedule import settled
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError, ProcessFailedError
-from aiompi.futures.task import Call, Failure, Success, Task, culprit
+from aiompi.futures.task import Call, Failure, Success, Task, original_error
 from aiompi.objects import Codec
 
 #: tags on the communicator between the master and its workers
 CALL: Final = 1
 ANSWER: Final = 2
 
-_GONE: Final = (ProcessFailedError, JobAbortedError)
+_WORKER_LOST: Final = (ProcessFailedError, JobAbortedError)
 
 
 class Queue:
     """The tasks of one executor.
 
     Args:
-        limit: how many of them may be under way at once.
+        limit: most tasks in progress at once.
         setup: calls that each worker makes before its first task of this executor.
 
     Attributes:
         pending: tasks that no worker has yet.
         active: number of tasks that workers have.
-        broken: why no task can be done any more.
-        closed: whether there will be no further ones.
-        ready: ranks that have made these calls.
+        broken: error of all tasks from now on, None while tasks can be done.
+        closed: True if no further tasks will come.
+        initialized: ranks that have made the calls of the setup.
     """
 
     def __init__(self, limit: int, setup: Sequence[Call] = ()) -> None:
@@ -49,14 +48,14 @@ class Queue:
         self.active = 0
         self.broken: BrokenExecutor | None = None
         self.closed = False
-        self.ready: set[int] = set()
+        self.initialized: set[int] = set()
 
     @property
     def idle(self) -> bool:
         return not self.pending and not self.active
 
     def take(self) -> Task | None:
-        """A task for a worker, if there is one, and not too many are under way."""
+        """Return a task for a worker; None if there is none, or as many as allowed are in progress."""
         while self.pending and self.active < self.limit:
             task = self.pending.popleft()
             if task.promise.start():
@@ -65,7 +64,7 @@ class Queue:
         return None
 
     def fail(self, error: BrokenExecutor) -> None:
-        """No task can be done any more."""
+        """Fail all tasks that no worker has, and all that come later."""
         self.broken = error
         while self.pending:
             task = self.pending.popleft()
@@ -74,10 +73,10 @@ class Queue:
 
 
 class Workers:
-    """All ranks of a communicator but this one, which serve this one; this one too, if it is alone.
+    """The workers of this rank: all other ranks of a communicator, or this one if there is no other.
 
     Args:
-        core: of the communicator; no other traffic may be on it.
+        core: communicator, which is used for nothing else.
         codec: makes messages of calls and answers.
     """
 
@@ -91,7 +90,7 @@ class Workers:
         self._lanes = [core.run(self._lane(rank)) for rank in ranks]
 
     def __len__(self) -> int:
-        """How many there are that have not failed."""
+        """Return the number of workers that have not failed."""
         return sum(not lane.done() for lane in self._lanes)
 
     def add(self, queue: Queue) -> None:
@@ -99,7 +98,7 @@ class Workers:
         self._queues.append(queue)
 
     def submit(self, queue: Queue, task: Task) -> None:
-        """Have a task done when it is its turn."""
+        """Have a worker do a task of an executor when one is free."""
         queue.pending.append(task)
         self._offer(queue)
 
@@ -108,7 +107,11 @@ class Workers:
             self._idle.popleft().complete()
 
     def dismiss(self) -> Request[Any]:
-        """Tell the workers that there will be nothing more to do: complete when all lanes have ended."""
+        """Dismiss the workers when all tasks are done.
+
+        Returns:
+            A request that is complete when all lanes have ended.
+        """
         self._dismissed = True
         while self._idle:
             self._idle.popleft().complete()
@@ -121,8 +124,8 @@ class Workers:
             queue, task = found
             try:
                 await self._serve(rank, queue, task)
-            except _GONE as error:
-                self._lost(rank, error)
+            except _WORKER_LOST as error:
+                self._worker_lost(rank, error)
                 raise
             finally:
                 queue.active -= 1
@@ -130,7 +133,7 @@ class Workers:
         await self._core.send(*self._codec.dumps(None), rank, CALL)
 
     async def _next(self) -> tuple[Queue, Task] | None:
-        """A task to be done; None when there will not be any."""
+        """Wait for a task, and return it with its queue; None if the workers are dismissed and no task is left."""
         while True:
             for queue in [*self._queues]:
                 task = queue.take()
@@ -147,60 +150,60 @@ class Workers:
             await free
 
     async def _serve(self, rank: int, queue: Queue, task: Task) -> None:
-        if rank not in queue.ready and queue.broken is None:
+        if rank not in queue.initialized and queue.broken is None:
             await self._set_up(rank, queue)
         if queue.broken is not None:
-            self._later(task.promise.fail, queue.broken)
+            self._call_soon(task.promise.fail, queue.broken)
             return
         try:
             answer = await self._ask(rank, task.call)
-        except _GONE as error:
-            self._later(task.promise.fail, _broken(rank, error))
+        except _WORKER_LOST as error:
+            self._call_soon(task.promise.fail, _broken(rank, error))
             raise
-        self._later(answer.tell, task.promise)
+        self._call_soon(answer.settle, task.promise)
 
     async def _set_up(self, rank: int, queue: Queue) -> None:
         for call in queue.setup:
             answer = await self._ask(rank, call)
             if isinstance(answer, Failure):
-                error = not_ready(rank, answer)
-                self._later(queue.fail, error)
+                error = _not_initialized(rank, answer)
+                self._call_soon(queue.fail, error)
                 queue.broken = error
                 return
-        queue.ready.add(rank)
+        queue.initialized.add(rank)
 
     async def _ask(self, rank: int, call: Call) -> Success | Failure:
-        """Have a worker make a call; one that cannot be pickled, or whose answer cannot be unpickled, fails.
+        """Have a worker make a call, and return the answer: a failure if it or the call cannot be pickled or unpickled.
 
         Raises:
-            ProcessFailedError: it is gone.
+            ProcessFailedError: the process of the worker has failed.
         """
         try:
             message = self._codec.dumps(call)
         except MPIException as error:
-            return Failure(culprit(error), "")
+            return Failure(original_error(error), "")
         receiving = self._core.irecv(None, rank, ANSWER, memoryview)
         await self._core.send(*message, rank, CALL)
         data = await receiving
         try:
             answer: Success | Failure = self._codec.loads(data)
         except MPIException as error:
-            return Failure(culprit(error), "")
+            return Failure(original_error(error), "")
         return answer
 
-    def _lost(self, rank: int, error: Exception) -> None:
-        if len(self) <= 1:  # the lane that tells this
+    def _worker_lost(self, rank: int, error: Exception) -> None:
+        if len(self) <= 1:  # the lane that makes this call has not ended
             for queue in self._queues:
                 queue.fail(_broken(rank, error))
 
-    def _later(self, tell: Callable[..., object], *args: Any) -> None:
-        """Call what may call back the program when the engine is not in the midst of anything."""
-        self._core.engine.driver.call_soon(tell, *args)
+    def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function that may run callbacks of the program later, outside of the engine."""
+        self._core.engine.driver.call_soon(function, *args)
 
 
-def not_ready(rank: int, answer: Failure) -> BrokenExecutor:
-    """What becomes of an executor whose initializer fails."""
-    error = BrokenExecutor(f"the worker of rank {rank} could not make itself ready: {answer.error!r}")
+def _not_initialized(rank: int, answer: Failure) -> BrokenExecutor:
+    """Return the error of an executor whose setup has failed in a worker."""
+    error = BrokenExecutor(f"the worker of rank {rank} could not be initialized: {answer.error!r}")
     error.__cause__ = answer.with_trace()
     return error
 

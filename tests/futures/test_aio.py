@@ -1,4 +1,4 @@
-"""Pools of the native face: ranks of one process, whose workers call functions in threads."""
+"""Test pools of the native face. The ranks share one process, in which workers call functions in threads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def name_of_thread() -> str:
 
 
 class TwoArgumentError(Exception):
-    """Cannot be unpickled: its arguments are not what `args` says."""
+    """An exception that cannot be unpickled, because `args` lacks an argument of its constructor."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(number)
@@ -112,7 +112,7 @@ def test_exceptions_have_the_traceback_of_the_worker() -> None:
             await executor.submit(lambda: None)
         with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock' object"):
             await executor.submit(threading.Lock)
-        assert await executor.submit(abs, -1) == 1, "the pool goes on"
+        assert await executor.submit(abs, -1) == 1, "the pool still works"
 
     with_pool(use)
 
@@ -169,7 +169,7 @@ def test_initializer() -> None:
 
     async def use(executor: TaskPool) -> None:
         assert [x async for x in executor.map(abs, range(20))] == list(range(20))
-        assert 1 <= len(calls) <= 2, "once in each worker that had a task"
+        assert 1 <= len(calls) <= 2, "the initializer is called once in each worker that had a task"
 
     with_pool(use, initializer=_call, initargs=("initializer", "called"))
 
@@ -178,7 +178,7 @@ def test_initializer_that_fails() -> None:
     async def use(executor: TaskPool) -> None:
         futures = [executor.submit(abs, number) for number in range(5)]
         for future in futures:
-            with pytest.raises(BrokenExecutor, match="could not make itself ready: ValueError"):
+            with pytest.raises(BrokenExecutor, match="could not be initialized: ValueError"):
                 await future
         with pytest.raises(BrokenExecutor):
             executor.submit(abs, 1)
@@ -204,7 +204,7 @@ def test_leaving_the_block_waits_for_all_tasks() -> None:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_an_exception_in_the_block(size: int) -> None:
-    """It comes out as it is, after all tasks have been done."""
+    """The block raises the exception unchanged, after all tasks are done."""
     done: list[int] = []
     _registry["done"] = done.append
 
@@ -279,7 +279,7 @@ def test_a_task_that_raises_fails_its_future_only(
         chunk = executor.starmap(function, [(kind("of a chunk"),)], chunksize=3)
         with pytest.raises(RuntimeError if kind is StopIteration else kind):
             await chunk.__anext__()
-        assert await executor.submit(abs, -1) == 1, "the worker goes on"
+        assert await executor.submit(abs, -1) == 1, "the worker still works"
 
     with_pool(use, size)
 

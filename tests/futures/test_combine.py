@@ -1,4 +1,4 @@
-"""Futures made of futures."""
+"""Test futures that are made of other futures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_collected_results_are_in_order() -> None:
 
 
 def test_collected_failure_comes_at_once() -> None:
-    """What has not begun is cancelled."""
+    """The futures that have not begun are cancelled."""
     parts = futures(3)
     whole = collect(parts)
     parts[0].set_running_or_notify_cancel()

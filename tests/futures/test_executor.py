@@ -1,4 +1,4 @@
-"""Executors of the blocking face, in jobs of real processes."""
+"""Test executors of the blocking face in jobs of real processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def raises(kind, text, call, *args, **kwargs):
 
 
 def run(site: Site, size: int, body: str, *args: str) -> Result:
-    """A program of executors, run as its users start it."""
+    """Run a program that uses executors, and check that it succeeds and prints no error."""
     program = site.program(HEAD + body)
     result = site.launch("-n", str(size), "-m", "aiompi.futures", program, *args).finish()
     assert (result.code, result.err) == (0, ""), result
@@ -44,7 +44,7 @@ def run(site: Site, size: int, body: str, *args: str) -> Result:
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_pool(site: Site, size: int) -> None:
-    """The semantics of concurrent.futures; with one process, tasks are done by a thread of it."""
+    """The executor behaves like those of concurrent.futures. If there is one process, a thread of it does the tasks."""
     body = """
 seen = []
 if __name__ == "__main__":
@@ -78,11 +78,11 @@ if __name__ == "__main__":
     assert run(site, size, body, "-x", "y").out == "ok ['-x', 'y']\n"
 
 
-def test_workers_make_themselves_ready(site: Site) -> None:
-    """They have the environment, the main program and its variables, and call the initializer once."""
+def test_workers_are_initialized(site: Site) -> None:
+    """A worker has the environment, the main program and its variables, and calls the initializer once."""
     body = """
 if __name__ == "__main__":
-    def told(): pass
+    def guarded(): pass
 
 def initialize(*args):
     assert os.environ["MINE"] == "1" and os.getcwd() == "/" and value == 5
@@ -90,7 +90,7 @@ def initialize(*args):
     initialized = args
 
 def look(_):
-    return __name__, "told" in globals(), initialized
+    return __name__, "guarded" in globals(), initialized
 
 if __name__ == "__main__":
     options = dict(env={"MINE": "1"}, wdir="/", globals={"value": 5})
@@ -98,7 +98,7 @@ if __name__ == "__main__":
         print(set(executor.map(look, range(20))))
     with MPIPoolExecutor(initializer=fail, initargs=("mine",)) as executor:
         error = raises(futures.BrokenExecutor, "KeyError('mine')", executor.submit(square, 1).result)
-        raises(futures.BrokenExecutor, "could not make itself ready", executor.submit, square, 1)
+        raises(futures.BrokenExecutor, "could not be initialized", executor.submit, square, 1)
         assert executor.bootup() is executor and executor.num_workers == 0
     with MPIPoolExecutor(initializer=fail, initargs=("mine",)) as executor:
         assert executor.bootup() is executor and executor.num_workers == 0
@@ -111,29 +111,29 @@ if __name__ == "__main__":
     assert run(site, 3, body).out == "{('__worker__', False, (1, 2))}\n"
 
 
-def test_objects_that_are_no_messages(site: Site) -> None:
-    """Arguments, results and exceptions fail with what they raise themselves, at the side where they do."""
+def test_objects_that_cannot_be_pickled(site: Site) -> None:
+    """A task fails with the exception that pickling or unpickling its arguments or its result raises."""
     body = """
-class Silent:
+class Unpicklable:
     def __reduce__(self):
         raise ZeroDivisionError("mine")
 
 def refuse():
     raise ZeroDivisionError("there")
 
-class Stubborn:
+class Unreadable:
     def __reduce__(self):
         return refuse, ()
 
 if __name__ == "__main__":
     with MPIPoolExecutor() as executor:
-        error = raises(ZeroDivisionError, "mine", executor.submit(len, [Silent()]).result)
+        error = raises(ZeroDivisionError, "mine", executor.submit(len, [Unpicklable()]).result)
         assert error.__cause__ is None and "__reduce__" in error.__notes__[0]
-        error = raises(ZeroDivisionError, "mine", executor.submit(Silent).result)
+        error = raises(ZeroDivisionError, "mine", executor.submit(Unpicklable).result)
         assert "__reduce__" in str(error.__cause__)
-        error = raises(ZeroDivisionError, "there", executor.submit(len, [Stubborn()]).result)
+        error = raises(ZeroDivisionError, "there", executor.submit(len, [Unreadable()]).result)
         assert "in refuse" in str(error.__cause__)
-        raises(ZeroDivisionError, "there", executor.submit(Stubborn).result)
+        raises(ZeroDivisionError, "there", executor.submit(Unreadable).result)
         raises((AttributeError, pickle.PicklingError), "lambda", executor.submit(lambda: None).result)
         print(executor.submit(square, 3).result())
 """
@@ -141,8 +141,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_all_workers_work(site: Site, size: int) -> None:
-    """Tasks that wait for each other, on the communicator of the workers; alone, it is COMM_SELF."""
+def test_communicator_of_the_workers(site: Site, size: int) -> None:
+    """Tasks that run at the same time communicate. The communicator of a single worker is COMM_SELF."""
     body = """
 def together():
     comm = futures.get_comm_workers()
@@ -160,7 +160,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_executor_of_a_communicator(site: Site, size: int) -> None:
-    """All ranks run the program; those of the block but the root work in it. Their own messages are undisturbed."""
+    """All ranks run the program, and those that are not the root serve it in the block. Their messages still arrive."""
     body = """
 MPI.Init_thread(MPI.THREAD_MULTIPLE)
 comm = MPI.COMM_WORLD
@@ -187,7 +187,7 @@ print("ok")
 
 
 def test_executor_of_a_communicator_in_a_program_of_the_pool(site: Site) -> None:
-    """Its workers know the functions of the program, too; options about spawned processes have no effect."""
+    """The workers have the functions of the program. Options for spawned processes have no effect."""
     body = """
 if __name__ == "__main__":
     with MPICommExecutor(MPI.COMM_WORLD, python_args=["-u"], mpi_info={"host": "none"}) as executor:
@@ -198,7 +198,7 @@ if __name__ == "__main__":
 
 
 def test_no_executor_without_progress(site: Site) -> None:
-    """It says how to get it, instead of waiting for ever."""
+    """Without THREAD_MULTIPLE an executor raises, and names the setting, instead of waiting for ever."""
     body = """
 from aiompi import MPI
 from aiompi.futures import MPICommExecutor
@@ -215,10 +215,10 @@ except RuntimeError as error:
 
 
 @pytest.mark.parametrize(
-    ("death", "says"),
+    ("death", "text"),
     [("os.kill(os.getpid(), 9)", "rank 1 was killed by signal 9"), ("os._exit(7)", "rank 1 exited with status 7")],
 )
-def test_death_of_a_worker(site: Site, death: str, says: str) -> None:
+def test_death_of_a_worker(site: Site, death: str, text: str) -> None:
     """The job ends and names the rank that died, with the cause."""
     body = f"""
 def die():
@@ -231,19 +231,19 @@ if __name__ == "__main__":
     program = site.program(HEAD + body)
     result = site.launch("-n", "3", "-m", "aiompi.futures", program).finish()
     assert result.code != 0
-    assert says in result.err, result.err
+    assert text in result.err, result.err
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "says"),
+    ("end", "code", "text"),
     [
         ("sys.exit(5)", 5, "rank 0 exited with status 5"),
         ("raise LookupError('mine')", 1, "LookupError: mine"),
         ("", 0, ""),
     ],
 )
-def test_end_of_the_program(site: Site, end: str, code: int, says: str) -> None:
-    """Workers end with it, however it ends."""
+def test_end_of_the_program(site: Site, end: str, code: int, text: str) -> None:
+    """Workers end with the program, however it ends."""
     result = site.launch("-n", "2", "-m", "aiompi.futures", site.program(HEAD + end)).finish()
     assert result.code == code
-    assert says in result.err
+    assert text in result.err

@@ -1,4 +1,4 @@
-"""What `map` gives: results in order or as they come, deadlines, and how much is submitted ahead."""
+"""Test the iterators of `map`: results in order or as completed, deadlines, and chunks that are submitted ahead."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aiompi.futures.results import Deadline, as_they_come, ordered
+from aiompi.futures.results import Deadline, as_completed, ordered
 
-Give = Callable[..., Iterator[Any]]
+Results = Callable[..., Iterator[Any]]
 
 
 def done(*results: int) -> Future[list[int]]:
@@ -19,16 +19,16 @@ def done(*results: int) -> Future[list[int]]:
     return future
 
 
-@pytest.mark.parametrize("give", [ordered, as_they_come])
-def test_chunks_become_results(give: Give) -> None:
-    assert sorted(give([done(1, 2), done(3)], iter([done(4), done(5, 6)]), Deadline(None))) == [1, 2, 3, 4, 5, 6]
-    assert list(give([], iter([]), Deadline(None))) == []
+@pytest.mark.parametrize("results_of", [ordered, as_completed])
+def test_chunks_become_results(results_of: Results) -> None:
+    assert sorted(results_of([done(1, 2), done(3)], iter([done(4), done(5, 6)]), Deadline(None))) == [1, 2, 3, 4, 5, 6]
+    assert list(results_of([], iter([]), Deadline(None))) == []
 
 
 def test_order() -> None:
     futures: list[Future[list[int]]] = [Future() for _ in range(3)]
     futures[2].set_result([2])
-    results = as_they_come(futures, iter([]), Deadline(None))
+    results = as_completed(futures, iter([]), Deadline(None))
     assert next(results) == 2
     futures[0].set_result([0])
     futures[1].set_result([1])
@@ -36,8 +36,8 @@ def test_order() -> None:
     assert list(ordered(futures, iter([]), Deadline(None))) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("give", [ordered, as_they_come])
-def test_one_more_is_submitted_for_each_that_has_come(give: Give) -> None:
+@pytest.mark.parametrize("results_of", [ordered, as_completed])
+def test_each_result_submits_one_more_chunk(results_of: Results) -> None:
     submitted: list[int] = []
 
     def submit() -> Iterator[Future[list[int]]]:
@@ -46,33 +46,33 @@ def test_one_more_is_submitted_for_each_that_has_come(give: Give) -> None:
             yield done(number)
 
     futures = submit()
-    results = give([next(futures), next(futures)], futures, Deadline(None))
+    results = results_of([next(futures), next(futures)], futures, Deadline(None))
     counts = [len(submitted) for _ in results]
     assert counts == [3, 4, 5, 5, 5]
 
 
-@pytest.mark.parametrize("give", [ordered, as_they_come])
-def test_what_is_late_is_cancelled(give: Give) -> None:
+@pytest.mark.parametrize("results_of", [ordered, as_completed])
+def test_late_futures_are_cancelled(results_of: Results) -> None:
     pending: list[Future[list[int]]] = [Future(), Future()]
-    results = give([done(1), *pending], iter([]), Deadline(0.0))
+    results = results_of([done(1), *pending], iter([]), Deadline(0.0))
     assert next(results) == 1
     with pytest.raises(TimeoutError):
         next(results)
     assert all(future.cancelled() for future in pending)
 
 
-@pytest.mark.parametrize("give", [ordered, as_they_come])
-def test_errors_and_closing_cancel_what_is_left(give: Give) -> None:
+@pytest.mark.parametrize("results_of", [ordered, as_completed])
+def test_errors_and_closing_cancel_the_remaining_futures(results_of: Results) -> None:
     failed: Future[list[int]] = Future()
     failed.set_exception(KeyError("mine"))
     pending: Future[list[int]] = Future()
     with pytest.raises(KeyError, match="mine"):
-        list(give([failed, pending], iter([]), Deadline(None)))
+        list(results_of([failed, pending], iter([]), Deadline(None)))
     assert pending.cancelled()
     with pytest.raises(CancelledError):
-        list(give([pending], iter([]), Deadline(None)))
+        list(results_of([pending], iter([]), Deadline(None)))
     pending = Future()
-    results = give([done(1), pending], iter([]), Deadline(None))
+    results = results_of([done(1), pending], iter([]), Deadline(None))
     assert next(results) == 1
     results.close()
     assert pending.cancelled()

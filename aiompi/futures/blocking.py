@@ -1,4 +1,4 @@
-"""The workers of a program of the blocking face, and how its processes become workers."""
+"""The workers of the blocking face: `BlockingWorkers` at the master, `run_worker` in the other processes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from aiompi.futures.worker import Worker, serve
 from aiompi.futures.workers import Queue, Workers
 
 
-class Staff:
-    """The workers: all other processes of a communicator, or a thread of this one if there are none.
+class BlockingWorkers:
+    """The workers of a master: all other processes of a communicator, or a thread of this one if it is the only one.
 
     Args:
-        comm: to be used for nothing else; it is freed in the end. Its other processes call `work_for`.
+        comm: communicator that is used for nothing else, and freed at the end. Its other processes call `run_worker`.
 
     Attributes:
-        size: how many workers there are.
+        size: number of workers.
 
     Raises:
-        RuntimeError: the thread level is lower than THREAD_MULTIPLE, so that no task would get ahead while the program
-            does something else.
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE. Then no task would proceed while the program does
+            something else.
     """
 
     def __init__(self, comm: Intracomm) -> None:
@@ -40,7 +40,9 @@ class Staff:
         self._thread: threading.Thread | None = None
         if comm.size == 1:
             worker = Worker(comm._core, process.codec, 0)
-            self._thread = threading.Thread(target=_work_alone, args=(worker,), name="aiompi-worker", daemon=True)
+            self._thread = threading.Thread(
+                target=_run_worker_thread, args=(worker,), name="aiompi-worker", daemon=True
+            )
             self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(comm._core, process.codec)
@@ -51,52 +53,53 @@ class Staff:
             self._workers.add(queue)
 
     def submit(self, queue: Queue, task: Task) -> None:
-        """Have a task done when it is its turn."""
+        """Have a worker do a task of an executor when one is free."""
         with process.driver.exclusive("submit"):
             self._workers.submit(queue, task)
 
     def dismiss(self) -> None:
-        """Let the workers go when they have done all tasks."""
+        """Dismiss the workers when all tasks are done, and free the communicator."""
         with process.driver.exclusive("shutdown"):
             process.driver.wait(self._workers.dismiss())
-        if self._thread is not None:  # it may not have received yet that it may go
+        if self._thread is not None:  # it may not have received its dismissal yet
             self._thread.join()
         self._comm.Free()
 
 
-#: of the workers of this process's master, in the thread that is one of them
-_fellows: Final[ContextVar[Intracomm]] = ContextVar("fellows")
+#: communicator of all workers, set in the thread that is a worker
+_comm_workers: Final[ContextVar[Intracomm]] = ContextVar("comm_workers")
 
 
-def work_for(master: int, comm: Intracomm) -> None:
-    """Be a worker, until the master has nothing more to do.
+def run_worker(master: int, comm: Intracomm) -> None:
+    """Be a worker until the master dismisses it.
 
     Args:
-        comm: to be used for nothing else; it is freed in the end.
+        master: rank of the master.
+        comm: communicator that is used for nothing else, and freed at the end.
     """
-    fellows = comm.Split(0, comm.rank)
-    before = _fellows.set(fellows)
+    comm_workers = comm.Split(0, comm.rank)
+    before = _comm_workers.set(comm_workers)
     try:
         serve(Worker(comm._core, process.codec, master))
     finally:
-        _fellows.reset(before)
-    fellows.Free()
+        _comm_workers.reset(before)
+    comm_workers.Free()
     comm.Free()
 
 
-def _work_alone(worker: Worker) -> None:
-    """Be the worker of the master's own process."""
-    _fellows.set(COMM_SELF)
+def _run_worker_thread(worker: Worker) -> None:
+    """Be the only worker, in the process of the master."""
+    _comm_workers.set(COMM_SELF)
     serve(worker)
 
 
 def get_comm_workers() -> Intracomm:
-    """The communicator of the workers, for tasks that all of them do at the same time.
+    """Return the communicator of the workers, for tasks that all of them do at the same time.
 
     Raises:
-        RuntimeError: this is not the thread of a worker.
+        RuntimeError: the calling thread is not a worker.
     """
     try:
-        return _fellows.get()
+        return _comm_workers.get()
     except LookupError:
         raise RuntimeError("this is not the thread of a worker: call get_comm_workers in a task") from None
