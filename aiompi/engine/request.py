@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from aiompi.errors import PendingError
+from aiompi.errors import LocalProtocolError, PendingError
 from aiompi.status import Status
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Request(Generic[T_co]):
             self._engine.driver.call_later(_PAUSE, pause.complete)
             try:
                 yield from pause.suspend()
-            except GeneratorExit:
+            except (GeneratorExit, LocalProtocolError):  # nothing can wait here, as in another event loop
                 raise
             except BaseException as error:
                 interrupt = error

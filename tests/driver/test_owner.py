@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import aiompi
+from aiompi.engine import Owned, Request
 from aiompi.futures import TaskPool, pool
 
 
@@ -141,6 +142,28 @@ def test_a_leftover_message_does_not_reach_another_loop() -> None:
     first.close()
     with pytest.raises(aiompi.LocalProtocolError, match=r"closed=True.* in which it was used first"):
         asyncio.run(exchange(world))
+
+
+def test_an_operation_that_cannot_be_withdrawn_yet_is_refused_in_another_loop() -> None:
+    """Waiting until no process writes into its memory would last for ever, since its loop does not run."""
+    first = asyncio.new_event_loop()
+
+    class Written(Request[None]):
+        def quiescent(self) -> bool:
+            return False
+
+    async def begin() -> Owned[None]:
+        (world,) = aiompi.local_world(1)
+        return Owned(Written(world._core.engine))
+
+    owned = first.run_until_complete(begin())
+
+    async def second() -> None:
+        with pytest.raises(aiompi.LocalProtocolError, match=REFUSED):
+            await owned
+
+    asyncio.run(second())
+    first.close()
 
 
 def test_a_session_of_another_loop() -> None:
