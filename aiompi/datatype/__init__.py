@@ -19,13 +19,13 @@ from aiompi.datatype.buffer.bufspec import (
 from aiompi.datatype.buffer.constant import BUFFER_AUTOMATIC
 from aiompi.datatype.buffer.disjoint import shares_memory
 from aiompi.datatype.buffer.vector import resolve_vector_recv, resolve_vector_send
-from aiompi.datatype.codes import from_code, from_dtype
+from aiompi.datatype.codes import from_dtype
 from aiompi.datatype.deprecated import *  # noqa: F403
 from aiompi.datatype.predefined import *  # noqa: F403
 
 __all__ = [
     "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Buffer", "Free_address", "Get_address",
-    "InPlace", "allocate", "blocks", "bytes_of", "check_disjoint", "from_code", "from_dtype", "memory_to_exchange",
+    "InPlace", "allocate", "blocks", "bytes_of", "check_disjoint", "from_dtype", "memory_to_exchange",
     "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_vector_recv",
     "resolve_vector_send", "shares_memory",
 ]  # fmt: skip

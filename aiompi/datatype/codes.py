@@ -6,25 +6,25 @@ import contextlib
 import ctypes
 import functools
 import math
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.lib.format import drop_metadata
 
-from aiompi.arguments import text
 from aiompi.constants import ORDER_C
 from aiompi.datatype import predefined as mpi
-from aiompi.datatype.arguments import InvalidCodeError, UnknownFormatError
+from aiompi.datatype.arguments import UnknownFormatError
 from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.handle import CODES
+from aiompi.datatype.lookup import is_foreign, split_code
 from aiompi.errors import InvalidTypeError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 # The codes of mpi4py: PEP 3118 letters first, then numpy's letters with a size.
-CODES: Final[dict[str, Datatype]] = {
+CODES.update({
     "?": mpi.C_BOOL,
     "b": mpi.SIGNED_CHAR, "h": mpi.SHORT, "i": mpi.INT, "l": mpi.LONG, "q": mpi.LONG_LONG,
     "B": mpi.UNSIGNED_CHAR, "H": mpi.UNSIGNED_SHORT, "I": mpi.UNSIGNED,
@@ -44,7 +44,7 @@ CODES: Final[dict[str, Datatype]] = {
     "c8": mpi.C_FLOAT_COMPLEX, "c16": mpi.C_DOUBLE_COMPLEX,
     f"f{mpi.LONG_DOUBLE.size}": mpi.LONG_DOUBLE,
     f"c{mpi.C_LONG_DOUBLE_COMPLEX.size}": mpi.C_LONG_DOUBLE_COMPLEX,
-}  # fmt: skip
+})  # fmt: skip
 
 # numpy's type characters of the types with a fixed size. Eight-bit integers are numbers in numpy, so they map to types
 # that can be reduced; section 4.9.2 excludes the C characters.
@@ -62,18 +62,6 @@ _FORMATS: Final = CODES | {"B": mpi.UINT8_T, "b": mpi.INT8_T, "u": mpi.WCHAR}
 
 # Element types of strings and void memory, which have a fixed number of elements, by numpy's kind.
 _FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
-
-_ORDERS: Final = "@=|<>!"
-_FOREIGN_ORDERS: Final = ">!" if sys.byteorder == "little" else "<"
-
-
-def _split(code: str) -> tuple[str, str]:
-    """Return the byte order of a code, or "", and the rest of the code."""
-    return (code[0], code[1:]) if code[:1] and code[0] in _ORDERS else ("", code)
-
-
-def _foreign(order: str) -> bool:
-    return order != "" and order in _FOREIGN_ORDERS
 
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:
@@ -97,27 +85,6 @@ _PAIRS: Final[dict[tuple[object, ...], Datatype]] = {
     )
     if pair.dtype is not None
 }  # fmt: skip
-
-
-def from_code(code: str) -> Datatype:
-    """Return the datatype of a type code.
-
-    Args:
-        code: a code of mpi4py: a letter of PEP 3118 or numpy ("d", "i", "Zd"), or numpy's letter and
-            size ("i4", "f8", "c16"); a prefix for the native byte order is allowed.
-
-    Raises:
-        InvalidCodeError: unknown code, or the byte order of another machine.
-    """
-    order, plain = _split(text(code, "code"))
-    datatype = CODES.get(plain)
-    if datatype is None:
-        raise InvalidCodeError(
-            f"unknown type code {code!r}; pass a Datatype, or a code of numpy or PEP 3118 such as 'd' or 'i4'"
-        )
-    if _foreign(order) and datatype.size > 1:
-        raise InvalidCodeError(f"type code {code!r} is not in native byte order; convert the data and use {plain!r}")
-    return datatype
 
 
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
@@ -295,9 +262,9 @@ def from_format(view: memoryview) -> Datatype:
     Raises:
         InvalidTypeError: see `from_dtype`.
     """
-    order, plain = _split(view.format)
+    order, plain = split_code(view.format)
     datatype = _FORMATS.get(plain)
-    if datatype is not None and datatype.extent == view.itemsize and not _foreign(order):
+    if datatype is not None and datatype.extent == view.itemsize and not is_foreign(order):
         return datatype
     try:
         dtype = _exported(view)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from aiompi.arguments import integer, text
+from aiompi.arguments import text
 from aiompi.constants import COMBINER_DUP
 from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.contents import Decoding
 from aiompi.datatype.derived import Constructors
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.lookup import Lookup
 from aiompi.datatype.pack import Packing
 from aiompi.datatype.signature import Signature
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import same_kind
 
 
-class Datatype(Constructors, Decoding, Packing):
+class Datatype(Constructors, Decoding, Lookup, Packing):
     """A datatype: a sequence of basic types at displacements from the address of an item.
 
     The methods `Create_...` of a type make derived types, which must be committed before use:
@@ -155,74 +156,6 @@ class Datatype(Constructors, Decoding, Packing):
         """True if the type is a constant or made by Create_f90_...; such types cannot be freed."""
         return self._map.constant is not None
 
-    # Predefined types by precision, size or parts.
-
-    @classmethod
-    def Create_f90_integer(cls, r: int) -> Datatype:
-        """Return the predefined type of integers with `r` decimal digits (MPI_Type_create_f90_integer).
-
-        Raises:
-            InvalidArgumentError: no type has that many digits.
-        """
-        from aiompi.datatype import precision
-
-        return precision.f90_integer(integer(r, "r"))
-
-    @classmethod
-    def Create_f90_real(cls, p: int, r: int) -> Datatype:
-        """Return the predefined type of reals with `p` digits up to 10**r (MPI_Type_create_f90_real).
-
-        Args:
-            p: decimal digits, or UNDEFINED.
-            r: range of the exponent, or UNDEFINED, but not both.
-
-        Raises:
-            InvalidArgumentError: no type has that precision and range, or both are UNDEFINED.
-        """
-        from aiompi.datatype import precision
-
-        return precision.f90_real(integer(p, "p"), integer(r, "r"))
-
-    @classmethod
-    def Create_f90_complex(cls, p: int, r: int) -> Datatype:
-        """Return the type of complex numbers with parts as in `Create_f90_real` (MPI_Type_create_f90_complex).
-
-        Raises:
-            InvalidArgumentError: see `Create_f90_real`.
-        """
-        from aiompi.datatype import precision
-
-        return precision.f90_complex(integer(p, "p"), integer(r, "r"))
-
-    @classmethod
-    def Get_value_index(cls, value: Datatype, index: Datatype) -> Datatype:
-        """Return the predefined pair of two types for MINLOC and MAXLOC (MPI_Type_get_value_index, of MPI-4.1).
-
-        Returns:
-            The pair, or DATATYPE_NULL if there is none.
-
-        Raises:
-            InvalidTypeError: one of them is null or freed.
-        """
-        from aiompi.datatype import precision
-
-        return precision.value_index(value, index)
-
-    @classmethod
-    def Match_size(cls, typeclass: int, size: int) -> Datatype:
-        """Return the predefined Fortran type of a class and size (MPI_Type_match_size).
-
-        Args:
-            typeclass: TYPECLASS_INTEGER, TYPECLASS_REAL or TYPECLASS_COMPLEX.
-            size: bytes.
-
-        Raises:
-            InvalidArgumentError: there is no such type.
-        """
-        from aiompi.datatype import precision
-
-        return precision.match_size(integer(typeclass, "typeclass"), integer(size, "size"))
-
     # Names.
 
     def Get_name(self) -> str:
@@ -250,17 +183,6 @@ class Datatype(Constructors, Decoding, Packing):
         self.Set_name(name)
 
     # Codes of numpy and PEP 3118.
-
-    @classmethod
-    def fromcode(cls, code: str) -> Datatype:
-        """Return the predefined type of a type code, such as "d" or "i4".
-
-        Raises:
-            InvalidTypeError: there is no such code.
-        """
-        from aiompi.datatype.codes import from_code
-
-        return from_code(code)
 
     def tocode(self) -> str:
         """Return the type code from which `fromcode` makes the same type, or one with the same layout.

@@ -24,6 +24,8 @@ COMBINERS: Final = {
 
 # MPI name -> the one object of that name; `aiompi.datatype.predefined` fills it.
 PREDEFINED: Final[dict[str, Datatype]] = {}
+# Type code -> datatype; `aiompi.datatype.codes` fills it.
+CODES: Final[dict[str, Datatype]] = {}
 
 DATATYPE_KEYVALS: Final = Keyvals("datatype")
 

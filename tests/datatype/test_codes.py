@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aiompi import datatype
-from aiompi.datatype import codes, from_code, from_dtype
+from aiompi.datatype import Datatype, codes, from_dtype
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.codes import to_dtype
@@ -56,8 +56,8 @@ NATIVE, FOREIGN = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
 @pytest.mark.parametrize(("code", "attribute"), ROWS)
 def test_code(code: str, attribute: str) -> None:
-    assert from_code(code) is getattr(datatype, attribute)
-    assert from_code("@" + code) is from_code(NATIVE + code) is from_code(code)
+    assert Datatype.fromcode(code) is getattr(datatype, attribute)
+    assert Datatype.fromcode("@" + code) is Datatype.fromcode(NATIVE + code) is Datatype.fromcode(code)
 
 
 def test_the_table_of_codes_is_complete() -> None:
@@ -67,13 +67,13 @@ def test_the_table_of_codes_is_complete() -> None:
 @pytest.mark.parametrize("code", ["", "x", "ii", "i3", "f128", "@", "T{i:a:}", "double"])
 def test_unknown_code(code: str) -> None:
     with pytest.raises(InvalidTypeError, match="unknown type code"):
-        from_code(code)
+        Datatype.fromcode(code)
 
 
 def test_code_in_foreign_byte_order_is_refused_with_a_remedy() -> None:
     with pytest.raises(InvalidTypeError, match="native byte order; convert the data and use 'd'"):
-        from_code(FOREIGN + "d")
-    assert from_code(FOREIGN + "i1") is datatype.INT8_T
+        Datatype.fromcode(FOREIGN + "d")
+    assert Datatype.fromcode(FOREIGN + "i1") is datatype.INT8_T
 
 
 @pytest.mark.parametrize(

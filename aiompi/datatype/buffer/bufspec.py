@@ -36,7 +36,7 @@ from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.constant import IN_PLACE, InPlace
 from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
-from aiompi.datatype.codes import BY_CHAR, SIMPLE, from_code
+from aiompi.datatype.codes import BY_CHAR, SIMPLE
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE, UINT8_T
 from aiompi.errors import InvalidBufferError
@@ -202,7 +202,7 @@ def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | No
         value.check_usable(f"type in {name}")
         return value
     if isinstance(value, str):
-        return from_code(value)
+        return Datatype.fromcode(value)
     raise TypeError(
         f"type in {name} is {value!r}: expected a Datatype or a type code such as 'd'. A list describes memory, as "
         "[array, count, type]; the calls in lower case send it as an object"

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from aiompi.datatype.buffer.exporters import Array, Description
 from aiompi.errors import InvalidBufferError
 
 #: device types whose memory belongs to the process: CPU, and pinned or managed memory of GPUs
@@ -56,8 +55,8 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _pointer.restype = ctypes.c_void_p
 
 
-def from_dlpack(producer: Any) -> Array:
-    """Return the memory of an object with `__dlpack__` as an array, which keeps the object alive.
+def described(producer: Any) -> tuple[object, int, tuple[int, ...], tuple[int, ...] | None, str, bool]:
+    """Return the arguments of `exporters.Description` for the memory of an object with `__dlpack__`.
 
     Raises:
         InvalidBufferError: the memory is on a device, has gaps, or is in no capsule of a known version.
@@ -76,7 +75,7 @@ def from_dlpack(producer: Any) -> Array:
     if any(stride <= 0 for n, stride in zip(shape, strides or (), strict=False) if n > 1):
         raise InvalidBufferError(f"DLPack memory with strides {strides} has gaps or overlaps; pass a contiguous copy")
     address = (tensor.data or 0) + tensor.byte_offset
-    return Description((producer, capsule), address, shape, strides, code, readonly).array()
+    return (producer, capsule), address, shape, strides, code, readonly
 
 
 def _capsule(producer: Any) -> object:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from aiompi.datatype.buffer import process
+from aiompi.datatype.buffer import dlpack, process
 from aiompi.errors import InvalidBufferError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -31,9 +31,7 @@ def exported(memory: object) -> Foreign | None:
     except TypeError:
         pass
     if hasattr(memory, "__dlpack__") and hasattr(memory, "__dlpack_device__"):
-        from aiompi.datatype.buffer.dlpack import from_dlpack
-
-        return from_dlpack(memory)
+        return Description(*dlpack.described(memory)).array()
     if hasattr(memory, "__cuda_array_interface__"):
         return _of_interface(memory, memory.__cuda_array_interface__)
     if hasattr(memory, "__array_interface__") or hasattr(memory, "__array_struct__"):

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from aiompi.datatype import Datatype, predefined
-from aiompi.datatype.codes import CODES
+from aiompi.datatype.handle import CODES
 from aiompi.driver.threads import Lock
 from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
