@@ -50,9 +50,8 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     return encoder.node(type_tags.ARRAY, [description, fortran, payload, *array.shape])
 
 
-def decode_array(decoder: Decoder, items: list[Any]) -> Array:
+def decode_array(decoder: Decoder, description: Any, fortran: bool, data: bytes | None, *shape: int) -> Array:
     """Decode an array: a view of its buffer, or of new memory if it was sent inside the body."""
-    description, fortran, data, *shape = items
     dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
     if not _is_shape(shape) or dtype.itemsize * math.prod(shape) != len(payload):
@@ -70,9 +69,8 @@ def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
     return encoder.node(type_tags.SCALAR, [description, scalar.tobytes()])
 
 
-def decode_scalar(_decoder: Decoder, items: list[Any]) -> np.generic:
+def decode_scalar(_decoder: Decoder, description: Any, data: Any) -> np.generic:
     """Decode a scalar."""
-    description, data = items
     if description == "U" and type(data) is str:
         return np.str_(data)
     if description == "S" and type(data) is bytes:
@@ -124,7 +122,7 @@ def parse(description: Any) -> np.dtype[Any]:
         return _named(description)
     if isinstance(description, tuple):
         base, shape = description
-        if not isinstance(shape, tuple) or not _is_shape(list(shape)):
+        if not isinstance(shape, tuple) or not _is_shape(shape):
             raise ValueError(f"subarray of shape {shape}")
         return np.dtype((parse(base), shape))
     layout = {
@@ -164,7 +162,7 @@ def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
     return dtype, dtype.type, dtype.num, dtype.char, dtype.flags, dtype.alignment
 
 
-def _is_shape(shape: list[Any]) -> bool:
+def _is_shape(shape: tuple[Any, ...]) -> bool:
     return _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0
 
 

@@ -6,6 +6,7 @@ import copyreg
 import dataclasses
 import importlib
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -50,7 +51,7 @@ def state(obj: Any) -> tuple[str, list[Any]]:
     return layout.reference, [attributes[name] for name in layout.names]
 
 
-def restore(reference: str, values: list[Any], *, imports: bool) -> Any:
+def restore(reference: str, values: Sequence[Any], imports: bool) -> Any:
     """Return an instance with a given state. As in unpickling, __init__ and __post_init__ do not run.
 
     Args:

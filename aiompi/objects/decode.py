@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 from aiompi.objects import dataclass, type_tags
 from aiompi.objects.type_tags import LIST, TUPLE
 
-DecodeFunction: TypeAlias = "Callable[[Decoder, list[Any]], Any]"
+#: takes the decoder, and the items of the array one by one
+DecodeFunction: TypeAlias = "Callable[..., Any]"
 
 
 class Decoder:
@@ -39,7 +40,7 @@ class Decoder:
             return items
         if tag == TUPLE:
             return tuple(items)
-        return _DECODERS[tag](self, items)
+        return _DECODERS[tag](self, *items)
 
     def payload(self, data: bytes | None) -> bytes | memoryview:
         """Return data from the body, or the next buffer sent out of band."""
@@ -55,40 +56,15 @@ class Decoder:
         return bytearray(payload) if isinstance(payload, bytes) else payload
 
 
-def _decode_pairs(_decoder: Decoder, items: list[Any]) -> dict[Any, Any]:
-    return dict(zip(items[::2], items[1::2], strict=True))
-
-
-def _decode_complex(_decoder: Decoder, items: list[Any]) -> complex:
-    real, imaginary = items
-    return complex(float(real), float(imaginary))
-
-
-def _decode_integer(_decoder: Decoder, items: list[Any]) -> int:
-    (data,) = items
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _decode_bytes(decoder: Decoder, items: list[Any]) -> bytes:
-    (data,) = items
-    return bytes(decoder.payload(data))
-
-
-def _decode_bytearray(decoder: Decoder, items: list[Any]) -> bytearray:
-    (data,) = items
-    return bytearray(decoder.payload(data))
-
-
-def _decode_memoryview(decoder: Decoder, items: list[Any]) -> memoryview:
-    readonly, code, data, *shape = items
+def _decode_memoryview(decoder: Decoder, readonly: bool, code: str, data: bytes | None, *shape: int) -> memoryview:
     # A view of bytes if possible, because it may be the key of a dict: a view of a bytearray has no hash.
     view = memoryview(decoder.payload(data) if readonly else decoder.array_payload(data))
-    if code != "B" or shape != [view.nbytes]:
+    if code != "B" or shape != (view.nbytes,):
         view = _cast(view, code, shape)
     return view.toreadonly() if readonly else view
 
 
-def _cast(view: memoryview, code: str, shape: list[int]) -> memoryview:
+def _cast(view: memoryview, code: str, shape: tuple[int, ...]) -> memoryview:
     if math.prod(shape):
         return view.cast("B").cast(code, shape)  # type: ignore[call-overload, no-any-return]
     if view.nbytes or len(shape) != 1:
@@ -96,45 +72,30 @@ def _cast(view: memoryview, code: str, shape: list[int]) -> memoryview:
     return view.cast(code)  # type: ignore[call-overload, no-any-return]
 
 
-def _decode_range(_decoder: Decoder, items: list[Any]) -> range:
-    start, stop, step = items
-    return range(start, stop, step)
-
-
-def _decode_slice(_decoder: Decoder, items: list[Any]) -> slice:
-    start, stop, step = items
-    return slice(start, stop, step)
-
-
-def _decode_dataclass(decoder: Decoder, items: list[Any]) -> Any:
-    reference, *values = items
-    return dataclass.restore(reference, values, imports=decoder.imports)
-
-
 def _decode_numpy(tag: int) -> DecodeFunction:
     """Return the initial decoder of a type tag, which imports NumPy when it is first called."""
 
-    def decode(decoder: Decoder, items: list[Any]) -> Any:
+    def decode(decoder: Decoder, *items: Any) -> Any:
         from aiompi.objects import arrays
 
         _DECODERS.update(arrays.DECODERS)
-        return _DECODERS[tag](decoder, items)
+        return _DECODERS[tag](decoder, *items)
 
     return decode
 
 
 _DECODERS: Final[dict[int, DecodeFunction]] = {
-    type_tags.SET: lambda _decoder, items: set(items),
-    type_tags.FROZENSET: lambda _decoder, items: frozenset(items),
-    type_tags.PAIRS: _decode_pairs,
-    type_tags.COMPLEX: _decode_complex,
-    type_tags.INTEGER: _decode_integer,
-    type_tags.BYTES: _decode_bytes,
-    type_tags.BYTEARRAY: _decode_bytearray,
+    type_tags.SET: lambda _decoder, *items: set(items),
+    type_tags.FROZENSET: lambda _decoder, *items: frozenset(items),
+    type_tags.PAIRS: lambda _decoder, *items: dict(zip(items[::2], items[1::2], strict=True)),
+    type_tags.COMPLEX: lambda _decoder, real, imaginary: complex(float(real), float(imaginary)),
+    type_tags.INTEGER: lambda _decoder, data: int.from_bytes(data, "little", signed=True),
+    type_tags.BYTES: lambda decoder, data: bytes(decoder.payload(data)),
+    type_tags.BYTEARRAY: lambda decoder, data: bytearray(decoder.payload(data)),
     type_tags.MEMORYVIEW: _decode_memoryview,
-    type_tags.RANGE: _decode_range,
-    type_tags.SLICE: _decode_slice,
-    type_tags.DATACLASS: _decode_dataclass,
+    type_tags.RANGE: lambda _decoder, start, stop, step: range(start, stop, step),
+    type_tags.SLICE: lambda _decoder, start, stop, step: slice(start, stop, step),
+    type_tags.DATACLASS: lambda decoder, reference, *values: dataclass.restore(reference, values, decoder.imports),
     type_tags.ARRAY: _decode_numpy(type_tags.ARRAY),
     type_tags.SCALAR: _decode_numpy(type_tags.SCALAR),
 }

@@ -79,34 +79,10 @@ class Encoder:
         return True
 
 
-def _encode_atom(_encoder: Encoder, obj: Any) -> Any:
-    return obj
-
-
 def _encode_int(encoder: Encoder, number: int) -> Any:
     if -(2**63) <= number < 2**64:
         return number
     return encoder.node(type_tags.INTEGER, [number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)])
-
-
-def _encode_complex(encoder: Encoder, number: complex) -> Any:
-    return encoder.node(type_tags.COMPLEX, [number.real, number.imag])
-
-
-def _encode_list(encoder: Encoder, items: list[Any]) -> Any:
-    return encoder.node(type_tags.LIST, encoder.encode_all(items))
-
-
-def _encode_tuple(encoder: Encoder, items: tuple[Any, ...]) -> Any:
-    return encoder.node(type_tags.TUPLE, encoder.encode_all(items))
-
-
-def _encode_set(encoder: Encoder, items: set[Any]) -> Any:
-    return encoder.node(type_tags.SET, list(encoder.encode_all(items)))
-
-
-def _encode_frozenset(encoder: Encoder, items: frozenset[Any]) -> Any:
-    return encoder.node(type_tags.FROZENSET, list(encoder.encode_all(items)))
 
 
 def _encode_dict(encoder: Encoder, mapping: dict[Any, Any]) -> Any:
@@ -123,10 +99,6 @@ def _encode_bytes(encoder: Encoder, data: bytes) -> Any:
     return encoder.node(type_tags.BYTES, [encoder.payload(memoryview(data))])
 
 
-def _encode_bytearray(encoder: Encoder, data: bytearray) -> Any:
-    return encoder.node(type_tags.BYTEARRAY, [encoder.payload(memoryview(data))])
-
-
 def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
     code, shape = view.format, view.shape
     if not shape or len(code.removeprefix("@")) != 1:
@@ -138,23 +110,11 @@ def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
     return encoder.node(type_tags.MEMORYVIEW, [view.readonly, code, encoder.payload(data), *shape])
 
 
-def _encode_range(encoder: Encoder, steps: range) -> Any:
-    return encoder.node(type_tags.RANGE, encoder.encode_all((steps.start, steps.stop, steps.step)))
-
-
-def _encode_slice(encoder: Encoder, part: slice) -> Any:
-    return encoder.node(type_tags.SLICE, encoder.encode_all((part.start, part.stop, part.step)))
-
-
-def _encode_dataclass(encoder: Encoder, obj: Any) -> Any:
-    reference, values = dataclass.state(obj)
-    return encoder.node(type_tags.DATACLASS, [reference, *encoder.encode_all(values)])
-
-
 def _encode_other(encoder: Encoder, obj: Any) -> Any:
     kind = type(obj)
     if "__dataclass_fields__" in kind.__dict__:
-        return _encode_dataclass(encoder, obj)
+        reference, values = dataclass.state(obj)
+        return encoder.node(type_tags.DATACLASS, [reference, *encoder.encode_all(values)])
     # An array cannot exist unless NumPy was imported.
     if kind.__module__ == "numpy" and "numpy" in sys.modules:
         from aiompi.objects import arrays
@@ -169,20 +129,17 @@ EncodeFunction: TypeAlias = Callable[[Encoder, Any], Any]
 
 # By exact type: a subclass, such as a namedtuple or an IntEnum, is a different type and not included.
 _ENCODERS: Final[dict[type, EncodeFunction]] = {
-    NoneType: _encode_atom,
-    bool: _encode_atom,
+    **dict.fromkeys((NoneType, bool, float, str), lambda _encoder, obj: obj),
     int: _encode_int,
-    float: _encode_atom,
-    str: _encode_atom,
-    complex: _encode_complex,
-    list: _encode_list,
-    tuple: _encode_tuple,
-    set: _encode_set,
-    frozenset: _encode_frozenset,
+    complex: lambda encoder, number: encoder.node(type_tags.COMPLEX, [number.real, number.imag]),
+    list: lambda encoder, items: encoder.node(type_tags.LIST, encoder.encode_all(items)),
+    tuple: lambda encoder, items: encoder.node(type_tags.TUPLE, encoder.encode_all(items)),
+    set: lambda encoder, items: encoder.node(type_tags.SET, list(encoder.encode_all(items))),
+    frozenset: lambda encoder, items: encoder.node(type_tags.FROZENSET, list(encoder.encode_all(items))),
     dict: _encode_dict,
     bytes: _encode_bytes,
-    bytearray: _encode_bytearray,
+    bytearray: lambda encoder, data: encoder.node(type_tags.BYTEARRAY, [encoder.payload(memoryview(data))]),
     memoryview: _encode_memoryview,
-    range: _encode_range,
-    slice: _encode_slice,
+    range: lambda encoder, it: encoder.node(type_tags.RANGE, encoder.encode_all((it.start, it.stop, it.step))),
+    slice: lambda encoder, it: encoder.node(type_tags.SLICE, encoder.encode_all((it.start, it.stop, it.step))),
 }
