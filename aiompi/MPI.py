@@ -25,8 +25,8 @@ from aiompi.datatype import Aint_diff as Aint_diff
 from aiompi.datatype import Free_address as Free_address
 from aiompi.datatype import Get_address as Get_address
 from aiompi.datatype.buffer.address import Bottom as BottomType
-from aiompi.datatype.buffer.constant import BufferAutomatic as BufferAutomaticType
-from aiompi.datatype.buffer.constant import InPlace as InPlaceType
+from aiompi.datatype.buffer.address import BufferAutomatic as BufferAutomaticType
+from aiompi.datatype.buffer.address import InPlace as InPlaceType
 from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from aiompi.datatype import Datatype
     from aiompi.datatype.buffer.address import Bottom as BottomType
-    from aiompi.datatype.buffer.constant import InPlace as InPlaceType
+    from aiompi.datatype.buffer.address import InPlace as InPlaceType
 
 __all__ = [
     "Aint", "Bottom", "BufSpec", "BufSpecB", "BufSpecV", "BufSpecW", "Buffer", "Count", "Displ", "InPlace", "Offset",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiompi.impi.address import host_identifier
-from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
+from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
 
 
 def universe(*hosts: Sequence[int] | int, **values: Any) -> Universe:

@@ -31,7 +31,7 @@ class TypedBlock(Block):
     def native(self) -> Block:
         """The same items packed in the form of this machine, in memory of their own."""
         block = Block.of(self._count * self._datatype.size)
-        external32.from_external32(self._form, self.data, block.data)
+        external32.unpack(self._form, self.data, block.data)
         return block
 
     def copy_native(self, block: Block) -> None:
@@ -83,7 +83,7 @@ class ExternalAccumulator(VectorAccumulator):
             return
         room = super().incoming().memory
         assert room is not None
-        external32.from_external32(self._form, arrived, room)
+        external32.unpack(self._form, arrived, room)
 
     def become(self, block: Block, count: int) -> None:
         """Become the first, or other, items of the whole.
@@ -93,5 +93,5 @@ class ExternalAccumulator(VectorAccumulator):
             count: how many there are.
         """
         self._value = allocate(count * self._datatype.size)
-        external32.from_external32(external32.packed_layout(self._datatype, count), block.data, self._value)
+        external32.unpack(external32.packed_layout(self._datatype, count), block.data, self._value)
         self._own, self._place, self._vacant = True, None, False

@@ -1,7 +1,7 @@
 """Datatypes, and buffers of their items (sections 3.2.2, 3.12, 3.13 and 4.9.3; chapter 4 of MPI-3.1)."""
 
 from aiompi.datatype import deprecated, predefined
-from aiompi.datatype.buffer.address import BOTTOM, Aint_add, Aint_diff, Free_address, Get_address
+from aiompi.datatype.buffer.address import BOTTOM, BUFFER_AUTOMATIC, Aint_add, Aint_diff, Free_address, Get_address
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, blocks
@@ -16,7 +16,6 @@ from aiompi.datatype.buffer.bufspec import (
     resolve_recv,
     resolve_send,
 )
-from aiompi.datatype.buffer.constant import BUFFER_AUTOMATIC
 from aiompi.datatype.buffer.disjoint import shares_memory
 from aiompi.datatype.buffer.vector import resolve_vector_recv, resolve_vector_send
 from aiompi.datatype.codes import from_dtype

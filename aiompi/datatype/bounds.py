@@ -8,11 +8,9 @@ entries like others: they are moved and repeated with the rest, and the outermos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-import numpy as np
-
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+from aiompi.datatype.arguments import Integers
 
 
 class Bounds(NamedTuple):

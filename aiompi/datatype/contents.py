@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from aiompi import constants as mpi
+from aiompi.datatype.arguments import Integers
 from aiompi.datatype.handle import COMBINERS, PREDEFINED, TypeHandle
-from aiompi.datatype.typemap import Integers, TypeMap
+from aiompi.datatype.typemap import TypeMap
 from aiompi.errors import InvalidTypeError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Decoding(TypeHandle):
         """
         typemap = self._valid()
         call = ARGUMENT_NAMES[typemap.combiner]
-        ni, na = (sum(_length(typemap, name) for name in names) for names in call)
+        ni, na = (sum(len(_values(typemap, name)) for name in names) for names in call)
         return ni, na, 0, len(typemap.types), typemap.combiner
 
     def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
@@ -132,11 +133,6 @@ class Decoding(TypeHandle):
         if typemap.constant is not None:
             return typemap.constant
         return cast("Datatype", self._of(typemap))
-
-
-def _length(typemap: TypeMap, name: str) -> int:
-    value = 1 if name == "n" else typemap.arguments[name]
-    return 1 if isinstance(value, int) else len(value)
 
 
 def _values(typemap: TypeMap, name: str) -> list[int]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from aiompi import constants
 from aiompi.arguments import integer
 from aiompi.datatype import arguments as check
-from aiompi.datatype.arguments import Numbers
-from aiompi.datatype.darray import distributed
+from aiompi.datatype.arguments import Integers, Numbers
+from aiompi.datatype.array_parts import distributed, subarray
 from aiompi.datatype.handle import TypeHandle, TypeState
-from aiompi.datatype.subarray import subarray
-from aiompi.datatype.typemap import F, Integers, TypeMap
+from aiompi.datatype.typemap import F, TypeMap
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

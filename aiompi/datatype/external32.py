@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
 
 __all__ = [
-    "DATAREP", "Element", "check_datarep", "element_of", "from_external32", "is_native", "pack", "packed_layout",
-    "packed_size", "size_of", "to_external32", "unpack",
+    "DATAREP", "Element", "check_datarep", "element_of", "is_native", "pack", "packed_layout", "to_external32",
+    "unpack",
 ]  # fmt: skip
 
 DATAREP: Final = "external32"
@@ -161,20 +161,6 @@ def element_of(basic: object) -> Element:
     return element
 
 
-def size_of(basic: Datatype) -> int:
-    """Return the bytes of one element of a basic type in external32.
-
-    Raises:
-        InvalidTypeError: the type is not basic.
-    """
-    return element_of(basic).nbytes
-
-
-def packed_size(count: int, datatype: Datatype) -> int:
-    """Return the bytes of `count` items of a datatype in external32."""
-    return count * datatype.external.size
-
-
 def is_native(datatype: Datatype) -> bool:
     """Return True if a packed message of the datatype has the same bytes in external32 and in native form."""
     return all(element_of(block.kind).same for block in datatype.external.blocks)
@@ -202,11 +188,6 @@ def to_external32(layout: Layout, memory: Memory, base: int = 0) -> memoryview:
     return out
 
 
-def from_external32(layout: Layout, payload: memoryview, memory: Memory, base: int = 0) -> None:
-    """Convert external32 bytes to the elements of a layout; see `unpack`."""
-    unpack(layout, payload, memory, base)
-
-
 def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
     """Convert the elements of a layout to external32.
 
@@ -228,7 +209,7 @@ def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
                 external[part] = element.encode(native[part])
 
 
-def unpack(layout: Layout, payload: memoryview, memory: Memory, base: int) -> None:
+def unpack(layout: Layout, payload: memoryview, memory: Memory, base: int = 0) -> None:
     """Convert external32 to the elements of a layout.
 
     Args:

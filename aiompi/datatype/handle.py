@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiompi import attribute, constants
 from aiompi.attribute import Attributes, Keyvals
-from aiompi.datatype.typemap import Compose, Integers, TypeMap
+from aiompi.datatype.arguments import Integers
+from aiompi.datatype.typemap import Compose, TypeMap
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import Opaque
 

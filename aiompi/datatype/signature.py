@@ -9,17 +9,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import numpy as np
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import UNDEFINED
+from aiompi.datatype.arguments import Integers
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
-
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # The fingerprint of a sequence is a polynomial whose coefficients represent the basic types. The fingerprints of
 # repetitions and concatenations follow from those of the parts. Two different sequences have equal fingerprints with a
@@ -111,7 +109,7 @@ class Signature:
         Returns:
             Elements; UNDEFINED if the message ends within one, or if there are bytes but no elements.
         """
-        size_of = Signature._external_size if external else Signature._native_size
+        size_of: Callable[[Signature], int] = Signature._external_size if external else attrgetter("size")
         size = size_of(self)
         if size == 0:
             return 0 if nbytes == 0 else UNDEFINED
@@ -131,9 +129,6 @@ class Signature:
             found += items * part.count
             node = part
         return found
-
-    def _native_size(self) -> int:
-        return self.size
 
     def _external_size(self) -> int:
         if self._basic is not None:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from aiompi.constants import COMBINER_NAMED
+from aiompi.datatype.arguments import Integers
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.signature import Signature
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
-
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Form(Protocol):
@@ -189,4 +188,4 @@ def _external_element(typemap: TypeMap) -> Layout:
     from aiompi.datatype import external32
 
     assert typemap.constant is not None
-    return Layout.element(typemap.constant, typemap.size, external32.size_of(typemap.constant))
+    return Layout.element(typemap.constant, typemap.size, external32.element_of(typemap.constant).nbytes)

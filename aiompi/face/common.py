@@ -11,7 +11,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.null import is_null
 from aiompi.datatype import BUFFER_AUTOMATIC, resolve_recv
-from aiompi.datatype.buffer.constant import BufferAutomatic
+from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.engine import Request
 from aiompi.engine.bsend import Attachment
 from aiompi.errors import InvalidBufferError, InvalidCommError

@@ -3,8 +3,7 @@
     command    framing, for both directions
     auth       authentication: methods NONE and KEY, their variables, and the -auth list
     label      table of the fourteen labels: a client's own part, and parsing of the joint arrays
-    universe   the job that they describe: clients, hosts, procs and the negotiated values
-    address    host identifiers from and to IP addresses
+    universe   the job that they describe: clients, hosts, procs and the negotiated values; host identifiers
     client     start-up protocol, client side
     server     start-up protocol, server side; collation joins the labels of all clients
     local      a server and its clients joined in memory

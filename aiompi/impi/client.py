@@ -53,6 +53,8 @@ from aiompi.impi.label import (
 )
 from aiompi.impi.universe import Universe
 
+_PRIVATE: Final = range(FIRST_PRIVATE, LAST_PRIVATE + 1)
+
 
 class ClientState(enum.Enum):
     """State of a client; see the table at the top of the module."""
@@ -80,34 +82,21 @@ TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accepted:
-    """The server has accepted our rank.
-
-    Attributes:
-        size: number of clients of the job.
-    """
+    """The server has accepted our rank; the job has `size` clients."""
 
     size: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """All standard labels have arrived. If `Client.may_submit`, call `submit` and `done` now.
-
-    Attributes:
-        universe: the job.
-    """
+    """All standard labels have arrived and describe the job. If `Client.may_submit`, call `submit` and `done` now."""
 
     universe: Universe
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrivateLabel:
-    """A private label of aiompi clients has arrived.
-
-    Attributes:
-        label: its value.
-        parts: client rank -> data, for the clients that submitted the label.
-    """
+    """A private label of aiompi clients has arrived; `parts` maps the ranks of clients that submitted it to data."""
 
     label: int
     parts: dict[int, bytes]
@@ -115,11 +104,7 @@ class PrivateLabel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Started:
-    """The server has sent DONE: hosts may connect, programs may run.
-
-    Attributes:
-        universe: the job.
-    """
+    """The server has sent DONE: hosts may connect, and the programs of the job may run."""
 
     universe: Universe
 
@@ -235,7 +220,7 @@ class Client:
             InvalidArgumentError: the label is not private, or the data are too long.
         """
         self._require_turn("submit")
-        if not FIRST_PRIVATE <= label <= LAST_PRIVATE:
+        if label not in _PRIVATE:
             raise InvalidArgumentError(f"private labels are {FIRST_PRIVATE:#x} to {LAST_PRIVATE:#x}, not {label:#x}")
         if label <= self._last_private:
             raise LocalProtocolError(f"label {label:#x} after {self._last_private:#x}: labels must ascend")
@@ -310,7 +295,8 @@ class Client:
             return  # a label that no client submitted: some servers broadcast it
         if array.label in LABEL_VALUES:
             self._standard_label(array)
-        elif self._is_private(array.label):
+        # For other clients the number of a private label may mean anything.
+        elif self._part.native and self.universe and self.universe.native and array.label in _PRIVATE:
             self._events.append(PrivateLabel(array.label, split_private(array)))
 
     def _standard_label(self, array: Broadcast) -> None:
@@ -330,11 +316,6 @@ class Client:
 
     def _started(self, _: Command) -> None:
         self._events.append(Started(self.universe or self._describe()))
-
-    def _is_private(self, label: int) -> bool:
-        """Return True if a label is a private one of aiompi: for other clients the number may mean anything."""
-        native = self._part.native and self.universe is not None and self.universe.native
-        return native and FIRST_PRIVATE <= label <= LAST_PRIVATE
 
     def _done(self) -> None:
         self._out.append(encode(Code.DONE))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-from collections import deque
+from collections import defaultdict, deque
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -98,7 +98,7 @@ class Host:
         self._universe = universe
         self._identities = [pack_proc(proc.ipv6, proc.pid) for proc in universe.procs]
         self._ranks = {identity: number for number, identity in enumerate(self._identities)}
-        self._flows: dict[tuple[int, int], _Flow] = {}
+        self._flows: defaultdict[tuple[int, int], _Flow] = defaultdict(_Flow)
         self._limit = PATIENCE * universe.hiwater
         self._most = PATIENCE_DATA * universe.hiwater * universe.datalen  # bytes
 
@@ -158,7 +158,7 @@ class Host:
         peer = self._universe.procs[dest].host
         if self.channels.get(peer, ChannelState.AWAITED) is ChannelState.AWAITED:
             raise RemoteProtocolError(f"rank {proc} sent a {describe(packet)}, to which there is no channel")
-        flow = self._flow(proc, dest)
+        flow = self._flows[proc, dest]
         if packet.pk_type in COUNTED:
             flow.sent += 1
         elif packet.pk_type == PacketType.PROTOACK:
@@ -183,7 +183,7 @@ class Host:
             raise _broken(packet, f"is not for a process of host {self.rank}")
         if self.channels[peer] in (ChannelState.HEARD, ChannelState.CLOSED) and packet.pk_type not in ACKNOWLEDGEMENTS:
             raise _broken(packet, "came after FINI")
-        flow = self._flow(dest, source)
+        flow = self._flows[dest, source]
         if packet.pk_type in COUNTED:
             flow.receive(packet.pk_len)
         elif packet.pk_type == PacketType.PROTOACK:
@@ -247,12 +247,6 @@ class Host:
         """Return a description of a host for messages."""
         host = self._universe.hosts[rank]
         return f"host {rank} of client {host.client} at {host.address}"
-
-    def _flow(self, own: int, other: int) -> _Flow:
-        flow = self._flows.get((own, other))
-        if flow is None:
-            flow = self._flows[own, other] = _Flow()
-        return flow
 
 
 def _broken(packet: Packet, what: str) -> RemoteProtocolError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import itertools
 import struct
 from collections.abc import Mapping, Sequence
@@ -51,14 +52,14 @@ class Combine(enum.Enum):
     VERSION = "the highest that all list"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Label:
     """One row of the table.
 
     Attributes:
+        per: what the label has one element for.
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
-        per: what the label has one element for.
         format: struct code of an element.
         limits: smallest and largest legal element, None if all are legal.
         combine: how the elements are combined.
@@ -66,9 +67,9 @@ class Label:
         missing: element of clients that omit the label, None if they must not.
     """
 
+    per: Per
     value: int
     name: str
-    per: Per
     format: str
     limits: tuple[int, int] | None = None
     combine: Combine = Combine.KEEP
@@ -81,18 +82,9 @@ class Label:
         return struct.calcsize(self.format)
 
 
-def _client(value: int, name: str, format: str, limits: tuple[int, int] | None, **more: Any) -> Label:
-    return Label(value=value, name=name, per=Per.CLIENT, format=format, limits=limits, **more)
-
-
-def _host(value: int, name: str, format: str, limits: tuple[int, int] | None, **more: Any) -> Label:
-    return Label(value=value, name=name, per=Per.HOST, format=format, limits=limits, **more)
-
-
-def _proc(value: int, name: str, format: str, limits: tuple[int, int] | None) -> Label:
-    return Label(value=value, name=name, per=Per.PROC, format=format, limits=limits)
-
-
+_client: Final = functools.partial(Label, Per.CLIENT)
+_host: Final = functools.partial(Label, Per.HOST)
+_proc: Final = functools.partial(Label, Per.PROC)
 _POSITIVE: Final = (1, _UINT4_MAX)
 _UNSET_OR_SIZE: Final = (-1, _INT4_MAX)
 _MINIMUM: Final = Combine.MINIMUM

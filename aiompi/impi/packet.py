@@ -147,13 +147,8 @@ def describe(packet: Packet) -> str:
     """Return a description of a packet for messages."""
     known = packet.pk_type in PacketType._value2member_map_
     name = PacketType(packet.pk_type).name if known else f"of type {packet.pk_type}"
-    source, dest = (_describe_proc(proc) for proc in (packet.pk_src, packet.pk_dest))
+    source, dest = (f"{pid}@{hostid.hex()}" for hostid, pid in map(PROC.unpack, (packet.pk_src, packet.pk_dest)))
     return f"packet {name} from process {source} to {dest}"
-
-
-def _describe_proc(proc: bytes) -> str:
-    p_hostid, p_pid = PROC.unpack(proc)
-    return f"{p_pid}@{p_hostid.hex()}"
 
 
 #: called with a header, and with the whole packet including it; the memory is valid only during the call

@@ -72,12 +72,7 @@ ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A client was authenticated.
-
-    Attributes:
-        connection: its connection.
-        method: auth.KEY or auth.NONE.
-    """
+    """A client was authenticated, by the method auth.KEY or auth.NONE."""
 
     connection: ServerConnection
     method: int
@@ -85,23 +80,14 @@ class Authenticated:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the user, on standard error.
-
-    Attributes:
-        text: one line.
-    """
+    """A message for the user, one line on standard error."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Joined:
-    """A client has taken its rank.
-
-    Attributes:
-        connection: its connection; connection.rank is the rank.
-        missing: number of clients that have not joined yet.
-    """
+    """A client has taken its rank, `connection.rank`; `missing` clients have not joined yet."""
 
     connection: ServerConnection
     missing: int
@@ -109,12 +95,7 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dropped:
-    """A connection that never became a client was closed; the job is not affected.
-
-    Attributes:
-        connection: the connection.
-        reason: one line.
-    """
+    """A connection that never became a client was closed for a reason of one line; the job is not affected."""
 
     connection: ServerConnection
     reason: str
@@ -127,11 +108,7 @@ class AllStarted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClientFinished:
-    """A client has sent FINI.
-
-    Attributes:
-        rank: its client rank.
-    """
+    """The client with this rank has sent FINI."""
 
     rank: int
 
@@ -242,12 +219,6 @@ class ServerConnection:
         self.state = ConnectionState.RANK
         self._server._authenticated(self, method)
 
-    def _impi(self, payload: bytes) -> None:
-        self._server._join(self, decode_impi(payload))
-
-    def _coll(self, payload: bytes) -> None:
-        self._server._submit(self, *decode_coll(payload))
-
     def _done(self, _: bytes) -> None:
         self.state = ConnectionState.WAITING
         self._server._client_done(self)
@@ -261,8 +232,8 @@ _LEFT_EARLY: Final = "the connection ended before it became a client"
 
 _HANDLERS: Final[dict[Code, Callable[[ServerConnection, bytes], None]]] = {
     Code.AUTH: ServerConnection._auth,
-    Code.IMPI: ServerConnection._impi,
-    Code.COLL: ServerConnection._coll,
+    Code.IMPI: lambda connection, payload: connection._server._join(connection, decode_impi(payload)),
+    Code.COLL: lambda connection, payload: connection._server._submit(connection, *decode_coll(payload)),
     Code.DONE: ServerConnection._done,
     Code.FINI: ServerConnection._fini,
 }

@@ -114,7 +114,7 @@ class Op(Reference[Operation]):
         if not callable(function):
             raise TypeError(f"Op.Create expects a function, not {type(function).__name__}")
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        combine, kernel = object_function(function), vector_kernel(function)
+        combine, kernel = lambda a, b: function(a, b, None), vector_kernel(function)
         return cls._denote(Operation(name, combine, kernel, commute=bool(commute), types=None, function=function))
 
     def Free(self) -> None:
@@ -243,15 +243,6 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
                 function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)
 
     return kernel
-
-
-def object_function(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return a function of two objects that calls a user function with None as the datatype."""
-
-    def combine(a: Any, b: Any) -> Any:
-        return function(a, b, None)
-
-    return combine
 
 
 # MPI name -> the one object of that name; `aiompi.op.predefined` fills it.

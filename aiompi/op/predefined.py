@@ -19,40 +19,31 @@ __all__ = [
     "REPLACE", "SUM",
 ]  # fmt: skip
 
-C_INTEGER: Final = (
-    mpi.INT, mpi.LONG, mpi.SHORT, mpi.UNSIGNED_SHORT, mpi.UNSIGNED, mpi.UNSIGNED_LONG,
-    mpi.LONG_LONG_INT, mpi.UNSIGNED_LONG_LONG,
-    mpi.SIGNED_CHAR, mpi.UNSIGNED_CHAR, mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T,
-    mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
-)  # fmt: skip
-# Includes the address-sized integers, for which later versions define the same operations.
-FORTRAN_INTEGER: Final = (
-    mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
-)  # fmt: skip
-FLOATING: Final = (
-    mpi.FLOAT, mpi.DOUBLE, mpi.REAL, mpi.DOUBLE_PRECISION, mpi.LONG_DOUBLE, mpi.REAL2, mpi.REAL4, mpi.REAL8,
-    mpi.FLOAT16_T, mpi.FLOAT32_T, mpi.FLOAT64_T,
-)  # fmt: skip
-LOGICAL: Final = (mpi.LOGICAL, mpi.LOGICAL1, mpi.LOGICAL2, mpi.LOGICAL4, mpi.LOGICAL8, mpi.C_BOOL)
-COMPLEX: Final = (
-    mpi.COMPLEX, mpi.DOUBLE_COMPLEX, mpi.COMPLEX8, mpi.COMPLEX16,
-    mpi.C_FLOAT_COMPLEX, mpi.C_DOUBLE_COMPLEX, mpi.C_LONG_DOUBLE_COMPLEX,
-)  # fmt: skip
-BYTE: Final = (mpi.BYTE,)
-PAIRS: Final = (
-    mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT,
-    mpi.TWOREAL, mpi.TWODOUBLE_PRECISION, mpi.TWOINTEGER,
-)  # fmt: skip
-
 _GROUPS: Final = {
-    "C integer": C_INTEGER,
-    "Fortran integer": FORTRAN_INTEGER,
-    "floating-point": FLOATING,
-    "logical": LOGICAL,
-    "complex": COMPLEX,
-    "byte": BYTE,
-    "pair": PAIRS,
-}
+    "C integer": (
+        mpi.INT, mpi.LONG, mpi.SHORT, mpi.UNSIGNED_SHORT, mpi.UNSIGNED, mpi.UNSIGNED_LONG,
+        mpi.LONG_LONG_INT, mpi.UNSIGNED_LONG_LONG, mpi.SIGNED_CHAR, mpi.UNSIGNED_CHAR,
+        mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T, mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
+    ),
+    # Includes the address-sized integers, for which later versions define the same operations.
+    "Fortran integer": (
+        mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
+    ),
+    "floating-point": (
+        mpi.FLOAT, mpi.DOUBLE, mpi.REAL, mpi.DOUBLE_PRECISION, mpi.LONG_DOUBLE, mpi.REAL2, mpi.REAL4, mpi.REAL8,
+        mpi.FLOAT16_T, mpi.FLOAT32_T, mpi.FLOAT64_T,
+    ),
+    "logical": (mpi.LOGICAL, mpi.LOGICAL1, mpi.LOGICAL2, mpi.LOGICAL4, mpi.LOGICAL8, mpi.C_BOOL),
+    "complex": (
+        mpi.COMPLEX, mpi.DOUBLE_COMPLEX, mpi.COMPLEX8, mpi.COMPLEX16,
+        mpi.C_FLOAT_COMPLEX, mpi.C_DOUBLE_COMPLEX, mpi.C_LONG_DOUBLE_COMPLEX,
+    ),
+    "byte": (mpi.BYTE,),
+    "pair": (
+        mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT,
+        mpi.TWOREAL, mpi.TWODOUBLE_PRECISION, mpi.TWOINTEGER,
+    ),
+}  # fmt: skip
 _ORDERED: Final = ("C integer", "Fortran integer", "floating-point")
 _ARITHMETIC: Final = (*_ORDERED, "complex")
 _LOGICAL: Final = ("C integer", "logical")
@@ -92,26 +83,6 @@ def _undefined_kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Data
     raise InvalidOpError(f"the operation is not defined for vectors of {datatype}")
 
 
-def _max(a: Any, b: Any) -> Any:
-    return b if b > a else a
-
-
-def _min(a: Any, b: Any) -> Any:
-    return b if b < a else a
-
-
-def _land(a: Any, b: Any) -> bool:
-    return bool(a) and bool(b)
-
-
-def _lor(a: Any, b: Any) -> bool:
-    return bool(a) or bool(b)
-
-
-def _lxor(a: Any, b: Any) -> bool:
-    return bool(a) != bool(b)
-
-
 def _maxloc(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
     (u, i), (v, j) = a, b
     return (v, j) if v > u or (v == u and j < i) else (u, i)
@@ -120,14 +91,6 @@ def _maxloc(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
 def _minloc(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
     (u, i), (v, j) = a, b
     return (v, j) if v < u or (v == u and j < i) else (u, i)
-
-
-def _first(a: Any, b: Any) -> Any:
-    return a
-
-
-def _second(a: Any, b: Any) -> Any:
-    return b
 
 
 def _define(
@@ -142,13 +105,13 @@ def _define(
     return op
 
 
-MAX: Final = _define("MPI_MAX", _max, _elementwise(np.maximum), _ORDERED)
-MIN: Final = _define("MPI_MIN", _min, _elementwise(np.minimum), _ORDERED)
+MAX: Final = _define("MPI_MAX", lambda a, b: b if b > a else a, _elementwise(np.maximum), _ORDERED)
+MIN: Final = _define("MPI_MIN", lambda a, b: b if b < a else a, _elementwise(np.minimum), _ORDERED)
 SUM: Final = _define("MPI_SUM", operator.add, _elementwise(np.add), _ARITHMETIC)
 PROD: Final = _define("MPI_PROD", operator.mul, _elementwise(np.multiply), _ARITHMETIC)
-LAND: Final = _define("MPI_LAND", _land, _elementwise(np.logical_and), _LOGICAL)
-LOR: Final = _define("MPI_LOR", _lor, _elementwise(np.logical_or), _LOGICAL)
-LXOR: Final = _define("MPI_LXOR", _lxor, _elementwise(np.logical_xor), _LOGICAL)
+LAND: Final = _define("MPI_LAND", lambda a, b: bool(a) and bool(b), _elementwise(np.logical_and), _LOGICAL)
+LOR: Final = _define("MPI_LOR", lambda a, b: bool(a) or bool(b), _elementwise(np.logical_or), _LOGICAL)
+LXOR: Final = _define("MPI_LXOR", lambda a, b: bool(a) != bool(b), _elementwise(np.logical_xor), _LOGICAL)
 BAND: Final = _define("MPI_BAND", operator.and_, _elementwise(np.bitwise_and), _BITWISE)
 BOR: Final = _define("MPI_BOR", operator.or_, _elementwise(np.bitwise_or), _BITWISE)
 BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise(np.bitwise_xor), _BITWISE)
@@ -156,6 +119,6 @@ MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), 
 MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), _PAIRS)
 
 # These are not reductions. mpi4py offers them for objects; for vectors the standard has them in one-sided calls only.
-REPLACE: Final = _define("MPI_REPLACE", _second, _undefined_kernel, (), commute=False)
-NO_OP: Final = _define("MPI_NO_OP", _first, _undefined_kernel, (), commute=False)
+REPLACE: Final = _define("MPI_REPLACE", lambda a, b: b, _undefined_kernel, (), commute=False)
+NO_OP: Final = _define("MPI_NO_OP", lambda a, b: a, _undefined_kernel, (), commute=False)
 PREDEFINED["MPI_OP_NULL"] = OP_NULL = Op()

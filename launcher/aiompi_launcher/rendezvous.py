@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from aiompi.impi.address import host_identifier
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob
+from aiompi.impi.universe import host_identifier
 from aiompi.settings import Settings
 from aiompi.wire.control import BusinessCard
 from aiompi_launcher.job import World

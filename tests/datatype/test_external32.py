@@ -12,14 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.datatype import binary128, external32, predefined
-from aiompi.datatype.external32 import (
-    from_external32,
-    is_native,
-    packed_layout,
-    packed_size,
-    size_of,
-    to_external32,
-)
+from aiompi.datatype.external32 import element_of, is_native, packed_layout, to_external32, unpack
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.datatype.predefined import BYTE, CHAR, DOUBLE, INT, Datatype
 from aiompi.errors import ERR_ARG, InvalidArgumentError, InvalidBufferError, InvalidTypeError
@@ -110,7 +103,7 @@ def encoded(datatype: Datatype, values: Any, count: int | None = None) -> bytes:
 
 def decoded(datatype: Datatype, payload: bytes, memory: np.ndarray[Any, Any], count: int) -> None:
     layout = datatype.external.repeat(count, datatype.extent)
-    from_external32(layout, memoryview(payload), memory.reshape(-1).view(np.uint8))
+    unpack(layout, memoryview(payload), memory.reshape(-1).view(np.uint8))
 
 
 def test_every_predefined_type_is_here() -> None:
@@ -136,9 +129,8 @@ def test_sizes(name: str) -> None:
     datatype: Datatype = getattr(predefined, name)
     expected = SHORTER.get(datatype.name, datatype.size)
     assert datatype.external.size == expected
-    assert packed_size(3, datatype) == 3 * expected
     if datatype.dtype is not None and datatype.dtype.names is None:
-        assert size_of(datatype) == expected
+        assert element_of(datatype).nbytes == expected
 
 
 def test_only_basic_types_have_an_element() -> None:
@@ -149,7 +141,7 @@ def test_only_basic_types_have_an_element() -> None:
         predefined.INT.Create_vector(2, 1, 2),
     ):
         with pytest.raises(InvalidTypeError, match="not a basic type"):
-            size_of(datatype)
+            element_of(datatype)
 
 
 @pytest.mark.spec("D4.3-4")
@@ -235,7 +227,7 @@ def test_long_double_of_every_kind() -> None:
 def test_a_long_double_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary128, "NATIVE", None)
     monkeypatch.setitem(external32.ELEMENTS, "MPI_LONG_DOUBLE", external32._long_double(external32._WHOLE))
-    assert size_of(predefined.LONG_DOUBLE) == 16
+    assert element_of(predefined.LONG_DOUBLE).nbytes == 16
     with pytest.raises(InvalidTypeError, match="long double of this machine"):
         encoded(predefined.LONG_DOUBLE, np.ones(1, np.longdouble))
     with pytest.raises(InvalidTypeError, match="long double of this machine"):
@@ -246,7 +238,7 @@ def test_a_long_double_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_struct_has_no_gaps() -> None:
     pair = Datatype.Create_struct([1, 1], [0, 8], [predefined.DOUBLE, predefined.CHAR])
     items = np.array([(1.0, b"A"), (-2.5, b"B")], np.dtype([("x", "f8"), ("c", "S1")], align=True))
-    assert packed_size(1, pair) == 9
+    assert pair.external.size == 9
     assert encoded(pair, items) == bytes.fromhex("3ff0000000000000 41 c004000000000000 42")
 
 
@@ -307,7 +299,7 @@ def test_layouts_element_by_element(datatype: Datatype, count: int) -> None:
 
     for nbytes in {0, 1, 7, len(payload) // 2, max(0, len(payload) - 1), len(payload)}:
         target, expected = memory[::-1].copy(), memory[::-1].copy()
-        from_external32(external, memoryview(payload)[: min(nbytes, len(payload))], target, base)
+        unpack(external, memoryview(payload)[: min(nbytes, len(payload))], target, base)
         packed = 0
         for (basic, at), digits in zip(elements(datatype, count, base), single, strict=True):
             packed += len(digits)
@@ -322,13 +314,13 @@ def test_what_is_not_in_the_memory() -> None:
         with pytest.raises(InvalidBufferError):
             to_external32(layout, memoryview(bytes(12)), base)
         with pytest.raises(InvalidBufferError):
-            from_external32(layout, memoryview(bytes(12)), memoryview(bytearray(12)), base)
+            unpack(layout, memoryview(bytes(12)), memoryview(bytearray(12)), base)
     with pytest.raises(InvalidBufferError):
-        from_external32(layout, memoryview(bytes(12)), memoryview(bytes(12)))
+        unpack(layout, memoryview(bytes(12)), memoryview(bytes(12)))
     with pytest.raises(InvalidBufferError):
         external32.pack(layout, memoryview(bytes(12)), 0, memoryview(bytearray(11)))
     with pytest.raises(InvalidBufferError):
-        from_external32(layout, memoryview(bytes(13)), memoryview(bytearray(12)))
+        unpack(layout, memoryview(bytes(13)), memoryview(bytearray(12)))
 
 
 def test_packed_items_have_no_gaps_on_either_side() -> None:

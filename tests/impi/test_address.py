@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aiompi.errors import InvalidArgumentError
-from aiompi.impi.address import host_address, host_identifier
+from aiompi.impi.universe import host_address, host_identifier
 
 
 @pytest.mark.spec("I1.2.3-1", "I1.2.3-2")

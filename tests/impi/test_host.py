@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.impi.address import host_identifier
 from aiompi.impi.host import PATIENCE, PATIENCE_DATA, ChannelState, Host
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import COUNTED, Packet, PacketType, pack_proc, unpack
-from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
+from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
 
 SYNCACK, PROTOACK, DATA = PacketType.SYNCACK, PacketType.PROTOACK, PacketType.DATA
 

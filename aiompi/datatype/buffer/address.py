@@ -1,9 +1,8 @@
 """Addresses and the memory to which they refer: Get_address, BOTTOM (sections 3.12.2 and 3.12.6).
 
 An address is the real address of a byte, so differences within one storage are distances in bytes. Addresses are
-checked
-before use: `Get_address` registers the storage of the location, and every piece of a buffer at BOTTOM must lie in a
-registered storage that still exists. The registry holds weak references to owners. Owners without support for weak
+checked before use: `Get_address` registers the storage of the location, and every piece of a buffer at BOTTOM must lie
+in a registered storage that still exists. The registry holds weak references to owners. Owners without support for weak
 references, such as bytearray, are kept alive and in place until `release`.
 
     owner      the object that frees the memory, not a slice or view of it
@@ -14,12 +13,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from aiompi.arguments import integer
-from aiompi.datatype.buffer.constant import Constant
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.layout import Layout, Part, StridedBlock
@@ -27,8 +25,9 @@ from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 __all__ = [
-    "BOTTOM", "Aint_add", "Aint_diff", "Bottom", "Constant", "Free_address", "Get_address", "Piece", "Registry",
-    "Storage", "array_of", "owner_of", "registry", "span_of",
+    "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Bottom", "BufferAutomatic", "Constant",
+    "Free_address", "Get_address", "InPlace", "Piece", "Registry", "Storage", "array_of", "owner_of",
+    "registry", "span_of",
 ]  # fmt: skip
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -40,6 +39,29 @@ Runs: TypeAlias = tuple[Offsets, Offsets, Offsets]
 _RECENT: Final = 16
 
 
+class Constant(int):
+    """An address that stands for a buffer (section 2.5.4). It equals its number, but arithmetic is an error."""
+
+    __slots__ = ()
+
+    _name: ClassVar[str]
+    _value: ClassVar[int]
+
+    def __new__(cls) -> Self:
+        return super().__new__(cls, cls._value)
+
+    def _refuse(self, other: object) -> NoReturn:
+        raise TypeError(f"{self._name} stands for a buffer: use Aint_add and Aint_diff for address arithmetic")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
 class Bottom(Constant):
     """Type of `BOTTOM`, the origin of absolute addresses (section 3.12.2). It equals 0."""
 
@@ -48,7 +70,25 @@ class Bottom(Constant):
     _name, _value = "BOTTOM", 0
 
 
+class InPlace(Constant):
+    """Type of `IN_PLACE`, which replaces a send buffer that is the receive buffer."""
+
+    __slots__ = ()
+
+    _name, _value = "IN_PLACE", -1
+
+
+class BufferAutomatic(Constant):
+    """Type of `BUFFER_AUTOMATIC`, which selects memory that grows with the messages (MPI-4.1)."""
+
+    __slots__ = ()
+
+    _name, _value = "BUFFER_AUTOMATIC", -2
+
+
 BOTTOM: Final = Bottom()
+IN_PLACE: Final = InPlace()
+BUFFER_AUTOMATIC: Final = BufferAutomatic()
 
 
 def owner_of(location: object) -> Any:
@@ -193,7 +233,7 @@ class _Index(NamedTuple):
         """
         found: dict[Storage, list[Part]] = {}
         spans = [part.span() for part in layout.blocks]
-        whole = self.locate(_integers(span.low for span in spans), _integers(span.high for span in spans))
+        whole = self.locate(*np.array(spans, np.int64).reshape(-1, 2).T)
         for part, which in zip(layout.blocks, whole.tolist(), strict=True):
             if which >= 0:
                 found.setdefault(self.storages[which], []).append(part)
@@ -243,10 +283,6 @@ def _unknown(address: int, nbytes: int, name: str) -> InvalidBufferError:
         f"{name}: {nbytes} bytes at address {address:#x} are not within memory that was passed to Get_address, "
         "or the memory was freed; take the address of the variable, keep the variable, and stay within it"
     )
-
-
-def _integers(values: Iterable[int]) -> Offsets:
-    return np.fromiter(values, np.int64)
 
 
 class Registry:

@@ -30,10 +30,10 @@ import numpy as np
 from numpy import ndarray  # looked up once per message
 
 from aiompi.datatype import arguments
+from aiompi.datatype.buffer.address import IN_PLACE, InPlace
 from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, blocks
-from aiompi.datatype.buffer.constant import IN_PLACE, InPlace
 from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
 from aiompi.datatype.codes import BY_CHAR, SIMPLE

@@ -7,7 +7,6 @@ compared by their strides, or run by run.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +17,7 @@ from aiompi.datatype.buffer.address import Piece
 from aiompi.datatype.buffer.arrays import ArrayBuffer
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.layout.layout import Layout, ScatteredRuns
+from aiompi.datatype.layout.overlap import number_of_runs
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -161,7 +161,7 @@ def _meet(a: Piece, b: Piece) -> bool:
     decided = _regular(a, b)
     if decided is not None:
         return decided
-    if max(_number_of_runs(a.layout), _number_of_runs(b.layout)) > MOST_RUNS:
+    if max(sum(map(number_of_runs, piece.layout.blocks)) for piece in (a, b)) > MOST_RUNS:
         return False
     starts_a, stops_a = _runs(a)
     starts_b, stops_b = _runs(b)
@@ -201,14 +201,6 @@ def _views(piece: Piece) -> list[Bytes] | None:
         strides = (*(dim.memory for dim in block.dims), 1)
         views.append(np.ndarray(shape, np.uint8, memory, piece.base + block.memory, strides))
     return views
-
-
-def _number_of_runs(layout: Layout) -> int:
-    total = 0
-    for block in layout.blocks:
-        runs = block.offsets.size if isinstance(block, ScatteredRuns) else 1
-        total += runs * math.prod(dim.count for dim in block.dims)
-    return total
 
 
 def _runs(piece: Piece) -> tuple[Offsets, Offsets]:

@@ -122,7 +122,8 @@ def _of_interface(owner: object, interface: Any) -> Array:
         owner,
         int(address),
         shape,
-        None if strides is None else _without_idle(shape, tuple(strides), itemsize),
+        # Strides of axes of one element have no effect.
+        strides if strides is None else tuple(itemsize if n < 2 else by for n, by in zip(shape, strides, strict=True)),
         np.dtype(typestr if typestr[0] != "|" else typestr[1:]).str,
         bool(readonly),
     ).array()
@@ -150,8 +151,3 @@ def _check_description(description: Any, typestr: str) -> None:
         raise TypeError(f"descr of __cuda_array_interface__ is of type {type(description).__name__}: expected a list")
     if description != [("", typestr)]:
         warnings.warn("descr of __cuda_array_interface__ is ignored: elements are sent as bytes", RuntimeWarning, 2)
-
-
-def _without_idle(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides, with those of axes of one element, which have no effect, set to the size of an element."""
-    return tuple(itemsize if n <= 1 else stride for n, stride in zip(shape, strides, strict=True))

@@ -66,18 +66,10 @@ def write(process: int, address: int, memory: bytes | memoryview) -> None:
 
 
 def _copy(function: Any, process: int, address: int, memory: bytes | memoryview) -> None:
-    ranges = _ranges(address, memory)
-    start = address_of(ranges)
-    _check(function(process, start, 1, start + _THERE, 1, 0), len(memory))
-
-
-def _ranges(address: int, memory: bytes | memoryview) -> bytearray:
-    """Return the ranges of a copy: in this process, then in the other one."""
     nbytes = len(memory)
-    return bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
-
-
-def _check(copied: int, nbytes: int) -> None:
+    ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))
+    start = address_of(ranges)
+    copied = function(process, start, 1, start + _THERE, 1, 0)
     if copied != nbytes:
         number = ctypes.get_errno() if copied < 0 else errno.EFAULT
         raise OSError(number, os.strerror(number))

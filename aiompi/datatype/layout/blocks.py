@@ -132,11 +132,7 @@ class StridedBlock:
         return StridedBlock(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
 
     def shifted(self, memory: int, packed: int) -> StridedBlock:
-        """Return the same copies at another place.
-
-        Args:
-            memory, packed: distances, bytes.
-        """
+        """Return the same copies at another place, at these distances in bytes."""
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
@@ -159,10 +155,7 @@ class StridedBlock:
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """Yield the part in the first bytes of the packed stream; only whole elements if they have a kind.
-
-        Args:
-            nbytes: length of the prefix.
+        """Yield the part in the first `nbytes` of the packed stream; only whole elements if they have a kind.
 
         Yields:
             At most one block more than the number of dims.
@@ -241,11 +234,7 @@ class ScatteredRuns:
     packed_run: int = -1
 
     def shifted(self, memory: int, packed: int) -> ScatteredRuns:
-        """Return the same copies at another place.
-
-        Args:
-            memory, packed: distances, bytes.
-        """
+        """Return the same copies at another place, at these distances in bytes."""
         return dataclasses.replace(self, offsets=self.offsets + memory, packed=self.packed + packed)
 
     def repeated(self, dim: Dim) -> ScatteredRuns:
@@ -322,7 +311,7 @@ class ScatteredRuns:
     def of_length(self, nbytes: int) -> ScatteredRuns:
         """Return the runs of one length."""
         chosen = np.flatnonzero(np.broadcast_to(self.runs, self.offsets.shape) == nbytes)
-        return dataclasses.replace(self, offsets=self.offsets[chosen], packed=self.packed[chosen], runs=nbytes)
+        return dataclasses.replace(self.take(chosen), runs=nbytes)
 
     def packed_runs(self) -> IntArray | int:
         """Return the bytes of each run in the packed stream: an array, or an int if all are equal."""

@@ -61,12 +61,7 @@ class Layout:
 
     @staticmethod
     def of(size: int, blocks: Sequence[Part]) -> Layout:
-        """Return the layout of some blocks of a packed stream, which they need not fill.
-
-        Args:
-            size: bytes in the packed stream.
-            blocks: the copies.
-        """
+        """Return the layout of some blocks of a packed stream of `size` bytes, which they need not fill."""
         return Layout(size, span_of(blocks), tuple(blocks))
 
     @staticmethod
@@ -102,11 +97,7 @@ class Layout:
         return Layout(count * self.size, span, tuple(block.repeated(dim) for block in self.blocks))
 
     def shift(self, nbytes: int) -> Layout:
-        """Return the same layout at another address.
-
-        Args:
-            nbytes: distance in memory.
-        """
+        """Return the same layout `nbytes` further up in memory."""
         if nbytes == 0 or not self.blocks:
             return self
         span = Span(self.lb + nbytes, self.ub + nbytes)
@@ -187,11 +178,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """Return the part in the first bytes of the packed stream; only whole elements if they have a kind.
-
-        Args:
-            nbytes: length of the prefix.
-        """
+        """Return the part in the first `nbytes` of the packed stream; only whole elements if they have a kind."""
         if nbytes >= self.size:
             return self
         parts: list[Part] = []

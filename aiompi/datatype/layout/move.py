@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aiompi.datatype.layout import indexed, strided
+from aiompi.datatype.layout import copies
 from aiompi.datatype.layout.blocks import Part, StridedBlock
+from aiompi.datatype.layout.copies import Array, Memory
 from aiompi.datatype.layout.layout import Layout
-from aiompi.datatype.layout.strided import Array, Memory
 from aiompi.errors import InvalidBufferError
 
 __all__ = ["Memory", "check", "pack", "unpack", "views"]
@@ -89,11 +89,11 @@ def views(
             np.ndarray(shape, packed_dtype, packed, block.packed, tuple(dim.packed for dim in block.dims)),
         )
         return
-    if indexed.one_by_one(block):
+    if copies.one_by_one(block):
         for index in range(len(block.offsets)):
             yield from views(block.block(index), memory, base, packed, memory_dtype, packed_dtype, unpacking)
         return
-    for inside, outside in indexed.windows(block, memory, base, packed, memory_dtype, packed_dtype):
+    for inside, outside in copies.windows(block, memory, base, packed, memory_dtype, packed_dtype):
         target = inside if unpacking else outside
         room = target.room()
         yield (room, outside.read()) if unpacking else (inside.read(), room)
@@ -136,6 +136,6 @@ def _check_writable(memory: Memory) -> None:
 def _move(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
     for block in layout.blocks:
         if isinstance(block, StridedBlock):
-            strided.move(block, memory, base, packed, unpacking)
+            copies.move_strided(block, memory, base, packed, unpacking)
         else:
-            indexed.move(block, memory, base, packed, unpacking)
+            copies.move_scattered(block, memory, base, packed, unpacking)

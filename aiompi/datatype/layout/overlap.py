@@ -73,7 +73,7 @@ def _marked_twice(cluster: list[Part]) -> bool:
     low, high = min(part.span().low for part in cluster), max(part.span().high for part in cluster)
     if total > high - low:
         return True
-    nruns = sum(_nruns(part) for part in cluster)
+    nruns = sum(number_of_runs(part) for part in cluster)
     grain = functools.reduce(math.gcd, itertools.chain.from_iterable(_lengths(part, low) for part in cluster))
     places = sum(1 if isinstance(part, StridedBlock) else len(part.offsets) for part in cluster)
     if nruns <= _FEW * places or nruns * _RUN < (high - low) // grain:
@@ -81,7 +81,8 @@ def _marked_twice(cluster: list[Part]) -> bool:
     return _marks(cluster, low, high, grain) * grain < total
 
 
-def _nruns(part: Part) -> int:
+def number_of_runs(part: Part) -> int:
+    """Return the number of runs, all repetitions included."""
     places = 1 if isinstance(part, StridedBlock) else len(part.offsets)
     return places * math.prod(dim.count for dim in part.dims)
 
@@ -90,7 +91,7 @@ def _touched(part: Part) -> int:
     """Return the bytes of memory, counting repeated bytes each time."""
     if isinstance(part, StridedBlock) or isinstance(part.runs, int):
         run = part.run if isinstance(part, StridedBlock) else part.runs
-        return _nruns(part) * int(run)
+        return number_of_runs(part) * int(run)
     return int(part.runs.sum()) * math.prod(dim.count for dim in part.dims)
 
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.datatype.buffer.allocation import joined
-from aiompi.datatype.buffer.constant import BufferAutomatic
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype.buffer.constant import BufferAutomatic
+from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.common import attach

@@ -12,6 +12,7 @@ Phases of an outgoing message:
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -134,6 +135,7 @@ class Outgoing:
         self._payload, self._index, self._at = (b"".join(pieces),), 0, 0
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Incoming:
     """A message whose first packet has arrived.
 
@@ -148,16 +150,13 @@ class Incoming:
         place: any object of the receiver.
     """
 
-    __slots__ = ("cid", "drqid", "length", "lsrank", "matched", "missing", "place", "srqid", "sync", "tag")
-
-    def __init__(self, srqid: int, cid: int, lsrank: int, tag: int, length: int, missing: int, sync: bool) -> None:
-        self.srqid = srqid
-        self.drqid = 0
-        self.cid = cid
-        self.lsrank = lsrank
-        self.tag = tag
-        self.length = length
-        self.missing = missing
-        self.sync = sync
-        self.matched = False
-        self.place: Any = None
+    srqid: int
+    cid: int
+    lsrank: int
+    tag: int
+    length: int
+    missing: int
+    sync: bool
+    drqid: int = 0
+    matched: bool = False
+    place: Any = None

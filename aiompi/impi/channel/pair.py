@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable
@@ -105,7 +106,7 @@ class Pair:
         self._reported: set[str] = set()
         self._handlers: dict[int, Callable[[Packet, memoryview], None]] = {
             PacketType.DATA: self._data,
-            PacketType.DATASYNC: self._datasync,
+            PacketType.DATASYNC: functools.partial(self._begin, sync=True),
             PacketType.PROTOACK: self._protoack,
             PacketType.SYNCACK: self._syncack,
             PacketType.CANCEL: self._cancel,
@@ -239,9 +240,6 @@ class Pair:
             self._begin(packet, data, sync=False)
         else:
             self._continue(packet, data)
-
-    def _datasync(self, packet: Packet, data: memoryview) -> None:
-        self._begin(packet, data, sync=True)
 
     def _begin(self, packet: Packet, data: memoryview, sync: bool) -> None:
         length = packet.pk_msglen

@@ -10,9 +10,8 @@ import os
 import socket
 from collections.abc import Sequence
 
-from aiompi.impi.address import host_identifier
 from aiompi.impi.label import ClientPart
-from aiompi.impi.universe import Universe
+from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
 from aiompi_launcher.listen import address_of, listen_tcp, listen_unix

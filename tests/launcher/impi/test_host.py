@@ -16,11 +16,10 @@ import pytest_asyncio
 from descriptors import no_more_descriptors
 
 from aiompi.impi import slots
-from aiompi.impi.address import host_identifier
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.slots import SharedPackets
-from aiompi.impi.universe import Universe, place_clients, place_hosts, place_procs
+from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
 from aiompi.wire import hello, memory
 from aiompi_launcher.impi import host
 from aiompi_launcher.impi.buffers import BUFFER_BYTES

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aiompi.impi.address import host_address, host_identifier
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.local import pump
 from aiompi.impi.server import Server
-from aiompi.impi.universe import Universe
+from aiompi.impi.universe import Universe, host_address, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.hosts import HostContext, Hosts
 

@@ -1,4 +1,4 @@
-"""Arrays distributed over a grid of processes, as in HPF (section 4.1.4 of MPI-3.1).
+"""Types of blocks of arrays, and of arrays distributed over processes as in HPF (4.1.3 and 4.1.4 of MPI-3.1).
 
 Every distribution is treated as cyclic. When 11 elements are distributed over 2 processes in blocks of 3, process 1
 owns the elements marked #: a full block, and a partial block in the last round.
@@ -12,18 +12,69 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aiompi import constants as mpi
 from aiompi.arguments import integer
-from aiompi.constants import (
-    COMBINER_DARRAY,
-    DISTRIBUTE_BLOCK,
-    DISTRIBUTE_CYCLIC,
-    DISTRIBUTE_DFLT_DARG,
-    DISTRIBUTE_NONE,
-)
 from aiompi.datatype import arguments as check
-from aiompi.datatype.subarray import check_dimensions, direction
-from aiompi.datatype.typemap import F, Integers, TypeMap
+from aiompi.datatype.arguments import Integers
+from aiompi.datatype.typemap import F, TypeMap
 from aiompi.errors import InvalidArgumentError
+
+
+def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, order: object) -> TypeMap:
+    """Return the type map of a block of an array; see `Datatype.Create_subarray`."""
+    given = {
+        "sizes": check.integers(sizes, "sizes"),
+        "subsizes": check.integers(subsizes, "subsizes"),
+        "starts": check.integers(starts, "starts"),
+    }
+    check.same_length(**given)
+    check_dimensions(given["sizes"].size)
+    dims = list(zip(*(values.tolist() for values in given.values()), strict=True))
+    for axis, (size, subsize, start) in enumerate(dims):
+        _check_block(axis, size, subsize, start)
+    fastest_first = dims[:: direction(order)]
+
+    def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+        block, stride, offset = form(old), old.extent, 0
+        for size, subsize, start in fastest_first:
+            block = block.repeat(subsize, stride)
+            offset += start * stride
+            stride *= size
+        return block.shift(offset)
+
+    whole = math.prod(size for size, _, _ in dims) * old.extent
+    return TypeMap.derived(
+        mpi.COMBINER_SUBARRAY, {**given, "order": integer(order, "order")}, (old,), compose, markers=(0, whole)
+    )
+
+
+def check_dimensions(ndims: int) -> None:
+    """Raise InvalidArgumentError if an array has no dimensions."""
+    if ndims < 1:
+        raise InvalidArgumentError("an array has at least 1 dimension, but the sequences are empty")
+
+
+def direction(order: object) -> int:
+    """Return the slice step that lists the dimensions of an array with the fastest one first.
+
+    Raises:
+        InvalidArgumentError: `order` is neither ORDER_C nor ORDER_FORTRAN.
+    """
+    steps = {mpi.ORDER_C: -1, mpi.ORDER_FORTRAN: 1}
+    number = integer(order, "order")
+    if number not in steps:
+        raise InvalidArgumentError(f"order is {number}: expected ORDER_C or ORDER_FORTRAN")
+    return steps[number]
+
+
+def _check_block(axis: int, size: int, subsize: int, start: int) -> None:
+    if not 1 <= subsize <= size:
+        raise InvalidArgumentError(f"subsizes[{axis}] is {subsize}: expected 1 to {size}, the size of the array")
+    if not 0 <= start <= size - subsize:
+        raise InvalidArgumentError(
+            f"starts[{axis}] is {start}: expected 0 to {size - subsize}, so that {subsize} elements lie in the "
+            f"{size} of the array"
+        )
 
 
 class Cyclic(NamedTuple):
@@ -98,7 +149,7 @@ def distributed(
 
     given: dict[str, int | Integers] = {**place, **grid, "order": integer(order, "order")}
     whole = math.prod(dimension.size for dimension in owned) * old.extent
-    return TypeMap.derived(COMBINER_DARRAY, given, (old,), compose, markers=(0, whole))
+    return TypeMap.derived(mpi.COMBINER_DARRAY, given, (old,), compose, markers=(0, whole))
 
 
 def _position(size: int, rank: int, psizes: list[int]) -> list[int]:
@@ -121,19 +172,19 @@ def _block(axis: int, gsize: int, distrib: int, darg: int, psize: int) -> int:
     """Return the number of elements of a block in one dimension."""
     if gsize < 1:
         raise InvalidArgumentError(f"gsizes[{axis}] is {gsize}: expected 1 or more")
-    if distrib == DISTRIBUTE_NONE:
+    if distrib == mpi.DISTRIBUTE_NONE:
         if psize != 1:
             raise InvalidArgumentError(f"psizes[{axis}] is {psize}: expected 1 where there is no distribution")
         return gsize
-    if distrib not in (DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC):
+    if distrib not in (mpi.DISTRIBUTE_BLOCK, mpi.DISTRIBUTE_CYCLIC):
         raise InvalidArgumentError(
             f"distribs[{axis}] is {distrib}: expected DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE"
         )
-    if darg == DISTRIBUTE_DFLT_DARG:
-        return -(-gsize // psize) if distrib == DISTRIBUTE_BLOCK else 1
+    if darg == mpi.DISTRIBUTE_DFLT_DARG:
+        return -(-gsize // psize) if distrib == mpi.DISTRIBUTE_BLOCK else 1
     if darg < 1:
         raise InvalidArgumentError(f"dargs[{axis}] is {darg}: expected 1 or more, or DISTRIBUTE_DFLT_DARG")
-    if distrib == DISTRIBUTE_BLOCK and darg * psize < gsize:
+    if distrib == mpi.DISTRIBUTE_BLOCK and darg * psize < gsize:
         raise InvalidArgumentError(
             f"dargs[{axis}] is {darg}: {psize} blocks of {darg} elements do not cover the {gsize} elements of the array"
         )

@@ -1,4 +1,4 @@
-"""Copies between memory and a message at irregular places: by index arrays, or one by one.
+"""Copies between memory and a message: in strides, and at irregular places by index arrays or one by one.
 
 Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. They pay off for short
 runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as several
@@ -8,13 +8,24 @@ dozen elements. Runs of different lengths are cut into words, or copied in group
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from aiompi.datatype.layout import strided
-from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, IntArray, ScatteredRuns, Steps, element_dtype, positions
-from aiompi.datatype.layout.strided import Array, Memory
+from aiompi.datatype.layout.blocks import (
+    LONGEST_ELEMENT,
+    Grid,
+    IntArray,
+    ScatteredRuns,
+    Steps,
+    StridedBlock,
+    element_dtype,
+    positions,
+)
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+#: contiguous bytes
+Memory: TypeAlias = "memoryview | np.ndarray[Any, np.dtype[np.uint8]]"
 
 #: bytes of a chunk, and indices in it
 _CHUNK_BYTES: Final = 2**20
@@ -25,6 +36,41 @@ _FEW: Final = 32
 _REPETITIONS: Final = 256
 _WORDS: Final = 16
 _SAME_LENGTH: Final = 128
+
+
+def move_strided(block: StridedBlock, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    """Copy a block of plain bytes.
+
+    Args:
+        block: the copies to make.
+        memory: contiguous bytes.
+        base: position in it of address 0 of the layout.
+        packed: contiguous bytes of the message.
+        unpacking: whether to copy from the message into memory, or from memory into the message.
+    """
+    start, packed_start = base + block.memory, block.packed
+    if block.dims:
+        move_grid(block.grid, memory, start, packed, packed_start, unpacking)
+    else:
+        move_run(memory, start, packed, packed_start, block.run, unpacking)
+
+
+def move_run(memory: Memory, start: int, packed: Memory, packed_start: int, nbytes: int, unpacking: bool) -> None:
+    """Copy contiguous bytes that begin at given positions on both sides; see `move_strided`."""
+    if unpacking:
+        memory[start : start + nbytes] = packed[packed_start : packed_start + nbytes]  # type: ignore[assignment]
+    else:
+        packed[packed_start : packed_start + nbytes] = memory[start : start + nbytes]  # type: ignore[assignment]
+
+
+def move_grid(grid: Grid, memory: Memory, start: int, packed: Memory, packed_start: int, unpacking: bool) -> None:
+    """Copy runs in regular strides that begin at given positions on both sides; see `move_strided`."""
+    inside: Array = np.ndarray(grid.shape, grid.dtype, memory, start, grid.memory)
+    outside: Array = np.ndarray(grid.shape, grid.dtype, packed, packed_start, grid.packed)
+    if unpacking:
+        inside[...] = outside
+    else:
+        outside[...] = inside
 
 
 class Window:
@@ -133,8 +179,8 @@ def _divided(numbers: IntArray, divisor: int) -> IntArray:
     return numbers
 
 
-def move(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
-    """Copy runs of plain bytes at irregular places; for the arguments see `strided.move`."""
+def move_scattered(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
+    """Copy runs of plain bytes at irregular places; for the arguments see `move_strided`."""
     if one_by_one(block):
         _move_one_by_one(block, memory, base, packed, unpacking)
     elif block.uniform:
@@ -165,7 +211,7 @@ def windows(
 
     Args:
         block: which bytes go where.
-        memory, base, packed: see `strided.move`.
+        memory, base, packed: see `move_strided`.
         memory_dtype, packed_dtype: types of a run in memory and in the message, with its size there.
 
     Yields:
@@ -209,7 +255,7 @@ def _move_by_length(block: ScatteredRuns, memory: Memory, base: int, packed: Mem
             _move_one_by_one(chunk, memory, base, packed, unpacking)
             continue
         for length in lengths:
-            move(chunk.of_length(length), memory, base, packed, unpacking)
+            move_scattered(chunk.of_length(length), memory, base, packed, unpacking)
 
 
 def _move_one_by_one(block: ScatteredRuns, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
@@ -219,13 +265,13 @@ def _move_one_by_one(block: ScatteredRuns, memory: Memory, base: int, packed: Me
         if not chunk.dims:
             runs = np.broadcast_to(chunk.runs, chunk.offsets.shape).tolist()
             for start, packed_start, run in zip(starts, packed_starts, runs, strict=True):
-                strided.move_run(memory, start, packed, packed_start, run, unpacking)
+                move_run(memory, start, packed, packed_start, run, unpacking)
         elif block.uniform:
             for start, packed_start in zip(starts, packed_starts, strict=True):
-                strided.move_grid(block.grid, memory, start, packed, packed_start, unpacking)
+                move_grid(block.grid, memory, start, packed, packed_start, unpacking)
         else:
             for index in range(len(starts)):
-                strided.move(chunk.block(index), memory, base, packed, unpacking)
+                move_strided(chunk.block(index), memory, base, packed, unpacking)
 
 
 def _chunks(block: ScatteredRuns, count: int) -> Iterator[ScatteredRuns]:
