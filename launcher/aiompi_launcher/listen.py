@@ -7,10 +7,14 @@ import errno
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiompi_launcher.jobspec import LOOPBACK
+
+if TYPE_CHECKING:
+    import asyncio
 
 BACKLOG: Final = 4096  # connections that wait to be accepted
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
@@ -100,6 +104,58 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         listener.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
     return listener
+
+
+async def resolve(host: str) -> list[str]:
+    """Return the numeric addresses of a host, while the event loop goes on.
+
+    The call that may block is made in a daemon thread: `asyncio.run` would wait at its end for a thread of the loop's
+    executor, however long the name servers take.
+
+    Raises:
+        OSError: the name has none.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[str]] = loop.create_future()
+
+    def settle(addresses: list[str], error: Exception | None) -> None:
+        if not answer.done():
+            answer.set_exception(error) if error is not None else answer.set_result(addresses)
+
+    def look_up() -> None:
+        addresses: list[str] = []
+        failure: Exception | None = None
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            addresses = [str(target[0]) for _, _, _, _, target in found]
+        except UnicodeError as error:  # a part of the name is too long, for example
+            failure = OSError(errno.EINVAL, f"{host!r} is no host name: {error}")
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, addresses, failure)
+
+    threading.Thread(target=look_up, name="aiompi-resolver", daemon=True).start()
+    return await answer
+
+
+async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address of a host that accepts.
+
+    Raises:
+        OSError: the host has no address, or none accepts.
+    """
+    import asyncio
+
+    failure = OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
+    for address in await resolve(host):
+        try:
+            return await asyncio.open_connection(address, port)
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def keep_alive(sock: socket.socket) -> None:

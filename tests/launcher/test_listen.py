@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -122,3 +123,40 @@ async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
             porter.close()
         await asyncio.sleep(3 * listen.BREATHER)
     assert raised == []
+
+
+def test_names_are_resolved_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that does not answer delays neither the loop, nor a time-out, nor the end of `asyncio.run`."""
+    answer = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: answer.wait(60) and [])
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await listen.connect_tcp("name", 1)
+
+    asyncio.run(main())
+    assert not answer.is_set()
+    answer.set()
+
+
+def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in ("127.0.0.2", "127.0.0.1")]
+            with monkeypatch.context() as patch:
+                patch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+                _, writer = await listen.connect_tcp("name", port)
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "cause"), [("nosuch.invalid", "not known"), ("a" * 70, "is no host name")])
+def test_a_name_without_an_address(name: str, cause: str) -> None:
+    with pytest.raises(OSError, match=cause):
+        asyncio.run(listen.connect_tcp(name, 1))
+    with pytest.raises(OSError, match=f"cannot listen on {name}:0"):
+        listen.listen_tcp(name, 0)

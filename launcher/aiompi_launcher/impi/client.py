@@ -18,7 +18,7 @@ from aiompi.wire.control import BusinessCard
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
-from aiompi_launcher.listen import join_address, keep_alive
+from aiompi_launcher.listen import connect_tcp, join_address, keep_alive
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
 _FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
@@ -74,8 +74,12 @@ class RemoteServer(Rendezvous):
         await self._connect()
         address = self._writer.get_extra_info("sockname")[0]
         try:
+            async with asyncio.timeout(self._timeout):
+                await self._hosts.resolve()
             part = self._hosts.describe(address)
             self._client = Client(self._endpoint.client_rank, self._credentials, part)
+        except TimeoutError:
+            raise self._error("no name server has told the addresses that --bind names in time") from None
         except (OSError, MPIError) as error:
             raise self._error(_in_words(error)) from None
         await self._flush()
@@ -229,11 +233,9 @@ class RemoteServer(Rendezvous):
         host, port = self._endpoint.host, self._endpoint.port
         try:
             async with asyncio.timeout(self._timeout):
-                self._reader, self._writer = await asyncio.open_connection(host, port)
+                self._reader, self._writer = await connect_tcp(host, port)
         except TimeoutError:
             raise self._error(f"no connection within {self._timeout:g} s") from None
-        except UnicodeError as error:  # a part of the name is too long, for example
-            raise self._error(f"{host!r} is no host name: {error}") from None
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None

@@ -14,7 +14,7 @@ from aiompi.impi.label import ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
-from aiompi_launcher.listen import address_of, listen_tcp, listen_unix
+from aiompi_launcher.listen import address_of, listen_tcp, listen_unix, resolve
 from aiompi_launcher.rendezvous import describe
 
 
@@ -52,6 +52,14 @@ class Hosts:
         self._listeners: list[socket.socket] = []
         self._agents: list[HostAgent] = []
         self._finishing: asyncio.Task[None] | None = None
+
+    async def resolve(self) -> None:
+        """Find the numeric addresses of the names to bind to.
+
+        Raises:
+            OSError: a name has none.
+        """
+        self._bind = tuple([(await resolve(name))[0] for name in self._bind])
 
     def describe(self, address: str) -> ClientPart:
         """Listen, and return the description of the client.
